@@ -15,8 +15,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -24,7 +23,9 @@ from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.completion import (
     complete_cohorts,
     complete_namespaces,
+    complete_nodes,
     complete_parent_pools,
+    complete_pools,
     complete_users,
     complete_workflows,
 )
@@ -35,16 +36,19 @@ from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_amounts, parse_number
 from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
+from pools.domain.query_values import MAX_INTEGER
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,
     "NAMESPACE": complete_namespaces,
+    "NODE": complete_nodes,
     "PARENT": complete_parent_pools,
+    "POOL": complete_pools,
     "USER": complete_users,
     "WORKFLOW": complete_workflows,
 }
 """By the word of the argument."""
-_TYPES: Mapping[str, Any] = {"texts": list[str], "number": int}
+_TYPES: Mapping[str, Any] = {"boolean": bool, "texts": list[str], "number": int}
 _READERS: Mapping[str, Callable[[str], Any]] = {"amounts": parse_amounts, "quota": parse_number, "time": parse_time}
 
 
@@ -136,45 +140,47 @@ def change_command(
 
 
 def _parameters(kind: type[ChangeCommand], options: Mapping[str, Any]) -> list[inspect.Parameter]:
-    """The parameters of the command, after the session."""
-    found: list[tuple[str, Any, Any]] = [("session", ClientSession, inspect.Parameter.empty)]
+    """The parameters of the command."""
     defaults = {each.name: each.default for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    typed = {
-        name: _parameter(name, about, defaults[name])
+    found = {
+        name: declared_parameter(name, about, defaults[name])
         for name, about in fields_of(kind).items()
         if about.kind is not JSON
     }
-    typed |= {name: (hint, None) for name, hint in options.items()}
-    found += [(name, *each) for name, each in typed.items()]
-    if "description" not in typed:
-        found.append(("description", DescriptionOption, None))
+    found |= {name: _keyword(name, hint, None) for name, hint in options.items()}
+    found.setdefault("description", _keyword("description", DescriptionOption, None))
     if kind.may_need_approval:
-        found.append(("request_approval", RequestApprovalOption, False))
+        found["request_approval"] = _keyword("request_approval", RequestApprovalOption, False)
     if kind.needs_version:
-        found.append(("if_match", IfMatchOption, None))
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(name, keyword, default=default, annotation=hint) for name, hint, default in found]
+        found["if_match"] = _keyword("if_match", IfMatchOption, None)
+    return [_keyword("session", ClientSession), *found.values()]
 
 
-def _parameter(name: str, about: ChangeField, usual: Any) -> tuple[Any, Any]:
-    """The annotation and the default of one field; `usual` is the default of the change."""
-    empty = inspect.Parameter.empty
-    about_text = (
-        f"{about.sentence} Such as 2026-11-27T18:00, local time." if about.kind.looks == "time" else about.sentence
-    )
-    kind = _TYPES.get(about.kind.looks, str)
+def _keyword(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def declared_parameter(
+    name: str, about: ChangeField, usual: Any, time_words: str = "Such as 2026-11-27T18:00, local time."
+) -> inspect.Parameter:
+    """The argument or option of one field; `usual` is its default, `time_words` say how a time is typed."""
+    schema, looks = about.kind.schema, about.kind.looks
+    hint: Any = Literal[*about.kind.options] if looks == "choice" else _TYPES.get(looks, str)
+    typed_default = usual if isinstance(usual, str | int | list) and usual != "" else None
+    default = inspect.Parameter.empty if about.is_required else typed_default
+    words: dict[str, Any] = {
+        "help": f"{about.sentence} {time_words}" if looks == "time" else about.sentence,
+        "metavar": about.metavar or ("TIME" if looks == "time" else None),
+        "autocompletion": _COMPLETIONS.get((about.metavar or "").removesuffix("...")),
+        "case_sensitive": False,
+        "min": schema.get("minimum"),
+        "max": None if schema.get("maximum") == MAX_INTEGER else schema.get("maximum"),
+    }
+    hint = hint if about.is_required or looks == "boolean" else hint | None
     if about.positional:
-        argument = typer.Argument(
-            metavar=about.metavar, help=about_text, autocompletion=_COMPLETIONS.get(about.metavar or "")
-        )
-        return (Annotated[kind, argument], empty) if about.is_required else (Annotated[str | None, argument], None)
-    words = [about.option or f"--{name.replace('_', '-')}", *([about.short] if about.short else [])]
-    if about.kind.looks == "choice" and isinstance(usual, Enum):
-        return Annotated[type(usual), typer.Option(*words, case_sensitive=False, help=about_text)], usual
-    option = typer.Option(*words, metavar=about.metavar, help=about_text)
-    if about.kind.looks == "boolean":
-        return Annotated[bool, option], False
-    return (Annotated[kind, option], empty) if about.is_required else (Annotated[kind | None, option], None)
+        return _keyword(name, Annotated[hint, typer.Argument(**words)], default)
+    names = f"{about.option or '--' + name.replace('_', '-')} {about.short or ''}".split()
+    return _keyword(name, Annotated[hint, typer.Option(*names, **words)], default)
 
 
 def without_approval_needs(effect: Any) -> Any:

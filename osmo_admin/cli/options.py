@@ -15,14 +15,6 @@ from osmo_admin.cli.completion import complete_parent_pools, complete_pools, com
 from osmo_admin.cli.session import OutputFormat
 
 
-class PriorityChoice(StrEnum):
-    """OSMO's workflow priorities. LOW work may use free GPUs beyond the quota and may be preempted."""
-
-    HIGH = "HIGH"
-    NORMAL = "NORMAL"
-    LOW = "LOW"
-
-
 class PoolListMode(StrEnum):
     """GPUs of the nodes to add to the pool table: used or free."""
 
@@ -107,18 +99,6 @@ PoolOption = Annotated[
         autocompletion=complete_pools,
     ),
 ]
-PoolsFilter = Annotated[
-    list[str] | None,
-    typer.Option("--pool", "-p", metavar="NAME...", help="Only these pools.", autocompletion=complete_pools),
-]
-UsersFilter = Annotated[list[str] | None, typer.Option("--user", "-u", metavar="NAME...", help="Only these users.")]
-AllUsersOption = Annotated[bool, typer.Option("--all-users", "-a", help="Include all users, not only yourself.")]
-PriorityFilter = Annotated[
-    list[PriorityChoice] | None,
-    typer.Option("--priority", metavar="PRIORITY...", case_sensitive=False, help="Only HIGH, NORMAL or LOW."),
-]
-LimitOption = Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="Maximum number of entries.")]
-OffsetOption = Annotated[int, typer.Option("--offset", "-f", min=0, help="Number of entries to skip.")]
 OrderOption = Annotated[
     SortOrder,
     typer.Option("--order", case_sensitive=False, help="asc prints the newest entry at the bottom, desc at the top."),

@@ -11,13 +11,13 @@ import typer
 
 from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
 from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.options import PriorityChoice
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.replay_advice import DEFAULT_REPLAYS, advice_text
 from osmo_admin.cli.replay_own import replay_own_history
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
 from osmo_admin.cli.times import format_duration
+from scheduling.domain.priorities import Priority
 
 if TYPE_CHECKING:
     from scheduling.replay.run import Progress
@@ -78,8 +78,8 @@ def replay(
         str | None, typer.Option(metavar="TIME", help="Only jobs submitted before this time of the trace.")
     ] = None,
     priority: Annotated[
-        PriorityChoice, typer.Option(help="The priority of jobs for which the trace has none.")
-    ] = PriorityChoice.LOW,
+        Priority, typer.Option(help="The priority of jobs for which the trace has none.")
+    ] = Priority.LOW,
     team: Annotated[
         str | None, typer.Option(metavar="NAME", help="The team of jobs for which the trace has none.")
     ] = None,

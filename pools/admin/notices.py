@@ -24,9 +24,9 @@ from pools.domain.changes.notices import (
     UpdateTarget,
 )
 from pools.domain.errors import DomainError
-from pools.domain.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind
+from pools.domain.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
 from pools.domain.roles import Actor, Permission, is_allowed
-from pools.models import Notice, NoticeTarget, Pool
+from pools.models import NoticeTarget, Pool
 from pools.services.notice_targets import (
     create_target,
     delete_target,
@@ -134,9 +134,9 @@ class NoticeTargetAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         status = request.GET.get("status", "")
-        dead = Count("notices", filter=Q(notices__status=Notice.Status.DEAD))
+        dead = Count("notices", filter=Q(notices__status=NoticeStatus.DEAD))
         targets, rows = list_targets(actor).annotate(dead=dead), list_notices(actor)
-        if status in Notice.Status.values:
+        if status in set(NoticeStatus):
             rows = rows.filter(status=status)
         return self.render_page(
             request,
@@ -144,8 +144,8 @@ class NoticeTargetAdmin(PolicyAdmin):
             title="Notices",
             targets=[(row, [KIND_LABELS[NoticeKind(kind)] for kind in row.kinds]) for row in targets],
             window=paginate(rows, request.GET.get("page")),
-            chosen_status=status if status in Notice.Status.values else "",
-            statuses=Notice.Status.values,
+            chosen_status=status if status in set(NoticeStatus) else "",
+            statuses=list(NoticeStatus),
             warnings=profile_warnings(request.user),  # type: ignore[arg-type]  # the page needs a login
         )
 

@@ -10,12 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
-from pools.api.request_parsing import collect_faults, query_page
-from pools.api.schema import LIMIT, OFFSET, TEXT, QueryParameter, describe_operation, object_with
+from pools.api.questions import parameters_of, read_query
+from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.approvals import ApprovalState
 from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Withdraw
-from pools.domain.errors import BadInput, Violation
+from pools.domain.lists import ApprovalQuery
 from pools.domain.roles import Actor
 from pools.models import ApprovalRequest
 from pools.representations.approval import ApprovalAnswer, approval_body
@@ -25,7 +24,6 @@ from pools.services.dry_run import EffectAnswer, effect_on_pool_tree
 
 DecisionT = TypeVar("DecisionT", bound=ApprovalDecision)
 _NOTE = object_with({"description": TEXT}, required=[], additional=True)
-_STATE = {"type": "string", "enum": [str(state) for state in ApprovalState]}
 
 
 class ApprovalListAnswer(TypedDict):
@@ -40,24 +38,16 @@ class ApprovalList(View):
 
     @describe_operation(
         "List the changes of quotas for which somebody asked for an approval, the newest first.",
-        query_parameters=[
-            QueryParameter("state", _STATE, "Only requests in this state."),
-            QueryParameter("pool", TEXT, "Only requests for this pool and its subpools."),
-            LIMIT,
-            OFFSET,
-        ],
+        query_parameters=parameters_of(ApprovalQuery),
         answer=ApprovalListAnswer,
     )
     def get(self, request: Request) -> Response:
-        (limit, offset), state = collect_faults(partial(query_page, request), partial(_query_state, request))
-        rows = list_requests(self.actor)
-        if state:
-            rows = rows.filter(state=state)
-        if pool := request.query_params.get("pool"):
-            rows = rows.filter(pool=pool)
-        page = list(rows[offset : offset + limit + 1])
-        bodies = [approval_body(row, self.actor) for row in page[:limit]]
-        answer: ApprovalListAnswer = {"approvals": bodies, "more_entries": len(page) > limit}
+        query = read_query(ApprovalQuery, request)
+        chosen = {"state": query.state, "pool": query.pool}
+        rows = list_requests(self.actor).filter(**{key: value for key, value in chosen.items() if value})
+        page = list(rows[query.offset : query.offset + query.limit + 1])
+        bodies = [approval_body(row, self.actor) for row in page[: query.limit]]
+        answer: ApprovalListAnswer = {"approvals": bodies, "more_entries": len(page) > query.limit}
         return Response(answer)
 
 
@@ -118,11 +108,3 @@ def _decide(
 
 def _render(actor: Actor, row: ApprovalRequest) -> Response:
     return Response(approval_body(row, actor))
-
-
-def _query_state(request: Request) -> str:
-    text = request.query_params.get("state", "")
-    if text and text not in set(ApprovalState):
-        message = f"state: give one of {', '.join(ApprovalState)}."
-        raise BadInput.of([Violation("state", "bad_query", message)])
-    return text

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +13,6 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import choice, whole_number
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
@@ -26,9 +24,8 @@ from pools.domain.changes.notices import (
     UpdateTarget,
 )
 from pools.domain.errors import Conflict, Violation
-from pools.domain.notices import Channel, NoticeKind
-from pools.domain.query_values import MAX_INTEGER
-from pools.domain.questions import Page, asked
+from pools.domain.lists import NoticeQuery
+from pools.domain.notices import Channel, NoticeKind, NoticeStatus
 from pools.domain.roles import Actor
 from pools.models import Notice, NoticeTarget
 from pools.services.notice_targets import (
@@ -87,7 +84,7 @@ class NoticeAnswer(TypedDict):
     subject: str
     title: str
     text: str
-    status: Annotated[str, Literal[*Notice.Status.values]]
+    status: Annotated[str, NoticeStatus]
     attempts: int
     created_at: UtcText
     attempted_at: UtcText | None
@@ -106,14 +103,6 @@ class SentAgainAnswer(TypedDict):
     """The number of notices that are sent again."""
 
     notices: int
-
-
-@dataclass(frozen=True, slots=True)
-class NoticeQuery(Page):
-    """Which notices are asked for."""
-
-    status: str | None = asked(choice(Notice.Status.values), "waiting, delivered, or dead (no longer tried).")
-    target: int | None = asked(whole_number(0, MAX_INTEGER), "Only those to this target.")
 
 
 def _require_owner(actor: Actor, address: Mapping[str, Any]) -> None:

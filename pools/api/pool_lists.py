@@ -7,9 +7,10 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import query_boolean
-from pools.api.schema import INCLUDE_ARCHIVED, TEXT, QueryParameter, describe_operation
+from pools.api.questions import parameters_of, read_query
+from pools.api.schema import describe_operation
 from pools.api.views import View
+from pools.domain.lists import PoolListQuery
 from pools.selectors.pool_lists import (
     ListedPoolAnswer,
     group_by_node_set,
@@ -17,12 +18,6 @@ from pools.selectors.pool_lists import (
     minimal_bodies,
     node_groups_with_nodes,
 )
-
-POOL_FILTERS = [
-    QueryParameter("pools", TEXT, "Only these pools and subpools; unknown names are left out.", is_list=True),
-    QueryParameter("all_pools", {"type": "boolean"}, "Has no effect beside `pools`; kept for OSMO's clients."),
-    INCLUDE_ARCHIVED,
-]
 
 
 class PoolNameAnswer(TypedDict):
@@ -47,10 +42,10 @@ class PoolListAnswer(TypedDict):
 class PoolList(View):
     """Every pool that the caller may see, with its subpools."""
 
-    @describe_operation("List pools.", query_parameters=POOL_FILTERS, answer=PoolListAnswer)
+    @describe_operation("List pools.", query_parameters=parameters_of(PoolListQuery), answer=PoolListAnswer)
     def get(self, request: Request) -> Response:
-        archived = query_boolean(request, "include_archived")
-        trees = list_pools(self.actor, names=requested_pools(request), include_archived=archived)
+        query = read_query(PoolListQuery, request)
+        trees = list_pools(self.actor, names=query.names, include_archived=query.include_archived)
         # OSMO's client takes a single name under node_sets as the default pool and submits there without asking. So
         # only the pool itself is listed; its subpools have to be named.
         sets = group_by_node_set(trees, node_groups_with_nodes())
@@ -59,9 +54,3 @@ class PoolList(View):
             "node_sets": [{"pools": [{"name": tree.root.name} for tree in shared]} for _, shared in sets],
         }
         return Response(answer)
-
-
-def requested_pools(request: Request) -> set[str] | None:
-    """The pools named in the query, None for all that the caller may see."""
-    query_boolean(request, "all_pools", True)  # raises BadInput for a value that is not a boolean
-    return {name for name in request.query_params.getlist("pools") if name} or None

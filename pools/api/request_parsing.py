@@ -12,7 +12,6 @@ from django.http import HttpRequest
 from rest_framework import parsers
 from rest_framework.request import Request
 
-from pools.api.questions import read_values
 from pools.domain.errors import BadInput, Stale, Violation
 from pools.domain.query_values import (
     BOOLEAN_RULE,
@@ -21,7 +20,6 @@ from pools.domain.query_values import (
     parse_boolean,
     parse_integer,
 )
-from pools.domain.questions import Page
 from pools.domain.stored_text import are_storable
 from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
 
@@ -96,12 +94,6 @@ def _query_value(request: Request, name: str, parse: Callable[[str], Value | Non
     if found is None:
         raise BadInput.of([Violation(name, "bad_query", f"{name}: give {rule}.")])
     return found
-
-
-def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
-    """(limit, offset) of a list."""
-    page = read_values(Page, request, limit=limit)
-    return page["limit"], page["offset"]
 
 
 def unknown_parameters(given: Iterable[str], known: Collection[str]) -> list[Violation]:

@@ -95,11 +95,6 @@ DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Answer the effect and write nothin
 REQUEST_APPROVAL = QueryParameter(
     "request_approval", BOOLEAN, "If the change needs the approval of a second person, request it (answer 202)."
 )
-LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "The largest number of rows.")
-OFFSET = QueryParameter(
-    "offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The number of rows to leave out first."
-)
-INCLUDE_ARCHIVED = QueryParameter("include_archived", BOOLEAN, "Show archived objects, too.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, require_change
-from pools.api.request_parsing import (
-    etag_header,
-    query_boolean,
-    unwrap_body,
-)
-from pools.api.schema import (
-    INCLUDE_ARCHIVED,
-    QueryParameter,
-    describe_operation,
-)
+from pools.api.questions import parameters_of, read_query
+from pools.api.request_parsing import etag_header, unwrap_body
+from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount
 from pools.domain.changes.command import QUOTA as QUOTA_KIND
 from pools.domain.changes.command import body_fields
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
+from pools.domain.lists import SubpoolQuery
 from pools.domain.roles import Actor
 from pools.models import Pool
 from pools.permissions import get_visible_root
@@ -40,12 +34,6 @@ from pools.services.subpools import (
 )
 
 QUOTA = QUOTA_KIND.schema
-START_ROOM = QueryParameter(
-    "start_room",
-    {"type": "boolean"},
-    "With `can_start_now` of the pool, the shared leaf and each subpool: GPUs that quotas and limits let start now, "
-    "LOW work included; -1 is unlimited.",
-)
 
 
 class SubpoolList(View):
@@ -53,13 +41,14 @@ class SubpoolList(View):
 
     @describe_operation(
         "Show a pool with its subpools. `available` is quota minus guaranteed use.",
-        query_parameters=[INCLUDE_ARCHIVED, START_ROOM],
+        query_parameters=parameters_of(SubpoolQuery),
         answer=PoolTreeAnswer,
     )
     def get(self, request: Request, parent: str) -> Response:
         root = get_visible_root(self.actor, parent)
-        body = pool_tree_body(root, include_archived=query_boolean(request, "include_archived"))
-        if not query_boolean(request, "start_room"):
+        query = read_query(SubpoolQuery, request)
+        body = pool_tree_body(root, include_archived=query.include_archived)
+        if not query.start_room:
             return Response(body)
         room = read_start_room([root], read_balances([root]))
         body["can_start_now"] = _room_number(room.of_pool(root.name))

@@ -26,6 +26,14 @@ class NoticeKind(StrEnum):
     TEST = "test"
 
 
+class NoticeStatus(StrEnum):
+    """What has become of a notice; a dead one is no longer tried."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+
+
 PLATFORM_KINDS = (NoticeKind.JOB_LATE, NoticeKind.CLUSTER_SILENT, NoticeKind.CONFIGURATION_REFUSED)
 """Of the whole installation: targets of the installation alone choose them."""
 POOL_KINDS = (

@@ -50,9 +50,10 @@ def asked(
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def page_limit(default: int) -> Any:
+def page_limit(default: int, **words: Any) -> Any:
     """The number of rows of a page."""
-    return asked(whole_number(1, MAX_ROWS), "The largest number of rows.", default=default, option="")
+    words = {"option": "--limit --count", "short": "-c", **words}
+    return asked(whole_number(1, MAX_ROWS), "The largest number of rows.", default=default, **words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +61,4 @@ class Page:
     """The part of a list that is asked for."""
 
     limit: int = page_limit(20)
-    offset: int = asked(whole_number(0, MAX_INTEGER), "The number of rows to leave out first.", default=0, option="")
+    offset: int = asked(whole_number(0, MAX_INTEGER), "The number of rows to leave out first.", default=0, short="-f")

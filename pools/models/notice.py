@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.notices import Channel, NoticeKind
+from pools.domain.notices import Channel, NoticeKind, NoticeStatus
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import User
 from pools.models.pool import Pool
@@ -93,11 +93,6 @@ class Notice(models.Model):
     the same in every attempt, so that a receiver can tell a repetition. `entry` is the entry of the audit trail, null
     for a test. `title`, `text` and `data` are what is sent."""
 
-    class Status(models.TextChoices):
-        WAITING = "waiting"
-        DELIVERED = "delivered"
-        DEAD = "dead"
-
     message_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     target = models.ForeignKey(NoticeTarget, on_delete=models.CASCADE, related_name="notices", db_index=False)
     entry = models.BigIntegerField(null=True)
@@ -106,7 +101,9 @@ class Notice(models.Model):
     title = models.TextField()
     text = models.TextField()
     data = models.JSONField(default=dict)
-    status = models.TextField(choices=Status.choices, default=Status.WAITING)
+    status = models.TextField(
+        choices=[(each, each.capitalize()) for each in NoticeStatus], default=NoticeStatus.WAITING
+    )
     attempts = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(db_default=Now())
     attempted_at = models.DateTimeField(null=True)

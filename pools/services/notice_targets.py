@@ -34,6 +34,7 @@ from pools.domain.notices import (
     POOL_KINDS,
     Channel,
     NoticeKind,
+    NoticeStatus,
     check_address,
     check_kinds,
 )
@@ -197,7 +198,7 @@ def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Noti
     with change(actor=actor, description=description):
         target = _lock_target(asked)
         tests = Notice.objects.filter(kind=NoticeKind.TEST, target__user=target.user, target__pool=target.pool)
-        if tests.filter(target=target, status=Notice.Status.WAITING).count() >= MAX_OPEN_TESTS:
+        if tests.filter(target=target, status=NoticeStatus.WAITING).count() >= MAX_OPEN_TESTS:
             raise Conflict(f"{MAX_OPEN_TESTS} tests of {target.name} wait already. See why: osmo notice list.")
         if tests.filter(created_at__gt=Now() - TESTS_TIME).count() >= MAX_TESTS:
             raise _too_often(
@@ -222,7 +223,7 @@ def replay_notice(command: ReplayNotice, *, actor: Actor, description: str = "")
     if found is None:
         raise NotFound(f"Notice {message_id} does not exist, or it is somebody else's.")
     require_owner(actor, found.target)
-    recent = Notice.objects.filter(pk=found.pk, status=Notice.Status.DELIVERED, attempted_at__gt=Now() - REPLAY_PAUSE)
+    recent = Notice.objects.filter(pk=found.pk, status=NoticeStatus.DELIVERED, attempted_at__gt=Now() - REPLAY_PAUSE)
     if recent.exists():
         raise _too_often("This notice was delivered within the last minute")
     if not _replay(Notice.objects.filter(pk=found.pk), found.target_id, actor=actor, description=description):
@@ -236,15 +237,15 @@ def replay_dead_notices(command: ReplayDeadNotices, *, actor: Actor, description
     target = get_target(actor, command.target)
     require_owner(actor, target)
     return _replay(
-        Notice.objects.filter(target=target, status=Notice.Status.DEAD), target.pk, actor=actor, description=description
+        Notice.objects.filter(target=target, status=NoticeStatus.DEAD), target.pk, actor=actor, description=description
     )
 
 
 def _replay(rows: QuerySet[Notice], target_id: int, *, actor: Actor, description: str) -> int:
     with change(actor=actor, description=description):
         NoticeTarget.objects.filter(pk=target_id).update(retry_at=None, failures=0)
-        return rows.exclude(status=Notice.Status.WAITING).update(
-            status=Notice.Status.WAITING, attempts=0, ended_at=None, error="", created_at=timezone.now()
+        return rows.exclude(status=NoticeStatus.WAITING).update(
+            status=NoticeStatus.WAITING, attempts=0, ended_at=None, error="", created_at=timezone.now()
         )
 
 

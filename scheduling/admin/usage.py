@@ -13,12 +13,11 @@ from django.utils import timezone
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.roles import Actor
 from pools.models import Pool
+from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.models import UsageProgress
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.usage import (
     MAX_WORKFLOW_WINDOW,
-    Bucket,
-    UsageKey,
     UsageRow,
     read_usages,
 )

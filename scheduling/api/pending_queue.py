@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
@@ -12,7 +11,7 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
+from scheduling.domain.lists import PendingQueueQuery
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import (
@@ -92,16 +91,6 @@ class PendingQueueAnswer(TypedDict):
 
     entries: list[WaitingGangAnswer]
     more_entries: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PendingQueueQuery(Page):
-    """What is asked of the waiting gangs."""
-
-    limit: int = page_limit(100)
-    pool: list[str] = asked(FILTER_TEXTS, "Only on this pool with its subpools, or on this subpool.", default=())
-    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=())
-    workflow: list[str] = asked(FILTER_TEXTS, "Only the groups of this workflow.", default=())
 
 
 class PendingQueueList(View):

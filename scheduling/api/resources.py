@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.pool_lists import POOL_FILTERS, requested_pools
 from pools.api.questions import parameters_of, read_query
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import TEXTS
 from pools.domain.errors import NotFound
-from pools.domain.questions import asked
+from scheduling.domain.lists import ResourceQuery
 from scheduling.selectors.node_resources import ResourceListAnswer, list_node_resources
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceQuery:
-    """Which nodes are asked for, beside their pools."""
-
-    platforms: list[str] = asked(TEXTS, "Only these platforms.", default=())
 
 
 class ResourceList(View):
     """The nodes of the pools that the caller may see."""
 
     @describe_operation(
-        "List nodes.", query_parameters=[*POOL_FILTERS[:2], *parameters_of(ResourceQuery)], answer=ResourceListAnswer
+        "List nodes.",
+        query_parameters=parameters_of(ResourceQuery),
+        answer=ResourceListAnswer,
     )
     def get(self, request: Request) -> Response:
-        platforms = read_query(ResourceQuery, request).platforms or None
-        found = list_node_resources(self.actor, pools=requested_pools(request), platforms=platforms)
+        query = read_query(ResourceQuery, request)
+        found = list_node_resources(self.actor, pools=query.names, platforms=query.platforms or None)
         return Response(ResourceListAnswer(resources=found))
 
 

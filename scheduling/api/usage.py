@@ -17,15 +17,14 @@ from pools.api.schema import TEXT, UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Violation
-from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
+from pools.domain.questions import Page, asked
 from pools.representations.csv_files import csv_response
+from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
 from scheduling.replay.trace_file import csv_trace, swf_trace
 from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.usage import (
     MAX_WORKFLOW_WINDOW,
-    Bucket,
     UsageAnswer,
-    UsageKey,
     UsageQuestion,
     UsageRow,
     read_usage,
@@ -33,20 +32,6 @@ from scheduling.selectors.usage import (
 from scheduling.selectors.usage_trace import read_trace
 
 DEFAULT_WINDOW = timedelta(days=30)
-
-
-@dataclass(frozen=True, slots=True)
-class UsageQuery(Page):
-    """What is asked of the record of use."""
-
-    limit: int = page_limit(1000)
-    since: datetime | None = asked(TIME, "From this time on; 30 days ago if it is not given.")
-    until: datetime | None = asked(TIME, "Up to this time; now if it is not given.")
-    by: UsageKey = asked(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
-    bucket: Bucket = asked(choice(list(Bucket)), "Time of a row; by default day.", default=Bucket.DAY)
-    pool: list[str] = asked(FILTER_TEXTS, "Only this pool with its subpools, or this subpool.", default=())
-    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=())
-    format: str = asked(choice(["json", "csv"]), "JSON, or a CSV file of all rows.", default="json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
-from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME
-from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, asked
+from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice
+from pools.domain.lists import NamedPools
+from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, asked, page_limit
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
@@ -33,13 +35,13 @@ class WorkQuery(Page):
 
     order: bool = asked(ORDER, "By submit time; DESC if not given.", default=True, option="")
     users: list[str] = asked(
-        TEXTS, "Only work of these users; without it your own.", option="--user", short="-u", metavar="NAME..."
+        TEXTS, "Only work of these users; without it your own.", option="--user", short="-u", metavar="USER..."
     )
     all_users: bool = asked(BOOLEAN, "The work of all users, as far as you may see it.", default=False, short="-a")
-    pools: list[str] = asked(TEXTS, "Only work on these pools.", option="--pool", short="-p", metavar="NAME...")
+    pools: list[str] = asked(TEXTS, "Only work on these pools.", option="--pool", short="-p", metavar="POOL...")
     all_pools: bool = asked(BOOLEAN, "Work on every pool; the default without `pools`.", default=False, option="")
     priority: list[Priority] = asked(
-        any_of(Priority), "Only work of these priorities.", label="Priority", metavar="PRIORITY..."
+        any_of(Priority), "Only work of these priorities: HIGH, NORMAL or LOW.", label="Priority", metavar="PRIORITY..."
     )
 
 
@@ -76,10 +78,71 @@ class WorkflowQuery(WorkQuery):
 class TaskQuery(WorkQuery):
     """What is asked of the list of tasks."""
 
-    statuses: list[TaskStatus] = asked(any_of(TaskStatus), "Only tasks with these statuses.", option="")
+    statuses: list[TaskStatus] = asked(
+        any_of(TaskStatus), "Only tasks with these statuses.", option="--status", short="-s", metavar="STATUS..."
+    )
     nodes: list[str] = asked(TEXTS, "Only tasks on these nodes.", option="--node", short="-n", metavar="NODE...")
     workflow_id: str = asked(TEXT, "Only tasks of workflows whose id contains this.", short="-w")
     started_after: datetime | None = asked(TIME, "From this time on.")
     started_before: datetime | None = asked(TIME, "Before this time.")
     summary: bool = asked(BOOLEAN, "The sums of their requests, by user, pool and priority.", default=False, short="-S")
     aggregate_by_workflow: bool = asked(BOOLEAN, "The sums by workflow, too.", default=False, short="-W")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingQueueQuery(Page):
+    """What is asked of the waiting gangs."""
+
+    limit: int = page_limit(100)
+    pool: list[str] = asked(
+        FILTER_TEXTS,
+        "Only on this pool with its subpools, or on this subpool.",
+        default=(),
+        short="-p",
+        metavar="POOL...",
+    )
+    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=(), short="-u", metavar="USER...")
+    workflow: list[str] = asked(FILTER_TEXTS, "Only the groups of this workflow.", default=(), option="")
+
+
+class UsageKey(StrEnum):
+    """What a row of the record is about."""
+
+    POOL = "pool"
+    SUBPOOL = "subpool"
+    COHORT = "cohort"
+    USER = "user"
+    PRIORITY = "priority"
+    BACKEND = "backend"
+    WORKFLOW = "workflow"
+
+
+class Bucket(StrEnum):
+    """The length of time of a row, in UTC."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery(Page):
+    """What is asked of the record of use."""
+
+    limit: int = page_limit(1000)
+    since: datetime | None = asked(TIME, "From this time on; 30 days ago if it is not given.")
+    until: datetime | None = asked(TIME, "Up to this time; now if it is not given.")
+    by: UsageKey = asked(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
+    bucket: Bucket = asked(choice(list(Bucket)), "Time of a row; by default day.", default=Bucket.DAY)
+    pool: list[str] = asked(
+        FILTER_TEXTS, "Only this pool with its subpools, or this subpool.", default=(), short="-p", metavar="POOL..."
+    )
+    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=(), short="-u", metavar="USER...")
+    format: str = asked(choice(["json", "csv"]), "JSON, or a CSV file of all rows.", default="json", option="")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuery(NamedPools):
+    """Which nodes are asked for."""
+
+    platforms: list[str] = asked(TEXTS, "Only these platforms.", default=(), option="--platform", metavar="PLATFORM...")

@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 from django.db import connection
 
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.roles import Actor, Permission
+from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import UsageProgress
 from scheduling.selectors.usage_sql import COMPUTE, EVERY_LEAF, WORK_COLUMNS
@@ -30,26 +30,6 @@ MAX_WORKFLOW_WINDOW = timedelta(days=31)
 WAITING = tuple(f"waiting_{cause}" for cause in WaitCause)
 SUM_COLUMNS = (*WORK_COLUMNS, "quota", "idle", "lent")
 BACKEND_COLUMNS = ("capacity", "offline", "unallocated")
-
-
-class UsageKey(StrEnum):
-    """What a row of the record is about."""
-
-    POOL = "pool"
-    SUBPOOL = "subpool"
-    COHORT = "cohort"
-    USER = "user"
-    PRIORITY = "priority"
-    BACKEND = "backend"
-    WORKFLOW = "workflow"
-
-
-class Bucket(StrEnum):
-    """The length of time of a row, in UTC."""
-
-    HOUR = "hour"
-    DAY = "day"
-    MONTH = "month"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.representations.charts import Chart, ChartSeries, Tone
+from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
-from scheduling.selectors.usage import Bucket, UsageAnswer, UsageKey, UsageQuestion
+from scheduling.selectors.usage import UsageAnswer, UsageQuestion
 
 HOURS_UP_TO = timedelta(days=8)
 """A longer window is drawn in days."""

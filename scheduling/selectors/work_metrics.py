@@ -18,6 +18,7 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.domain import names
 from pools.domain.amounts import Amount
+from pools.domain.notices import NoticeStatus
 from pools.models import Backend, Notice, NoticeProgress
 from scheduling.apps import scheduling_app
 from scheduling.domain.promised_starts import PromiseOutcome
@@ -177,7 +178,7 @@ class NoticeCounts(NamedTuple):
 def read_notice_counts() -> NoticeCounts:
     """The numbers of notices. Two queries."""
     progress = NoticeProgress.objects.filter(pk=1).values_list("delivered", "dead", "failures").first() or (0, 0, 0)
-    waiting = Notice.objects.filter(status=Notice.Status.WAITING, target__is_enabled=True).aggregate(
+    waiting = Notice.objects.filter(status=NoticeStatus.WAITING, target__is_enabled=True).aggregate(
         count=Count("pk"), oldest=Min("created_at")
     )
     return NoticeCounts(*progress, waiting["count"], waiting["oldest"])

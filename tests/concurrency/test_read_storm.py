@@ -26,6 +26,7 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.errors import DomainError
+from pools.domain.notices import NoticeStatus
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Backend, GpuAllocation, Notice, NoticeTarget, Pool, User
 from pools.security.tokens import issue_jwt
@@ -122,8 +123,8 @@ class Writers:
         target = NoticeTarget.objects.get(user__username="rita")
         if Notice.objects.filter(target=target).count() < 20:
             send_test(SendTest(target=target.pk), actor=self._rita)
-        ended = {"status": rng.choice([Notice.Status.DELIVERED, Notice.Status.DEAD]), "ended_at": Now()}
-        Notice.objects.filter(target=target, status=Notice.Status.WAITING).update(**ended)
+        ended = {"status": rng.choice([NoticeStatus.DELIVERED, NoticeStatus.DEAD]), "ended_at": Now()}
+        Notice.objects.filter(target=target, status=NoticeStatus.WAITING).update(**ended)
 
     def _submit(self, rng: random.Random) -> None:
         leaf = rng.choice(["team", *(f"team--{name}" for name in SUBPOOLS)])

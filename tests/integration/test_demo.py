@@ -11,9 +11,10 @@ from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, GpuQuota, Node, Pool, User
+from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, Workflow
-from scheduling.selectors.usage import Bucket, UsageKey, UsageQuestion, read_usage
+from scheduling.selectors.usage import UsageQuestion, read_usage
 from scheduling.services.demo import DAYS, seed_demo
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify

@@ -9,10 +9,12 @@ import typer
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, Facts, build_table
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
+from pools.domain.lists import ApprovalQuery
 
 app = command_group("Changes of quotas above the limit of a pool, which a second person approves.")
 RequestArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the request, from osmo approval list.")]
@@ -23,19 +25,10 @@ def _url(*rest: str) -> str:
     return url_path("api", "configs", "approval", *rest)
 
 
-@client_command(app, "list", watches=True)
-def list_(
-    session: ClientSession,
-    *,
-    state: Annotated[
-        str | None,
-        typer.Option("--state", help="waiting, approved, rejected, withdrawn, expired or superseded. Default: all."),
-    ] = None,
-    pool: Annotated[str | None, typer.Option("--pool", "-p", help="Only requests for this pool.")] = None,
-    count: Annotated[int, typer.Option("--count", "-c", min=1, max=1000, help="At most this many.")] = 20,
-) -> None:
+@list_command(app, "list", ApprovalQuery, watches=True)
+def list_(session: ClientSession, query: dict[str, Any]) -> None:
     """List requests, the newest first: those of pools that you administer, and your own."""
-    answer = session.http().get(_url(), query={"state": state, "pool": pool, "limit": count})
+    answer = session.http().get(_url(), query=query)
     print_answer(session, answer, lambda: _table(answer))
 
 

@@ -12,10 +12,9 @@ from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
 from osmo_admin.cli.http import url_path
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.options import (
     DescriptionOption,
-    LimitOption,
-    OffsetOption,
     OrderOption,
     RequestApprovalOption,
     SortOrder,
@@ -24,9 +23,10 @@ from osmo_admin.cli.options import (
 from osmo_admin.cli.output import confirm, print_answer, serialize
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
-from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import read_yaml_text
 from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.lists import RevisionQuery
 
 app = command_group("Configuration of pools and of the service.")
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
@@ -176,42 +176,21 @@ def delete(
     change.show(answer, lambda _: f'Successfully deleted {kind} config "{name}".')
 
 
-@client_command(app, "history")
+@list_command(app, "history", RevisionQuery)
 def history(
     session: ClientSession,
+    query: dict[str, Any],
     *,
     config: Annotated[
         str | None, typer.Argument(metavar="[TYPE]", help="POOL, WORKFLOW or BACKEND; all if not given.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Only changes of this object.")] = None,
-    revision: Annotated[int | None, typer.Option("--revision", "-r", min=1, help="Only this revision.")] = None,
-    tags: Annotated[list[str] | None, typer.Option("--tags", metavar="TAG...", help="Only with these tags.")] = None,
-    created_after: Annotated[str | None, typer.Option(metavar="TIME", help="From this time on.")] = None,
-    created_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at-timestamp", metavar="TIME", help="Only the configuration that was valid at this time."),
-    ] = None,
-    limit: LimitOption = 20,
-    offset: OffsetOption = 0,
     order: OrderOption = SortOrder.ASC,
 ) -> None:
     """List the changes of a configuration."""
-    if at and (created_after or created_before):
+    if "at_timestamp" in query and query.keys() & {"created_after", "created_before"}:
         raise ClientError("Give either --at-timestamp or --created-after and --created-before.")
-    query = {
-        "omit_data": True,
-        "offset": offset,
-        "limit": limit,
-        "order": order.value.upper(),
-        "config_types": [config.upper()] if config else None,
-        "name": name,
-        "revision": revision,
-        "tags": tags,
-        "created_after": parse_time(created_after) if created_after else None,
-        "created_before": parse_time(created_before) if created_before else None,
-        "at_timestamp": parse_time(at) if at else None,
-    }
+    kinds = {"config_types": [config.upper()]} if config else {}
+    query |= {"omit_data": True, "order": order.value.upper(), **kinds}
     answer = session.http().get("api/configs/history", query)
     print_answer(session, answer, lambda: _history_table(answer["configs"]))
 

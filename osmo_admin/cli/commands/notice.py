@@ -9,11 +9,13 @@ import typer
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.notices import CreateTarget, DeleteTarget, RenewSecret, SendTest, UpdateTarget
+from pools.domain.lists import NoticeQuery
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")
 _ON_OR_OFF = typer.Option("--on/--off", help=fields_of(UpdateTarget)["enabled"].help)
@@ -98,16 +100,9 @@ def secret(_: ClientSession, change: TypedChange) -> None:
     change.show(answer, lambda renewed: f"Secret: {renewed.get('secret')}")
 
 
-@client_command(app, "list")
-def list_(
-    session: ClientSession,
-    *,
-    status: Annotated[str | None, typer.Option("--status", help="waiting, delivered or dead.")] = None,
-    target: Annotated[int | None, typer.Option("--target", help="Only those to this target.")] = None,
-    count: Annotated[int, typer.Option("--count", "-c", min=1, max=1000, help="At most this many.")] = 20,
-) -> None:
+@list_command(app, "list", NoticeQuery)
+def list_(session: ClientSession, query: dict[str, Any]) -> None:
     """List notices, the newest first; dead ones are no longer tried."""
-    query = {"status": status, "target": target, "limit": count}
     answer = session.http().get(url_path("api", "notices"), query=query)
     print_answer(session, answer, lambda: _notices_table(answer))
 

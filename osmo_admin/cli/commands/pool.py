@@ -11,22 +11,24 @@ from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands import subpool
 from osmo_admin.cli.completion import complete_pools
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import PoolListMode, PoolsFilter
+from osmo_admin.cli.lists import list_command
+from osmo_admin.cli.options import PoolListMode
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import pool_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from pools.domain.lists import PoolListQuery
 from pools.domain.numbers import POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
 
 app = command_group("Pools, their subpools, quota and use.")
 app.add_typer(subpool.app, name="subpool")
 
 
-@client_command(app, "list", watches=True)
+@list_command(app, "list", PoolListQuery, watches=True)
 def list_(
     session: ClientSession,
+    query: dict[str, Any],
     *,
-    pools: PoolsFilter = None,
     mode: Annotated[
         PoolListMode | None,
         typer.Option(
@@ -34,7 +36,6 @@ def list_(
         ),
     ] = None,
     quota: Annotated[bool, typer.Option("--quota/--no-quota", help="Show quota and use, or only descriptions.")] = True,
-    include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived subpools.")] = False,
 ) -> None:
     """List pools with their subpools below them.
 
@@ -42,9 +43,8 @@ def list_(
     a negative number has to drain. The row of a pool with subpools shows the pool remainder (shared), and in brackets
     the quota of the whole pool.
     """
-    query: dict[str, Any] = {"pools": pools, "all_pools": not pools}
-    if include_archived:
-        query["include_archived"] = True
+    pools = query.get("pools")
+    query["all_pools"] = not pools
     if not quota:
         answer = session.http().get("api/pool", query)
         print_answer(session, answer, lambda: _names_table(answer) if answer["pools"] else _no_pools_message(pools))
@@ -54,7 +54,7 @@ def list_(
         session,
         answer,
         lambda: (
-            pool_table(answer, mode=mode, archived=include_archived)
+            pool_table(answer, mode=mode, archived="include_archived" in query)
             if answer["node_sets"]
             else _no_pools_message(pools)
         ),

@@ -14,7 +14,7 @@ from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_namespaces
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import LimitOption, OffsetOption
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_text import (
     allocations_table,
@@ -31,6 +31,7 @@ from pools.domain.changes.command import fields_of
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS
+from pools.domain.lists import GpuAllocationQuery
 from pools.domain.structured_input.config_fields import ConfigField
 
 app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
@@ -165,17 +166,9 @@ def delete(session: ClientSession, change: TypedChange) -> None:
     change.show(change.send("DELETE", address), lambda _: text, summarize_caps)
 
 
-@client_command(app, "allocations")
-def allocations(
-    session: ClientSession,
-    *,
-    namespace: NamespaceArgument,
-    released: Annotated[bool, typer.Option("--released", help="Include released workers.")] = False,
-    limit: LimitOption = 20,
-    offset: OffsetOption = 0,
-) -> None:
+@list_command(app, "allocations", GpuAllocationQuery)
+def allocations(session: ClientSession, query: dict[str, Any], *, namespace: NamespaceArgument) -> None:
     """List the workers of a namespace, the newest first."""
-    query = {"limit": limit, "offset": offset} | ({"include_released": True} if released else {})
     answer = session.http().get(_allocation_url(namespace), query)
     print_answer(
         session,

@@ -10,29 +10,27 @@ from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_nodes
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import PoolsFilter
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, Facts, build_table, format_cell
+from scheduling.domain.lists import ResourceQuery
 
 app = command_group("Nodes and their free resources.")
 RESOURCE_KEYS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}
 
 
-@client_command(app, "list", watches=True)
+@list_command(app, "list", ResourceQuery, watches=True)
 def list_(
     session: ClientSession,
+    query: dict[str, Any],
     *,
-    pools: PoolsFilter = None,
-    platforms: Annotated[
-        list[str] | None, typer.Option("--platform", metavar="PLATFORM...", help="Only these platforms.")
-    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Nodes of all pools; the default without --pool.")
     ] = False,
 ) -> None:
     """List nodes with their used and allocatable resources."""
-    query = {"pools": pools, "all_pools": everything or not pools, "platforms": platforms}
+    query["all_pools"] = everything or "pools" not in query
     answer = session.http().get("api/resources", query)
     print_answer(session, answer, lambda: _nodes_table(answer["resources"]))
 

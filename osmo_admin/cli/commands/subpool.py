@@ -13,6 +13,7 @@ from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.options import (
     DescriptionOption,
     ParentArgument,
@@ -25,6 +26,7 @@ from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import parse_number
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
+from pools.domain.lists import SubpoolQuery
 from pools.domain.numbers import POOL_NUMBERS, QUOTA
 
 if TYPE_CHECKING:
@@ -149,15 +151,9 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}."
 
 
-@client_command(app, "list", watches=True)
-def list_(
-    session: ClientSession,
-    *,
-    parent: ParentArgument,
-    include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived subpools.")] = False,
-) -> None:
+@list_command(app, "list", SubpoolQuery, watches=True)
+def list_(session: ClientSession, query: dict[str, Any], *, parent: ParentArgument) -> None:
     """List the subpools of a pool, and the pool remainder (shared)."""
-    query = {"include_archived": True} if include_archived else {}
     answer = session.http().get(_subpool_url(parent), query)
     print_answer(session, answer, lambda: subpools_table(answer))
 

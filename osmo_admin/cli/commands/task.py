@@ -6,84 +6,37 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.command_decorator import command_group
+from osmo_admin.cli.lists import list_command, query_of_work
 from osmo_admin.cli.options import (
-    AllUsersOption,
-    LimitOption,
-    OffsetOption,
     OrderOption,
-    PoolsFilter,
-    PriorityFilter,
     SortOrder,
-    UsersFilter,
 )
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, build_table
-from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.times import format_local_time
+from scheduling.domain.lists import TaskQuery
 
 app = command_group("Tasks of workflows.")
-ACTIVE_STATUSES = ("PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING")
+ACTIVE_STATUSES = ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"]
 AMOUNT_COLUMNS = {"Storage [Gi]": "storage", "CPU [#]": "cpu", "Memory [Gi]": "memory", "GPU [#]": "gpu"}
 
 
-@client_command(app, "list", watches=True)
+@list_command(app, "list", TaskQuery, usual={"statuses": ACTIVE_STATUSES}, watches=True)
 def list_(
     session: ClientSession,
+    query: dict[str, Any],
     *,
-    statuses: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--status",
-            "-s",
-            metavar="STATUS...",
-            help=f"Only these statuses. Default: {', '.join(ACTIVE_STATUSES)}.",
-        ),
-    ] = None,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow-id", "-w", help="Only of workflows whose ID contains this.")
-    ] = None,
-    users: UsersFilter = None,
-    all_users: AllUsersOption = False,
-    pools: PoolsFilter = None,
-    nodes: Annotated[
-        list[str] | None, typer.Option("--node", "-n", metavar="NODE...", help="Only on these nodes.")
-    ] = None,
-    priorities: PriorityFilter = None,
-    started_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d before now.")
-    ] = None,
-    started_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
-    limit: LimitOption = 20,
-    offset: OffsetOption = 0,
     order: OrderOption = SortOrder.ASC,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include the resources of each task.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", "-S", help="Sums by user, pool and priority.")] = False,
-    by_workflow: Annotated[bool, typer.Option("--aggregate-by-workflow", "-W", help="Sums by workflow.")] = False,
 ) -> None:
     """List tasks, by default your own active tasks."""
-    if users and all_users:
-        raise ClientError("Give either --user or --all-users.")
-    query = {
-        "limit": limit,
-        "offset": offset,
-        "order": order.value.upper(),
-        "users": users,
-        "all_users": all_users,
-        "statuses": [status.upper() for status in statuses or ACTIVE_STATUSES],
-        "workflow_id": workflow,
-        "pools": pools,
-        "all_pools": None if pools else True,
-        "nodes": nodes,
-        "priority": [priority.value for priority in priorities or []],
-        "started_after": parse_time(started_after) if started_after else None,
-        "started_before": parse_time(started_before) if started_before else None,
-        "summary": summary or None,
-        "aggregate_by_workflow": by_workflow or None,
-    }
-    answer = session.http().get("api/task", query)
-    if summary or by_workflow:
+    answer = session.http().get(
+        "api/task", {"all_users": False} | query_of_work(query) | {"order": order.value.upper()}
+    )
+    by_workflow = "aggregate_by_workflow" in query
+    if by_workflow or "summary" in query:
         print_answer(session, answer, lambda: _sums_table(answer["summaries"], by_workflow=by_workflow))
     else:
         print_answer(session, answer, lambda: _tasks_table(answer["tasks"], verbose=verbose))

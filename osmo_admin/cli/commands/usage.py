@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.options import PoolsFilter, UsersFilter
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import parse_time
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
+from scheduling.domain.lists import Bucket, UsageQuery
 
 SECONDS_PER_HOUR = 3600
 HEADER = [
@@ -23,30 +23,10 @@ HEADER = [
 ]
 
 
-class UsageBy(StrEnum):
-    """What a row is about."""
-
-    POOL = "pool"
-    SUBPOOL = "subpool"
-    COHORT = "cohort"
-    USER = "user"
-    PRIORITY = "priority"
-    BACKEND = "backend"
-    WORKFLOW = "workflow"
-
-
-class UsageBucket(StrEnum):
-    """The length of time of a row."""
-
-    HOUR = "hour"
-    DAY = "day"
-    MONTH = "month"
-
-
 def add_to(app: typer.Typer) -> None:
     """Register the command at the top level, with `export` below it."""
     family = typer.Typer(rich_markup_mode=None, add_completion=False)
-    client_command(family, "usage", is_group=True)(usage)
+    list_command(family, "usage", UsageQuery, usual={"since": "30d"}, in_utc=True, is_group=True)(usage)
     family.command("export")(export)
     app.add_typer(family, name="usage")
 
@@ -89,31 +69,16 @@ def export(
 
 def usage(
     session: ClientSession,
+    query: dict[str, Any],
     *,
-    by: Annotated[UsageBy, typer.Option(help="What a row is about.")] = UsageBy.POOL,
-    bucket: Annotated[UsageBucket, typer.Option(help="The length of time of a row, in UTC.")] = UsageBucket.MONTH,
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="From this time on: a date or a time in UTC, or 12h, 30d before now.")
-    ] = "30d",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time, in UTC.")] = None,
-    pools: PoolsFilter = None,
-    users: UsersFilter = None,
+    bucket: Annotated[Bucket, typer.Option(help="The length of time of a row, in UTC.")] = Bucket.MONTH,
 ) -> None:
     """Show GPU-hours that were used, lent, idle and waited for."""
-    query = {
-        "by": by.value,
-        "bucket": bucket.value,
-        "since": parse_time(since, in_utc=True),
-        "until": parse_time(until, in_utc=True) if until else None,
-        "pool": pools,
-        "user": users,
-        "limit": 1000,
-    }
-    answer = session.http().get("api/usage", query)
-    print_answer(session, answer, lambda: _usage_text(answer, by.value, bucket))
+    answer = session.http().get("api/usage", query | {"bucket": bucket})
+    print_answer(session, answer, lambda: _usage_text(answer, query["by"], bucket))
 
 
-def _usage_text(answer: dict[str, Any], by: str, bucket: UsageBucket) -> AnswerText:
+def _usage_text(answer: dict[str, Any], by: str, bucket: Bucket) -> AnswerText:
     rows = [[_start_text(row["start"], bucket), row[by], *_cells(row)] for row in answer["rows"]]
     if not rows:
         return "Nothing is on record for this time."
@@ -124,9 +89,9 @@ def _usage_text(answer: dict[str, Any], by: str, bucket: UsageBucket) -> AnswerT
     return ["GPU-hours:", table]
 
 
-def _start_text(start: str, bucket: UsageBucket) -> str:
+def _start_text(start: str, bucket: Bucket) -> str:
     """The beginning of a bucket, in UTC like the buckets themselves: `2026-11`, `2026-11-20` or `2026-11-20 15:00`."""
-    lengths = {UsageBucket.MONTH: 7, UsageBucket.DAY: 10}
+    lengths = {Bucket.MONTH: 7, Bucket.DAY: 10}
     return start.replace("T", " ")[: lengths.get(bucket, 16)]
 
 

@@ -13,11 +13,13 @@ from osmo_admin.cli.commands.token import roles_text
 from osmo_admin.cli.completion import complete_users
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import format_local_time
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
+from pools.domain.lists import UserQuery
 
 app = command_group("Users and their roles.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.", autocompletion=complete_users)]
@@ -28,19 +30,9 @@ def _user_url(*rest: str) -> str:
     return url_path("api", "auth", "user", *rest)
 
 
-@client_command(app, "list")
-def list_(
-    session: ClientSession,
-    *,
-    id_prefix: Annotated[str | None, typer.Option("--id-prefix", "-p", help="Only names that begin with this.")] = None,
-    roles: Annotated[
-        list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Only with one of these roles.")
-    ] = None,
-    count: Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="Maximum number of entries.")] = 100,
-    start: Annotated[int, typer.Option("--start-index", min=1, help="Number of the first entry, from 1.")] = 1,
-) -> None:
+@list_command(app, "list", UserQuery)
+def list_(session: ClientSession, query: dict[str, Any]) -> None:
     """List users."""
-    query = {"count": count, "start_index": start, "id_prefix": id_prefix, "roles": roles}
     answer = session.http().get(_user_url(), query)
     print_answer(session, answer, lambda: _users_table(answer))
 

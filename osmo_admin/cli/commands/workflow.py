@@ -15,24 +15,20 @@ from osmo_admin.cli.completion import complete_workflows
 from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.gang_table import gang_table
 from osmo_admin.cli.http import url_path
+from osmo_admin.cli.lists import list_command, query_of_work
 from osmo_admin.cli.options import (
-    AllUsersOption,
-    LimitOption,
-    OffsetOption,
     OrderOption,
-    PoolsFilter,
-    PriorityFilter,
     SortOrder,
-    UsersFilter,
     WorkflowArgument,
 )
 from osmo_admin.cli.output import confirm, print_answer, print_error
 from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, printable_text, with_more_entries
-from osmo_admin.cli.times import format_duration, format_local_time, parse_time
+from osmo_admin.cli.times import format_duration, format_local_time
 from pools.domain.changes.command import fields_of
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.lists import WorkflowQuery
 
 app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
@@ -50,60 +46,19 @@ STARTS_AT = HEADER.index("Duration")
 """Where a column with the starts of waiting work stands, if there is one."""
 
 
-@client_command(app, "list", watches=True)
+@list_command(app, "list", WorkflowQuery, watches=True)
 def list_(
     session: ClientSession,
+    query: dict[str, Any],
     *,
-    users: UsersFilter = None,
-    all_users: AllUsersOption = False,
-    statuses: Annotated[
-        list[str] | None,
-        typer.Option("--status", "-s", metavar="STATUS...", help="Only these statuses: RUNNING, PENDING, …"),
-    ] = None,
-    pools: PoolsFilter = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Only IDs that contain this.")] = None,
-    priorities: PriorityFilter = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE...", help="Only with this label; VALUE may hold *."),
-    ] = None,
-    no_labels: Annotated[
-        list[str] | None, typer.Option("--no-label", metavar="KEY...", help="Only without this label.")
-    ] = None,
-    tags: Annotated[list[str] | None, typer.Option("--tags", metavar="TAG...", help="Only with these tags.")] = None,
-    submitted_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d before now.")
-    ] = None,
-    submitted_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
-    limit: LimitOption = 20,
-    offset: OffsetOption = 0,
     order: OrderOption = SortOrder.ASC,
     as_json: Annotated[bool, typer.Option("--json", help="Short for -o json.")] = False,
 ) -> None:
     """List workflows, by default your own, the newest at the bottom."""
-    if users and all_users:
-        raise ClientError("Give either --user or --all-users.")
     if as_json:
         session.output = OutputFormat.JSON
-    query = {
-        "limit": limit,
-        "offset": offset,
-        "details": True,
-        "order": "DESC",  # the newest ones; reversed for reading
-        "users": users,
-        "all_users": True if all_users else None,
-        "statuses": [status.upper() for status in statuses or []],
-        "name": name,
-        "pools": pools,
-        "all_pools": None if pools else True,
-        "priority": [priority.value for priority in priorities or []],
-        "label": labels,
-        "no_label": no_labels,
-        "tags": tags,
-        "submitted_after": parse_time(submitted_after) if submitted_after else None,
-        "submitted_before": parse_time(submitted_before) if submitted_before else None,
-    }
-    answer = session.http().get("api/workflow", query)
+    newest = {"order": "DESC", "details": True}  # reversed for reading
+    answer = session.http().get("api/workflow", query_of_work(query) | newest)
     print_answer(session, answer, lambda: _workflows_table(answer, order))
 
 

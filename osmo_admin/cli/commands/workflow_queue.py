@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import LimitOption, OffsetOption, PoolsFilter, UsersFilter
+from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, with_more_entries
 from osmo_admin.cli.times import format_local_time
+from scheduling.domain.lists import PendingQueueQuery
 
 COLUMNS = {
     "backend": "Backend",
@@ -30,19 +30,16 @@ COLUMNS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    client_command(app, "queue", watches=True)(queue)
+    list_command(app, "queue", PendingQueueQuery, usual={"limit": 20}, watches=True)(queue)
 
 
 def queue(
     session: ClientSession,
+    query: dict[str, Any],
     *,
     workflow: Annotated[
         str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: show all details of this workflow.")
     ] = None,
-    pools: PoolsFilter = None,
-    users: UsersFilter = None,
-    limit: LimitOption = 20,
-    offset: OffsetOption = 0,
 ) -> None:
     """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
 
@@ -50,8 +47,7 @@ def queue(
     whole backend as things stand; it changes with every start and end. Both count all pending work, including work
     that you may not see. Half of such jobs start by the time in Half Start By.
     """
-    query = {"pool": pools, "user": users, "workflow": workflow, "limit": limit, "offset": offset}
-    answer = session.http().get("api/queue", query)
+    answer = session.http().get("api/queue", query | {"workflow": workflow})
     if workflow is not None and not answer["entries"]:
         # A workflow that is not pending and one that does not exist get different messages.
         status = session.http().get(url_path("api", "workflow", workflow))["status"]

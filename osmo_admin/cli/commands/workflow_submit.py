@@ -12,13 +12,14 @@ from osmo_admin.cli.client_errors import REFUSED_SUBMISSION, SERVER_FAILED, Clie
 from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.commands.profile import find_default_pool
 from osmo_admin.cli.http import HttpClient, pause, url_path
-from osmo_admin.cli.options import PoolOption, PriorityChoice, WorkflowArgument
+from osmo_admin.cli.options import PoolOption, WorkflowArgument
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.start_text import late_start_cell, start_cell, start_sentence
 from osmo_admin.cli.tables import AnswerText, build_table
 from pools.domain.changes.command import fields_of
 from scheduling.domain.changes.submissions import SubmitWorkflow
+from scheduling.domain.priorities import Priority
 
 PREEMPTIBLE_WARNING = "WARNING: workflows with LOW priority can be preempted while they run."
 ENDED_PREFIXES = ("COMPLETED", "FAILED")
@@ -26,7 +27,7 @@ FIRST_POLL_PAUSE, MAX_POLL_PAUSE = 1.0, 10.0  # seconds between two requests whi
 
 _SUBMITTED = fields_of(SubmitWorkflow)
 SubmitPriorityOption = Annotated[
-    PriorityChoice | None, typer.Option("--priority", case_sensitive=False, help=_SUBMITTED["priority"].help)
+    Priority | None, typer.Option("--priority", case_sensitive=False, help=_SUBMITTED["priority"].help)
 ]
 FileArgument = Annotated[
     str,
@@ -90,7 +91,7 @@ def submit(
         if not session.is_machine_readable and (sentence := start_sentence(answer.get("start"))):
             print_warning(sentence)
         return
-    if priority is PriorityChoice.LOW and not session.is_machine_readable:
+    if priority is Priority.LOW and not session.is_machine_readable:
         print_warning(PREEMPTIBLE_WARNING)
     if wait and session.is_machine_readable:
         answer = wait_until_ended(http, answer["name"])  # one document for programs: the workflow after its end

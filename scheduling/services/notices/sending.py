@@ -18,7 +18,7 @@ from django.db.models import F, Min, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from pools.domain.notices import MAX_AGE, MAX_ATTEMPTS, Channel, Outcome, retry_pause
+from pools.domain.notices import MAX_AGE, MAX_ATTEMPTS, Channel, NoticeStatus, Outcome, retry_pause
 from pools.domain.roles import SYSTEM
 from pools.models import Notice, NoticeProgress, NoticeTarget
 from pools.one_by_one import left_out_on_error
@@ -57,7 +57,7 @@ def _due_targets(now: datetime, busy: set[int], *, limit: int) -> list[int]:
     """The targets with notices that may be sent now; those whose notice waits longest come first."""
     rows = (
         NoticeTarget.objects.filter(
-            Q(retry_at__isnull=True) | Q(retry_at__lte=now), is_enabled=True, notices__status=Notice.Status.WAITING
+            Q(retry_at__isnull=True) | Q(retry_at__lte=now), is_enabled=True, notices__status=NoticeStatus.WAITING
         )
         .exclude(pk__in=busy)
         .exclude(user__is_active=False)
@@ -112,7 +112,7 @@ def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
         target = lock_notice_target(target_id)
         if target is None:
             return None
-        notice = target.notices.filter(status=Notice.Status.WAITING).order_by("pk").first()
+        notice = target.notices.filter(status=NoticeStatus.WAITING).order_by("pk").first()
         if notice is None:
             return None
         now = timezone.now()
@@ -145,14 +145,14 @@ def end_attempt(notice_id: int, outcome: Outcome, error: str) -> None:
         ended = {"error": error, "ended_at": now}
         rows, dead = Notice.objects.filter(pk=notice_id), 0
         if outcome is Outcome.DELIVERED:
-            rows.update(status=Notice.Status.DELIVERED, **ended)
+            rows.update(status=NoticeStatus.DELIVERED, **ended)
         elif outcome in {Outcome.REFUSED, Outcome.GONE} or notice.attempts >= MAX_ATTEMPTS:
-            dead = rows.update(status=Notice.Status.DEAD, **ended)
+            dead = rows.update(status=NoticeStatus.DEAD, **ended)
         else:
             rows.update(error=error)
             # A receiver that is away for a day must not be asked for each of its notices, one after the other.
-            old = target.notices.filter(status=Notice.Status.WAITING, created_at__lt=now - MAX_AGE)
-            dead = old.update(status=Notice.Status.DEAD, **ended)
+            old = target.notices.filter(status=NoticeStatus.WAITING, created_at__lt=now - MAX_AGE)
+            dead = old.update(status=NoticeStatus.DEAD, **ended)
         if outcome in {Outcome.DELIVERED, Outcome.REFUSED}:  # the receiver answers
             target.failures, target.retry_at = 0, None
         else:

@@ -61,7 +61,7 @@ def test_set_test_secret_and_delete(osmo, stub):
 def test_list_and_replay(osmo, stub):
     stub.on("GET", NOTICES, {"notices": [NOTICE], "more_entries": False})
     assert "The receiver answered 500." in osmo.ok("notice", "list", "--status", "dead", "--target", "7", "-o", "csv")
-    assert stub.last.query == {"status": ["dead"], "target": ["7"], "limit": ["20"]}
+    assert stub.last.query == {"status": ["dead"], "target": ["7"], "limit": ["20"], "offset": ["0"]}
     assert json.loads(osmo.ok("notice", "list", "-o", "json"))["notices"] == [NOTICE]
     stub.on("POST", f"{NOTICES}/msg_1/replay", NOTICE)
     assert osmo.ok("notice", "replay", "msg_1") == "Notice msg_1 waits to be sent again.\n"

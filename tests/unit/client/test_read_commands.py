@@ -103,11 +103,14 @@ def test_audit_prints_one_message_for_each_change(osmo, stub):
     assert lines[0] == "2026-11-20 10:00:00 UTC  alice cut team--b from 50 to 20"
     assert lines[-1] == "More entries: use --offset or --limit."
     words = "--object pool/team--b --actor alice --action subpool.updated --since 2026-11-01 --until 2026-12-01"
+    words += " --kind POOL --pool team"
     assert osmo.ok("audit", *words.split(), "--limit", "5", "--offset", "2") == "No changes found.\n"
     assert stub.last.query == {
         "object": ["pool/team--b"],
         "actor": ["alice"],
         "action": ["subpool.updated"],
+        "kind": ["pool"],
+        "pool": ["team"],
         "since": ["2026-11-01T00:00:00"],
         "until": ["2026-12-01T00:00:00"],
         "limit": ["5"],
