@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.views import defaults
 
 from osmo_admin.error_responses import retry_after_header, to_domain_error
-from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
+from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, Fault, NotFound, Violation
 from pools.transactions import request_id
 
 
@@ -40,7 +40,7 @@ def _unreadable_request(exception: Any) -> BadInput:
     message, limit = "The request cannot be read.", settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
     if isinstance(exception, TooManyFieldsSent):
         message = f"The request has too many parameters; send at most {limit}."
-        return BadInput(message, [Violation("", "too_many_parameters", message, numbers=(("limit", limit),))])
+        return BadInput(message, [Violation("", Fault.TOO_MANY_PARAMETERS, message, numbers=(("limit", limit),))])
     return BadInput(message)
 
 
@@ -53,7 +53,9 @@ def server_error_view(request: HttpRequest) -> HttpResponse:
     if _is_api_request(request):
         identifier = request_id.get() or "unknown"
         message = f"The service had an internal error, which is not caused by your request. Request id: {identifier}."
-        return _json_response(BadInput(message, [Violation("", "defect", message)], error_code=ErrorCode.SERVER), 500)
+        return _json_response(
+            BadInput(message, [Violation("", Fault.DEFECT, message)], error_code=ErrorCode.SERVER), 500
+        )
     return defaults.server_error(request)
 
 

@@ -23,7 +23,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
 from osmo_admin.error_responses import STATUS_OF_KIND, retry_after_header
-from pools.domain.errors import BadInput, DomainError, Violation
+from pools.domain.errors import BadInput, DomainError, Fault, Violation
 from pools.domain.page_addresses import SIGN_ON_PREFIX
 from pools.domain.sign_on import LdapDirectory, OpenIdProvider, not_renewable_message
 from pools.security.sealing import UnreadableSecret, unseal
@@ -138,16 +138,18 @@ def finish(request: HttpRequest, name: str) -> HttpResponse:
         provider = get_provider(name)
         if attempt is None or attempt["provider"] != name or attempt["at"] < time.time() - ATTEMPT_LIFE:
             raise _bad_attempt(
-                "unknown_state", "This sign-on was not started here, or was used or given up. Sign on again."
+                Fault.UNKNOWN_STATE, "This sign-on was not started here, or was used or given up. Sign on again."
             )
         issuer = request.GET.get("iss")
         if issuer is not None and issuer != provider.issuer:
-            raise _bad_attempt("wrong_issuer", "Another provider has answered than was asked. Sign on again.")
+            raise _bad_attempt(Fault.WRONG_ISSUER, "Another provider has answered than was asked. Sign on again.")
         if "error" in request.GET:
             reason = request.GET.get("error_description") or request.GET["error"]
-            raise _bad_attempt("provider_refused", f"{provider.title} did not sign you on: {reason[:200]}")
+            raise _bad_attempt(Fault.PROVIDER_REFUSED, f"{provider.title} did not sign you on: {reason[:200]}")
         if attempt["link"] is not None and attempt["link"] != request.user.get_username():
-            raise _bad_attempt("other_user", "Another user has logged in meanwhile. Start to link the account again.")
+            raise _bad_attempt(
+                Fault.OTHER_USER, "Another user has logged in meanwhile. Start to link the account again."
+            )
         started = openid.StartedSignOn(request.GET["state"], attempt["nonce"], attempt["verifier"])
         facts = openid.exchange_code(provider, started, request.GET.get("code", ""), _redirect_uri(request, provider))
         user = sign_on(provider=provider, facts=facts, link_to=attempt["link"])
@@ -199,7 +201,7 @@ def end_by_provider(request: HttpRequest, name: str) -> HttpResponse:
         provider = sign_on.get_provider(name)
         encoded = request.POST.get("logout_token", "")
         if not encoded or len(encoded) > MAX_LOGOUT_TOKEN:
-            raise _bad_attempt("no_logout_token", "logout_token is missing.")
+            raise _bad_attempt(Fault.NO_LOGOUT_TOKEN, "logout_token is missing.")
         subject, session_id = openid.verify_logout_token(provider, encoded)
         sign_on.end_by_provider(provider, subject, session_id)
     except DomainError as refusal:
@@ -253,7 +255,7 @@ def _own_address(request: HttpRequest, address: str) -> str:
     return address if is_ours else ""
 
 
-def _bad_attempt(code: str, message: str) -> BadInput:
+def _bad_attempt(code: Fault, message: str) -> BadInput:
     return cast("BadInput", BadInput.of([Violation("", code, message)]))
 
 

@@ -22,8 +22,7 @@ from psycopg import errors as pg
 from psycopg import pq
 
 from pools.database_errors import is_database_away
-from pools.domain.errors import Busy, Conflict, Violation
-from pools.domain.ownership import OWNED_BY_GIT
+from pools.domain.errors import Busy, Conflict, Fault, RuleName, Violation
 from pools.domain.roles import Actor
 from pools.domain.stored_text import is_storable
 from pools.prepared import Parameters, PendingBegin, Row, may_send_later, read_and_end, read_rows, send_statements
@@ -351,16 +350,17 @@ def _database_lost(is_committing: bool) -> DatabaseLost:
 def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
     """A violated database constraint as a domain error. Its code is the name of the constraint."""
     cause = error.__cause__
-    rule, message = "database_rule", "The change breaks a rule of the ledger."
+    rule: Fault | RuleName = Fault.DATABASE_RULE
+    message = "The change breaks a rule of the ledger."
     numbers: tuple[tuple[str, Any], ...] = ()
     if isinstance(cause, pg.Error):
-        rule = cause.diag.constraint_name or rule
+        rule = RuleName(cause.diag.constraint_name or rule)
         if isinstance(cause, pg.CheckViolation) and cause.diag.message_primary:
             message = cause.diag.message_primary
         elif isinstance(cause, pg.UniqueViolation):
             message = "Something of that name exists already."
         elif isinstance(cause, pg.ForeignKeyViolation):
             message = "Something else still refers to it, or what it refers to is gone."
-        if rule == OWNED_BY_GIT and cause.diag.message_detail:
+        if cause.diag.constraint_name == Fault.OWNED_BY_GIT and cause.diag.message_detail:
             numbers = tuple(json.loads(cause.diag.message_detail).items())
     return Conflict(message, [Violation("", rule, message, numbers=numbers)])

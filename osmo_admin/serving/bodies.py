@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from granian._granian import RSGIProtocolClosed
 
 from osmo_admin.serving.refusals import RequestRefused
+from pools.domain.errors import Fault
 
 if TYPE_CHECKING:
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
@@ -39,9 +40,9 @@ class RequestBodies:
                 return await self._read_parts(proto, length)
         except TimeoutError:
             message = f"The request's body did not arrive within {self.seconds:g} s. Send it without a pause."
-            raise RequestRefused(408, "body_too_slow", message, limit=round(self.seconds)) from None
+            raise RequestRefused(408, Fault.BODY_TOO_SLOW, message, limit=round(self.seconds)) from None
         except RSGIProtocolClosed:
-            raise RequestRefused(400, "body_incomplete", "The request's body is incomplete.") from None
+            raise RequestRefused(400, Fault.BODY_INCOMPLETE, "The request's body is incomplete.") from None
 
     def release(self, body: bytes) -> None:
         """The request of this body has its answer."""
@@ -59,7 +60,7 @@ class RequestBodies:
 
     def _too_large(self, length: int) -> RequestRefused:
         message = f"The request's body is too large: {length} bytes. Send at most {self.limit} bytes."
-        return RequestRefused(413, "body_too_large", message, requested=length, limit=self.limit)
+        return RequestRefused(413, Fault.BODY_TOO_LARGE, message, requested=length, limit=self.limit)
 
     async def _read_parts(self, proto: HTTPProtocol, length: int) -> bytes:
         parts: list[bytes] = []
@@ -76,9 +77,9 @@ class RequestBodies:
                     raise self._too_large(total)
                 if self.held > self.memory:
                     message = "The server is reading too many large requests at once; try again."
-                    raise RequestRefused(503, "bodies_fill_memory", message, limit=self.memory)
+                    raise RequestRefused(503, Fault.BODIES_FILL_MEMORY, message, limit=self.memory)
             if ends != 1 or (length >= 0 and total != length):
-                raise RequestRefused(400, "body_incomplete", "The request's body is incomplete.")
+                raise RequestRefused(400, Fault.BODY_INCOMPLETE, "The request's body is incomplete.")
             is_complete = True
         finally:
             if not is_complete:

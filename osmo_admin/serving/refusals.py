@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.template import loader
 
-from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
+from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, Fault, NotFound, Violation
 
 if TYPE_CHECKING:
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
@@ -26,7 +26,7 @@ _PROGRAM_PATHS = ("/api/", "/webhooks/")
 class RequestRefused(Exception):
     """A request that is refused before it reaches Django, with its HTTP status."""
 
-    def __init__(self, status: int, code: str, message: str, **numbers: int) -> None:
+    def __init__(self, status: int, code: Fault, message: str, **numbers: int) -> None:
         super().__init__(message)
         violation = Violation("", code, message, numbers=tuple(numbers.items()))
         kind: type[DomainError] = {404: NotFound, 503: Busy}.get(status, BadInput)
@@ -37,7 +37,9 @@ class RequestRefused(Exception):
 
 def internal_error() -> RequestRefused:
     """A mistake of ours outside of Django."""
-    refusal = RequestRefused(500, "defect", "The service had an internal error, which is not caused by your request.")
+    refusal = RequestRefused(
+        500, Fault.DEFECT, "The service had an internal error, which is not caused by your request."
+    )
     refusal.error.error_code = ErrorCode.SERVER
     return refusal
 

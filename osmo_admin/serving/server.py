@@ -22,6 +22,7 @@ from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.environ import make_environ
 from osmo_admin.serving.refusals import RequestRefused, internal_error, send_refusal
 from osmo_admin.serving.threads import Lane
+from pools.domain.errors import Fault
 
 if TYPE_CHECKING:
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
@@ -99,9 +100,9 @@ class Server:
     def _check_path(self, path: str) -> None:
         path = "/" + path.lstrip("/")  # as OneSlashMiddleware will read it
         if not path.startswith(self._only_paths):
-            raise RequestRefused(404, "not_served", f"Only {' and '.join(self._only_paths)} are served here.")
+            raise RequestRefused(404, Fault.NOT_SERVED, f"Only {' and '.join(self._only_paths)} are served here.")
         if path.startswith(self._closed_paths):
-            raise RequestRefused(404, "not_served", "Webhooks are served by the webhook server only.")
+            raise RequestRefused(404, Fault.NOT_SERVED, "Webhooks are served by the webhook server only.")
 
     def _choose_lane(self, path: str) -> Lane:
         if path == HEALTH:
@@ -109,7 +110,7 @@ class Server:
         # Not behind requests, or busy pods would count as pods without a database and lose their users to the others.
         lane = self._ready if path == READY else self._requests
         if lane.waiting() >= MAX_WAITING:
-            raise RequestRefused(503, "too_many_requests", "Too many requests wait; try again.", limit=MAX_WAITING)
+            raise RequestRefused(503, Fault.TOO_MANY_REQUESTS, "Too many requests wait; try again.", limit=MAX_WAITING)
         return lane
 
     def _answer(self, scope: Scope, proto: HTTPProtocol, path: str, body: bytes) -> _Stream | None:

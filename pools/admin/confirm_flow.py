@@ -26,9 +26,9 @@ from django.utils.http import urlencode
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.kept_input import KEPT_INPUT, KEPT_MINUTES, keep_input, read_kept_input
-from pools.domain.approvals import APPROVAL_NEEDED, ApprovalNeeded
+from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.command import ChangeCommand
-from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
+from pools.domain.errors import BadInput, Busy, Conflict, Fault, RuleName, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.approvals import request_approval
 from pools.services.dry_run import EffectAnswer, warnings_of
@@ -314,9 +314,11 @@ class ConfirmFlow(Generic[ResultT]):
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        needs = [each["message"] for each in effect["violations"] if each["code"] == APPROVAL_NEEDED]
+        needs = [each["message"] for each in effect["violations"] if each["code"] == Fault.APPROVAL_NEEDED]
         if len(needs) < len(effect["violations"]) or (needs and not self._may_ask(form)):
-            violations = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
+            violations = [
+                Violation(each["path"], RuleName(each["code"]), each["message"]) for each in effect["violations"]
+            ]
             form.add_errors(BadInput.of(violations))
             return self._form_page(form)
         seen = preview.fingerprint(effect["before"])

@@ -20,7 +20,7 @@ from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, Forbidden, Violation
+from pools.domain.errors import BadInput, Fault, Forbidden, Violation
 from pools.domain.names import split_name
 from pools.domain.quota_file import MAX_FILE_LENGTH, QuotaFile, format_quota_file, parse_quota_file
 from pools.domain.roles import Actor, Permission
@@ -183,14 +183,14 @@ class QuotaFileForm(ChangeForm):
         if not changed:
             have = counted(len(file.quotas), "subpool has its quota", "subpools have these quotas")
             message = f"The file changes no quota: {have} already."
-            raise BadInput(message, [Violation("quotas", "bad_value", message)])
+            raise BadInput(message, [Violation("quotas", Fault.BAD_VALUE, message)])
         lines = format_quota_file({split_name(name): text for name, text in changed.items()})
         if len(lines) > MAX_ADDRESS_LENGTH:
             message = (
                 f"The file changes {len(changed)} quotas, more than a page previews at once. Give it in parts, or use "
                 "osmo pool subpool import."
             )
-            raise BadInput(message, [Violation("quotas", "bad_value", message)])
+            raise BadInput(message, [Violation("quotas", Fault.BAD_VALUE, message)])
         self.replace_input("quotas", lines)
         return QuotaFile(changed, file.lines, file.left_out)
 

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
+from pools.domain.errors import BadInput, Fault, Throttled, Unauthenticated, Violation
 from pools.security import tokens
 from pools.services.access_tokens import note_token_use
 
@@ -71,7 +71,7 @@ class TokenExchange(View):
         reject_unknown_keys(body, "token")
         secret = body.get("token")
         if not isinstance(secret, str) or not secret:
-            raise BadInput.of([Violation("token", "missing", "token is missing: send the access token as a text.")])
+            raise BadInput.of([Violation("token", Fault.MISSING, "token is missing: send the access token as a text.")])
         token = tokens.find_token(secret)
         if token is None:
             raise self._failure(request)

@@ -13,7 +13,7 @@ from pools.api.rendering import utc_text
 from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import TEXT, UtcText, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.services.client_logins import INTERVAL, LIFETIME, finish_client_login, start_client_login
 
 PAGE = "/client-login/"
@@ -57,7 +57,7 @@ class ClientLoginList(View):
         reject_unknown_keys(body, "client_name")
         name = body.get("client_name", "")
         if not isinstance(name, str):
-            raise BadInput.of([Violation("client_name", "bad_type", "client_name is a text.")])
+            raise BadInput.of([Violation("client_name", Fault.BAD_TYPE, "client_name is a text.")])
         login, secret = start_client_login(client_name=name, address=get_client_ip_address(request._request) or "")
         page = f"{settings.OSMO.public_url or request.build_absolute_uri('/').rstrip('/')}{PAGE}"
         answer: ClientLoginAnswer = {
@@ -89,7 +89,9 @@ class ClientLoginToken(View):
         reject_unknown_keys(body, "device_code")
         secret = body.get("device_code")
         if not isinstance(secret, str) or not secret:
-            raise BadInput.of([Violation("device_code", "missing", "device_code is missing: send the client's own.")])
+            raise BadInput.of(
+                [Violation("device_code", Fault.MISSING, "device_code is missing: send the client's own.")]
+            )
         outcome = finish_client_login(secret=secret)
         answer: ClientTokenAnswer = {
             "status": outcome.state.value,

@@ -29,7 +29,7 @@ from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
 from pools.database_errors import is_database_away
-from pools.domain.errors import BadInput, DomainError, Violation
+from pools.domain.errors import BadInput, DomainError, Fault, Violation
 from pools.models import AccessToken, AuditEntry, User
 from pools.selectors.audit_trail import (
     AuditReader,
@@ -216,7 +216,7 @@ def _bad_place(fault: str) -> DomainError:
         f"Last-Event-ID (or last_event_id) {fault}. Send the id of an event, or of an entry of the audit list; 0 "
         "begins at the first entry, and without it the stream begins now."
     )
-    return BadInput.of([Violation("last_event_id", "bad_query", message)])
+    return BadInput.of([Violation("last_event_id", Fault.BAD_QUERY, message)])
 
 
 def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | None = None) -> Iterator[bytes]:

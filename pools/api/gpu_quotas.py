@@ -26,7 +26,7 @@ from pools.api.schema import (
 )
 from pools.api.views import View
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, GpuQuotaChange, PutGpuQuota
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.gpu_quota.spec import spec_schema
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.domain.lists import GpuSampleQuery
@@ -107,7 +107,7 @@ def _unwrap_read_back(request: Request, faults: list[Violation]) -> Unwrapped:
     namespace = request.parser_context["kwargs"]["namespace"]
     if body.get("namespace", namespace) != namespace:
         said = f"namespace differs from the {namespace[:100]} of the address; leave it out, or give the same name."
-        faults.append(Violation("namespace", "bad_value", said))
+        faults.append(Violation("namespace", Fault.BAD_VALUE, said))
     return {key: given for key, given in body.items() if key not in READ_KEYS}, description, tags
 
 

@@ -23,7 +23,7 @@ from pools.domain.changes.notices import (
     SendTest,
     UpdateTarget,
 )
-from pools.domain.errors import Conflict, Violation
+from pools.domain.errors import Conflict, Fault, Violation
 from pools.domain.lists import NoticeQuery
 from pools.domain.notices import Channel, NoticeKind, NoticeStatus
 from pools.domain.roles import Actor
@@ -147,7 +147,7 @@ def _secret_was_shown(done: str) -> Conflict:
         f"{done} by the first request with this Idempotency-Key. A secret was in that answer only. If it was lost, ask "
         "for a new one: POST /api/notices/target/ID/secret."
     )
-    return Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
+    return Conflict(message, [Violation("Idempotency-Key", Fault.SECRET_SHOWN_ONCE, message)])
 
 
 def _repeat_creation(command: CreateTarget) -> Response:

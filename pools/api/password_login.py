@@ -14,7 +14,7 @@ from pools.api.rendering import utc_text
 from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import TEXT, UtcText, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Unauthenticated, Violation
+from pools.domain.errors import BadInput, Fault, Unauthenticated, Violation
 from pools.security.sign_on_backend import SignOnBackend, refusal_of
 from pools.selectors.sign_on import current_identity
 from pools.services.client_logins import finish_password_login
@@ -51,7 +51,7 @@ class ClientPasswordLogin(View):
         reject_unknown_keys(body, *FIELDS)
         values = {name: body.get(name, "" if name == "client_name" else None) for name in FIELDS}
         if wrong := [name for name, value in values.items() if not isinstance(value, str)]:
-            raise BadInput.of([Violation(name, "bad_type", f"{name} is missing or no text.") for name in wrong])
+            raise BadInput.of([Violation(name, Fault.BAD_TYPE, f"{name} is missing or no text.") for name in wrong])
         plain = request._request
         user = authenticate(plain, username=values["username"], password=values["password"])
         if user is None:

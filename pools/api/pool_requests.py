@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from pools.api.changes import Unwrapped
 from pools.api.request_parsing import body_object, unwrap_body
 from pools.domain import names
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.roles import Actor, Permission
 from pools.permissions import require_permission
 
@@ -25,7 +25,7 @@ def read_configuration(request: Request, faults: list[Violation]) -> Unwrapped:
         return unwrap_body(request, faults, wrappers=WRAPPERS)
     tags = body.pop("tags", None)
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
-        faults.append(Violation("tags", "bad_value", "tags must be a list of texts."))
+        faults.append(Violation("tags", Fault.BAD_VALUE, "tags must be a list of texts."))
     return body, "", tags
 
 
@@ -41,4 +41,4 @@ def require_top_level_name(actor: Actor, address: Mapping[str, Any]) -> None:
         f"{name} is a subpool. Create it with POST /api/configs/pool/{parent}/subpool, change its quota with PATCH "
         f"{path}, delete it with DELETE {path}; all other settings belong to its parent."
     )
-    raise BadInput(message, [Violation("name", "subpool_endpoint", message)])
+    raise BadInput(message, [Violation("name", Fault.SUBPOOL_ENDPOINT, message)])

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from pools.api.schema import QueryParameter
 from pools.domain.changes.command import ChangeField, ValueKind, query_fields
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 
 QueryT = TypeVar("QueryT")
 _OF_JSON_ALONE = ("description", "nullable")
@@ -31,7 +31,7 @@ def read_values(kind: type[Any], request: Request, **defaults: Any) -> dict[str,
         if texts:
             found[name] = _read(name, about.kind, texts, faults)
         elif about.is_required:
-            faults.append(Violation(name, "missing", f"{name} {about.missing}"))
+            faults.append(Violation(name, Fault.MISSING, f"{name} {about.missing}"))
     if faults:
         raise BadInput.of(faults)
     return {name: found[name] for name in about_query}
@@ -41,11 +41,11 @@ def _read(name: str, kind: ValueKind, texts: list[str], faults: list[Violation])
     if not kind.is_list:  # as Django reads a name that is given twice, the last text counts
         value = kind.parse(texts[-1])
         if value is None:
-            faults.append(Violation(name, "bad_query", f"{name}: give {kind.rule}."))
+            faults.append(Violation(name, Fault.BAD_QUERY, f"{name}: give {kind.rule}."))
         return value
     if kind.max_values is not None and len(texts) > kind.max_values:
         message = f"{name} is given {len(texts)} times: give at most {kind.max_values}."
-        faults.append(Violation(name, "bad_query", message))
+        faults.append(Violation(name, Fault.BAD_QUERY, message))
     return texts
 
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from rest_framework import parsers
 from rest_framework.request import Request
 
-from pools.domain.errors import BadInput, Stale, Violation
+from pools.domain.errors import BadInput, Fault, Stale, Violation
 from pools.domain.query_values import (
     BOOLEAN_RULE,
     MAX_INTEGER,
@@ -47,7 +47,7 @@ def parse_json(text: bytes) -> Any:
         if _SUSPECT.search(decoded):
             _refuse_unstorable(data)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"The body is not valid JSON: {error}", [Violation("", "bad_json", str(error))]) from None
+        raise BadInput(f"The body is not valid JSON: {error}", [Violation("", Fault.BAD_JSON, str(error))]) from None
     else:
         return data
 
@@ -92,7 +92,7 @@ def _query_value(request: Request, name: str, parse: Callable[[str], Value | Non
         return None
     found = parse(text)
     if found is None:
-        raise BadInput.of([Violation(name, "bad_query", f"{name}: give {rule}.")])
+        raise BadInput.of([Violation(name, Fault.BAD_QUERY, f"{name}: give {rule}.")])
     return found
 
 
@@ -103,7 +103,7 @@ def unknown_parameters(given: Iterable[str], known: Collection[str]) -> list[Vio
         if name not in known:
             allowed = f"Allowed are {join_words(known)}." if known else "It has no parameters: leave it out."
             subject = f"{shorten(name)} is not a parameter of this address."
-            faults.add(shorten(name), "unknown_parameter", f"{subject}{faults.suggestion(name, known)} {allowed}")
+            faults.add(shorten(name), Fault.UNKNOWN_PARAMETER, f"{subject}{faults.suggestion(name, known)} {allowed}")
     return faults.violations
 
 
@@ -125,7 +125,7 @@ def body_object(request: Request) -> dict[str, Any]:
     """The body, which must be an object (an absent one is empty)."""
     if not isinstance(request.data, dict):
         raise BadInput(
-            "The body must be a JSON object.", [Violation("", "bad_value", "The body must be a JSON object.")]
+            "The body must be a JSON object.", [Violation("", Fault.BAD_VALUE, "The body must be a JSON object.")]
         )
     return dict(request.data)
 
@@ -148,7 +148,7 @@ class BodyReader(FieldReader):
         text = self.body.get(key)
         if isinstance(text, str) and text:
             return text
-        self.add_fault(key, "missing" if text is None else "bad_value", "must be a text.")
+        self.add_fault(key, Fault.MISSING if text is None else Fault.BAD_VALUE, "must be a text.")
         return ""
 
     @property
@@ -175,7 +175,7 @@ def unwrap_body(
         outer.reject_unknown_keys((wrapper,))
         inner = outer.nested(wrapper)
         if inner is None and not outer.is_given(wrapper):
-            outer.add_fault(wrapper, "bad_value", "must be an object.")
+            outer.add_fault(wrapper, Fault.BAD_VALUE, "must be an object.")
         if inner is None:
             notes.raise_faults()
         body = {} if inner is None else dict(inner.body)
@@ -200,7 +200,7 @@ def expected_version(request: Request) -> int | None:
     inner = value.removeprefix("W/").strip('"')
     if not (value.startswith(('"', "W/")) and inner.isascii() and inner.isdigit() and len(inner) < 10):
         message = "If-Match is not a version of this object. Read the object again and send its ETag."
-        raise Stale(message, [Violation("If-Match", "stale", message)])
+        raise Stale(message, [Violation("If-Match", Fault.STALE, message)])
     return int(inner)
 
 

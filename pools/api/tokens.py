@@ -14,7 +14,7 @@ from pools.api.schema import NULL, TEXT, UtcText, describe_operation
 from pools.api.users import RoleAnswer, role_bodies
 from pools.api.views import View
 from pools.domain.changes.tokens import CreateToken, DeleteToken, TokenChange
-from pools.domain.errors import Conflict, Violation
+from pools.domain.errors import Conflict, Fault, Violation
 from pools.domain.roles import Actor
 from pools.models import AccessToken, User
 from pools.services.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
@@ -57,7 +57,7 @@ def _repeat_secret(command: CreateToken) -> Response:
         "secret was in that answer only and is stored nowhere. If that answer was lost, delete the token and create "
         "another."
     )
-    raise Conflict(message, [Violation("Idempotency-Key", "secret_shown_once", message)])
+    raise Conflict(message, [Violation("Idempotency-Key", Fault.SECRET_SHOWN_ONCE, message)])
 
 
 TOKEN_CREATION: ChangeAnswer[CreateToken, tuple[AccessToken, str]] = ChangeAnswer(

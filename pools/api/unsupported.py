@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.views import View
-from pools.domain.errors import BadInput, NotFound, Violation
+from pools.domain.errors import BadInput, Fault, NotFound, Violation
 
 SUPPORTED_TEXT = "pool, backend, workflow"
 SERVED_KINDS = frozenset({"pool", "backend", "workflow", "cohort", "gpu_quota", "history", "diff"})
@@ -26,6 +26,6 @@ class UnsupportedConfiguration(View):
             f"{first.upper()[:60]} configuration is not offered here. Offered are {SUPPORTED_TEXT}; "
             "roles are given with osmo user."
         )
-        raise BadInput(message, [Violation("", "not_offered", message)])
+        raise BadInput(message, [Violation("", Fault.NOT_OFFERED, message)])
 
     post = put = patch = delete = get

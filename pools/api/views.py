@@ -14,7 +14,7 @@ from pools.api.authentication import actor_of
 from pools.api.rendering import SingleFormatNegotiation
 from pools.api.request_parsing import unknown_parameters
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
-from pools.domain.errors import BadInput, UnsupportedMedia, Violation
+from pools.domain.errors import BadInput, Fault, UnsupportedMedia, Violation
 from pools.domain.roles import Actor
 from pools.domain.stored_text import is_storable
 from pools.services.idempotency import has_record, run_once
@@ -81,7 +81,11 @@ class View(APIView):
             return operation()
         if not key or len(key) > MAX_KEY_LENGTH:
             raise BadInput.of(
-                [Violation("Idempotency-Key", "bad_key", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")]
+                [
+                    Violation(
+                        "Idempotency-Key", Fault.BAD_KEY, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters."
+                    )
+                ]
             )
         address = f"{self.request.method} {self.request.get_full_path()}"
         if prepare is not None and not has_record(actor=self.actor, address=address, key=key):
@@ -103,14 +107,14 @@ def _refuse_compressed(coding: str) -> None:
     """Refuse a compressed body: unpacked it could exceed every limit, and OSMO's clients never send one."""
     if coding.strip().lower() not in {"", "identity"}:
         message = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
-        raise UnsupportedMedia.of([Violation("Content-Encoding", "bad_encoding", message)])
+        raise UnsupportedMedia.of([Violation("Content-Encoding", Fault.BAD_ENCODING, message)])
 
 
 def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str]]]) -> None:
     """Refuse NUL characters, which PostgreSQL cannot store, and lone surrogates, which UTF-8 cannot encode."""
     named = [*((name, str(value)) for name, value in path.items()), *((name, v) for name, vs in query for v in vs)]
     found = [
-        Violation(name, "bad_query", f"{name} holds a character that no text here can hold.")
+        Violation(name, Fault.BAD_QUERY, f"{name} holds a character that no text here can hold.")
         for name, value in named
         if not is_storable(value) or not is_storable(name)
     ]

@@ -11,11 +11,10 @@ from enum import StrEnum
 from typing import Any, Self
 
 from pools.domain.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
-from pools.domain.errors import Conflict, Violation
+from pools.domain.errors import Conflict, Fault, Violation
 from pools.domain.pool_config import PoolSettings
 from pools.domain.pool_fields import APPROVAL_ABOVE
 
-APPROVAL_NEEDED = "approval_needed"
 LASTING_QUOTA = "lasting quota"
 
 
@@ -171,7 +170,7 @@ def _amount_violation(subject: str, change: AmountChange, limit: int, path: str)
         "(approval_above)."
     )
     numbers = tuple({**change.as_dict(), "limit": limit}.items())
-    return Violation(path, APPROVAL_NEEDED, message, numbers=numbers)
+    return Violation(path, Fault.APPROVAL_NEEDED, message, numbers=numbers)
 
 
 def _loosened_violation(subject: str, limit: int, after: int | None, path: str) -> Violation:
@@ -181,7 +180,9 @@ def _loosened_violation(subject: str, limit: int, after: int | None, path: str) 
         f"{how}, which needs the approval of a second person."
     )
     numbers = (("amount", APPROVAL_ABOVE), ("before", limit), ("after", after), ("limit", limit))
-    return Violation(f"{path}.{APPROVAL_ABOVE}" if path else APPROVAL_ABOVE, APPROVAL_NEEDED, message, numbers=numbers)
+    return Violation(
+        f"{path}.{APPROVAL_ABOVE}" if path else APPROVAL_ABOVE, Fault.APPROVAL_NEEDED, message, numbers=numbers
+    )
 
 
 def _text(gpus: Gpus) -> str:

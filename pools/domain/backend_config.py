@@ -11,7 +11,7 @@ from typing import Any, Final
 from pools.domain import cluster_config
 from pools.domain.byte_sizes import MAX_UNITS, parse_size
 from pools.domain.cluster_config import KUBERNETES, ClusterSpec
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
 from pools.domain.structured_input.fields import FieldReader
 
@@ -95,14 +95,16 @@ def parse_backend(
         faults.append(
             Violation(
                 "name",
-                "bad_name",
+                Fault.BAD_NAME,
                 "The name of a cluster must have lower-case letters, digits and hyphens, "
                 "a letter first, a letter or digit last, at most 63.",
             )
         )
     namespace = fields.read_text("namespace") if fields.is_given("namespace") else None
     if namespace is not None and not _NAMESPACE.fullmatch(namespace):
-        fields.add_fault("namespace", "bad_value", "must have 1 to 63 lower-case letters, digits and inner hyphens.")
+        fields.add_fault(
+            "namespace", Fault.BAD_VALUE, "must have 1 to 63 lower-case letters, digits and inner hyphens."
+        )
     is_simulated = present_kind != KUBERNETES
     spec = BackendSpec(
         kind=present_kind,
@@ -126,7 +128,7 @@ def _policy(fields: FieldReader, body: Mapping[str, Any]) -> dict[str, int | str
     if "victims" in body:
         rule = found["victims"] = fields.field("victims").text()
         if rule is not None and rule not in tuple(VictimRule):
-            fields.add_fault("victims", "bad_value", f"must be one of {', '.join(VictimRule)}.")
+            fields.add_fault("victims", Fault.BAD_VALUE, f"must be one of {', '.join(VictimRule)}.")
     return found
 
 
@@ -134,10 +136,10 @@ def _kind(fields: FieldReader, present: str | None) -> str:
     """The requested type; an existing backend keeps its type."""
     kind = fields.read_text("type", present or SIMULATED)
     if kind not in BACKEND_TYPES:
-        fields.add_fault("type", "bad_value", f"must be one of {', '.join(BACKEND_TYPES)}.")
+        fields.add_fault("type", Fault.BAD_VALUE, f"must be one of {', '.join(BACKEND_TYPES)}.")
         return present or SIMULATED
     if present is not None and kind != present:
-        fields.add_fault("type", "bad_value", f"stays {present}: make another cluster and move the pools there.")
+        fields.add_fault("type", Fault.BAD_VALUE, f"stays {present}: make another cluster and move the pools there.")
         return present
     return kind
 
@@ -145,13 +147,13 @@ def _kind(fields: FieldReader, present: str | None) -> str:
 def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
     rows = fields.nested_list("nodes")
     if len(rows) > MAX_NODES:
-        fields.add_fault("nodes", "too_many", f"has {len(rows)} entries; the most is {MAX_NODES}.")
+        fields.add_fault("nodes", Fault.TOO_MANY, f"has {len(rows)} entries; the most is {MAX_NODES}.")
         return ()
     nodes, seen = [], set()
     for row in rows:
         node = _node(row)
         if node.name in seen:
-            row.add_fault("name", "duplicate_name", "is given twice; each node has its own name.")
+            row.add_fault("name", Fault.DUPLICATE_NAME, "is given twice; each node has its own name.")
         seen.add(node.name)
         nodes.append(node)
     return tuple(nodes)
@@ -161,15 +163,15 @@ def _node(row: FieldReader) -> NodeSpec:
     row.reject_unknown_keys(_NODE_KEYS)
     for key in ("name", "gpus"):
         if not row.is_given(key):
-            row.add_fault(key, "missing", "is missing.")
+            row.add_fault(key, Fault.MISSING, "is missing.")
     name = row.read_text("name")
     if row.is_given("name") and not _NODE.fullmatch(name):
         row.add_fault(
-            "name", "bad_name", "must be a host name: lower-case letters, digits, hyphens and dots, at most 253."
+            "name", Fault.BAD_NAME, "must be a host name: lower-case letters, digits, hyphens and dots, at most 253."
         )
     platform = row.read_text("platform", DEFAULT_PLATFORM)
     if not is_platform_name(platform):
-        row.add_fault("platform", "bad_name", f"must have {PLATFORM_RULE}.")
+        row.add_fault("platform", Fault.BAD_NAME, f"must have {PLATFORM_RULE}.")
     size = "a size such as 512Gi or 1Ti"
     return NodeSpec(
         name=name,

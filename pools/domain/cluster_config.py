@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TypedDict
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.fields import FieldReader
 
 KUBERNETES = "kubernetes"
@@ -75,9 +76,11 @@ def read_cluster(fields: FieldReader) -> ClusterSpec:
     )
     given = [way for way, value in ((KUBECONFIG, spec.kubeconfig), (FILE, spec.kubeconfig_file)) if value]
     if len(given) > 1:
-        fields.add_fault("access", "bad_value", "is given twice: send a kubeconfig or the name of a file, not both.")
+        fields.add_fault(
+            "access", Fault.BAD_VALUE, "is given twice: send a kubeconfig or the name of a file, not both."
+        )
     elif given and spec.access not in {None, given[0]}:
-        fields.add_fault("access", "bad_value", f"must be {given[0]}, which is what was sent.")
+        fields.add_fault("access", Fault.BAD_VALUE, f"must be {given[0]}, which is what was sent.")
     return spec
 
 
@@ -86,7 +89,7 @@ def _kubeconfig(fields: FieldReader) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        fields.add_fault(KUBECONFIG, "bad_value", "must be the text of a kubeconfig.")
+        fields.add_fault(KUBECONFIG, Fault.BAD_VALUE, "must be the text of a kubeconfig.")
         return None
     return value
 
@@ -96,7 +99,7 @@ def _read_choice(fields: FieldReader, key: str, allowed: tuple[str, ...]) -> str
         return None
     value = fields.read_text(key)
     if value not in allowed:
-        fields.add_fault(key, "bad_value", f"must be one of {', '.join(allowed)}.")
+        fields.add_fault(key, Fault.BAD_VALUE, f"must be one of {', '.join(allowed)}.")
     return value
 
 
@@ -105,5 +108,5 @@ def _read_matching_text(fields: FieldReader, key: str, pattern: re.Pattern[str],
         return None
     value = fields.read_text(key)
     if value and not pattern.fullmatch(value):
-        fields.add_fault(key, "bad_value", f"{rule}.")
+        fields.add_fault(key, Fault.BAD_VALUE, f"{rule}.")
     return value

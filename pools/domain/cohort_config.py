@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Final, TypedDict, cast
 
 from pools.domain.amounts import DEFAULT_FLAVOR, Number, as_json, decode_gpus, simplify
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.quota.rules import AmountsBody, QuotaRow, check_quota_rows, check_weight
 from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS, NodeQuota
@@ -79,16 +79,16 @@ def _read_weight(cohort: FieldReader, key: str) -> Number:
     value = cohort.body[key]
     is_endless = isinstance(value, float) and not math.isfinite(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or is_endless:
-        cohort.add_fault(key, "bad_value", "must be a number.")
+        cohort.add_fault(key, Fault.BAD_VALUE, "must be a number.")
         return 1
     if value > MAX_WEIGHT:
-        cohort.add_fault(key, "too_large", f"must be at most {MAX_WEIGHT}.")
+        cohort.add_fault(key, Fault.TOO_LARGE, f"must be at most {MAX_WEIGHT}.")
         return 1
     if value < 0:
         return -1  # the quota rules have a message for it
     weight = simplify(Fraction(repr(value)))
     if weight >= Fraction(1, 10**WEIGHT_DECIMALS) and (weight * 10**WEIGHT_DECIMALS).denominator != 1:
-        cohort.add_fault(key, "bad_weight", f"must have at most {WEIGHT_DECIMALS} decimals.")
+        cohort.add_fault(key, Fault.BAD_WEIGHT, f"must have at most {WEIGHT_DECIMALS} decimals.")
         return 1
     return weight
 
@@ -104,12 +104,12 @@ def _read(fields: Sequence[ConfigField], reader: FieldReader, ignored: Collectio
 def _read_row(row: FieldReader) -> QuotaRow:
     values = _read(QUOTA_FIELDS, row)
     if not values["resource"]:
-        row.add_fault("resource", "missing", "is missing: say what is counted, as gpu.")
+        row.add_fault("resource", Fault.MISSING, "is missing: say what is counted, as gpu.")
     for key in ("flavor", "resource"):
         word = values[key]
         if word and (len(word) > LONGEST_WORD or not _is_word(word) or (key == "flavor" and "/" in word)):
             allowed = "letters, digits, '-', '_' and '.'" + ("" if key == "flavor" else ", and '/'")
-            row.add_fault(key, "bad_name", f"must be made of {allowed}.")
+            row.add_fault(key, Fault.BAD_NAME, f"must be made of {allowed}.")
     return QuotaRow(row.path, **values)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 
 ACTION, INDEX = "$action", "$index"
 DELETE, REPLACE = "delete", "replace"
@@ -25,16 +25,16 @@ def merge_patch(current: Mapping[str, Any], patch: Mapping[str, Any]) -> tuple[d
 
 def _object(current: Any, patch: Mapping[str, Any], path: str, faults: list[Violation], depth: int) -> dict[str, Any]:
     if depth > DEEPEST:
-        faults.append(Violation(path[:200], "bad_value", f"The body is nested more than {DEEPEST} levels deep."))
+        faults.append(Violation(path[:200], Fault.BAD_VALUE, f"The body is nested more than {DEEPEST} levels deep."))
         return {}
     action = _action(patch, path, faults)
     result = dict(current) if isinstance(current, Mapping) and action != REPLACE else {}
     if action == DELETE:
-        faults.append(Violation(path, "bad_value", f"{path or 'The whole body'} cannot be deleted here."))
+        faults.append(Violation(path, Fault.BAD_VALUE, f"{path or 'The whole body'} cannot be deleted here."))
     if INDEX in patch:
         faults.append(
             Violation(
-                _join_path(path, INDEX), "bad_value", f"{_join_path(path, INDEX)} belongs to items of lists only."
+                _join_path(path, INDEX), Fault.BAD_VALUE, f"{_join_path(path, INDEX)} belongs to items of lists only."
             )
         )
     for key, value in patch.items():
@@ -68,7 +68,9 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < length:
             faults.append(_bad_index(here, index, length))
         elif index in seen:
-            faults.append(Violation(_join_path(here, INDEX), "bad_value", f"{here} names item {index} a second time."))
+            faults.append(
+                Violation(_join_path(here, INDEX), Fault.BAD_VALUE, f"{here} names item {index} a second time.")
+            )
         elif rest.get(ACTION) == DELETE:
             gone.add(index)
         else:
@@ -80,7 +82,7 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
 def _bad_index(here: str, index: Any, length: int) -> Violation:
     there = f"it has items 0 to {length - 1}" if length else "it is empty"
     return Violation(
-        _join_path(here, INDEX), "bad_value", f"{here} names an item that the list does not have: {there}."
+        _join_path(here, INDEX), Fault.BAD_VALUE, f"{here} names an item that the list does not have: {there}."
     )
 
 
@@ -88,7 +90,7 @@ def _action(patch: Mapping[str, Any], path: str, faults: list[Violation]) -> Any
     action = patch.get(ACTION)
     if action not in (None, DELETE, REPLACE):
         here = _join_path(path, ACTION)
-        faults.append(Violation(here, "bad_value", f"{here} must be {DELETE!r} or {REPLACE!r}."))
+        faults.append(Violation(here, Fault.BAD_VALUE, f"{here} must be {DELETE!r} or {REPLACE!r}."))
     return action
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pools.domain.cluster_addresses import AddressRule
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.fields import shorten_value
 
 PATH = "kubeconfig"
@@ -47,25 +47,25 @@ def read_kubeconfig(
     the rule on the addresses of the API server and of a proxy. No message repeats a credential."""
     faults: list[Violation] = []
     if not isinstance(content, Mapping):
-        return KubeconfigFacts("", "", ""), [_fault("", "bad_value", "must be a kubeconfig: a YAML object")]
+        return KubeconfigFacts("", "", ""), [_fault("", Fault.BAD_VALUE, "must be a kubeconfig: a YAML object")]
     chosen = context or content.get("current-context") or ""
     entry = _find_row(content, "contexts", chosen)
     if entry is None:
         known = ", ".join(sorted(_row_names(content, "contexts"))) or "none"
         sentence = f"does not have this context; it has {known}" if chosen else "names no current-context"
-        return KubeconfigFacts(str(chosen), "", ""), [_fault("contexts", "unknown_name", sentence)]
+        return KubeconfigFacts(str(chosen), "", ""), [_fault("contexts", Fault.UNKNOWN_NAME, sentence)]
     inner = _part(entry, "context")
     found: dict[str, Mapping[str, Any]] = {}
     for part in ("cluster", "user"):
         name = inner.get(part)
         there = _find_row(content, f"{part}s", name)
         if there is None:
-            faults.append(_fault(f"{part}s", "unknown_name", f"does not have the {part} that the context names"))
+            faults.append(_fault(f"{part}s", Fault.UNKNOWN_NAME, f"does not have the {part} that the context names"))
         else:
             found[part] = _part(there, part)
             faults += _find_external_references(part, found[part])
             faults += [
-                _fault(f"{part}s.{key}", "bad_value", f"has no text at {key}: put the value in quotes")
+                _fault(f"{part}s.{key}", Fault.BAD_VALUE, f"has no text at {key}: put the value in quotes")
                 for key in _TEXTS[part]
                 if not isinstance(found[part].get(key), str | None)
             ]
@@ -81,7 +81,7 @@ def _find_external_references(part: str, content: Mapping[str, Any]) -> list[Vio
     found = [
         _fault(
             f"{part}s.{key}",
-            "reaches_into_house",
+            Fault.REACHES_INTO_SERVER,
             f"names the file {key} of some machine; put its content into the kubeconfig instead ({instead})",
         )
         for key, instead in _FILES[part].items()
@@ -91,7 +91,7 @@ def _find_external_references(part: str, content: Mapping[str, Any]) -> list[Vio
         found += [
             _fault(
                 f"users.{key}",
-                "reaches_into_house",
+                Fault.REACHES_INTO_SERVER,
                 f"would run a command of this machine ({key}); use a token or a client certificate, or a kubeconfig "
                 "that the operator keeps on the server",
             )
@@ -105,9 +105,9 @@ def _server(cluster: Mapping[str, Any]) -> tuple[str, list[Violation]]:
     server = cluster.get("server")
     parts = urlsplit(server) if isinstance(server, str) else None
     if parts is None or parts.scheme not in {"https", "http"} or not parts.hostname:
-        return "", [_fault("clusters.server", "bad_value", "names no https:// address of an API server")]
+        return "", [_fault("clusters.server", Fault.BAD_VALUE, "names no https:// address of an API server")]
     if parts.username or parts.password:
-        return "", [_fault("clusters.server", "bad_value", "holds a user in its address; name it under users")]
+        return "", [_fault("clusters.server", Fault.BAD_VALUE, "holds a user in its address; name it under users")]
     return str(server).rstrip("/"), []
 
 
@@ -124,11 +124,13 @@ def _address_faults(cluster: Mapping[str, Any], rule: AddressRule) -> list[Viola
         except ValueError:
             host = None
         if key == "proxy-url" and not host:
-            faults.append(_fault("clusters.proxy-url", "bad_value", "names no http:// address of a proxy"))
+            faults.append(_fault("clusters.proxy-url", Fault.BAD_VALUE, "names no http:// address of a proxy"))
         elif host and (fault := rule.find_fault(host)) is not None:
             place = "server" if key == "server" else "proxy"
             faults.append(
-                _fault(f"clusters.{key}", "address_refused", f"names the {place} {shorten_value(host)}, which {fault}")
+                _fault(
+                    f"clusters.{key}", Fault.ADDRESS_REFUSED, f"names the {place} {shorten_value(host)}, which {fault}"
+                )
             )
     return faults
 
@@ -161,6 +163,6 @@ def _part(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _fault(below: str, code: str, sentence: str) -> Violation:
+def _fault(below: str, code: Fault, sentence: str) -> Violation:
     path = f"{PATH}.{below}" if below else PATH
     return Violation(path, code, f"The kubeconfig {sentence}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 
 SEPARATOR = "--"
 SHARED_QUEUE = "_shared"
@@ -81,7 +81,7 @@ def short_name_violations(name: str, *, namespace: str, parent: str | None, path
         found.append(
             Violation(
                 path,
-                "name_too_long",
+                Fault.NAME_TOO_LONG,
                 f"Its queue would have a name of {len(derived)} characters; Kubernetes allows {LABEL_LIMIT}. "
                 f"Shorten the {what} name by {over}.",
                 numbers=(("length", len(derived)), ("limit", LABEL_LIMIT)),
@@ -95,20 +95,22 @@ def cohort_name_violations(name: str, path: str) -> list[Violation]:
     if len(name) <= LABEL_LIMIT:
         return _form_violations(name, "cohort", path)
     sentence = f"A cohort's name has at most {LABEL_LIMIT} characters; this one has {len(name)}."
-    return [Violation(path, "name_too_long", sentence, numbers=(("length", len(name)), ("limit", LABEL_LIMIT)))]
+    return [Violation(path, Fault.NAME_TOO_LONG, sentence, numbers=(("length", len(name)), ("limit", LABEL_LIMIT)))]
 
 
 def _form_violations(name: str, what: str, path: str) -> list[Violation]:
     found: list[Violation] = []
     if name.startswith("_"):
         found.append(
-            Violation(path, "reserved_name", "This name is reserved: names that begin with '_' belong to the system.")
+            Violation(
+                path, Fault.RESERVED_NAME, "This name is reserved: names that begin with '_' belong to the system."
+            )
         )
     elif SEPARATOR in name:
         found.append(
             Violation(
                 path,
-                "separator_in_name",
+                Fault.SEPARATOR_IN_NAME,
                 f"The name holds '{SEPARATOR}', which separates a pool from its subpool; use single hyphens.",
             )
         )
@@ -116,7 +118,7 @@ def _form_violations(name: str, what: str, path: str) -> list[Violation]:
         found.append(
             Violation(
                 path,
-                "bad_name",
+                Fault.BAD_NAME,
                 f"This is not a valid {what} name: lower-case letters, digits and single hyphens, a letter first, "
                 "a letter or digit last.",
             )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlsplit
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 
 
 class NoticeKind(StrEnum):
@@ -178,15 +178,17 @@ def _check_apprise(address: str, *, shown: str, needs_tls: bool) -> AddressCheck
 
 
 def _fault(message: str) -> Violation:
-    return Violation("address", "bad_address", message)
+    return Violation("address", Fault.BAD_ADDRESS, message)
 
 
 def check_kinds(kinds: Collection[str], allowed: Collection[str]) -> list[Violation]:
     """The faults of chosen kinds: none, or some that are not possible for this target."""
     if not kinds:
-        return [Violation("kinds", "missing", f"A target has at least one kind of notice: {', '.join(allowed)}.")]
+        return [Violation("kinds", Fault.MISSING, f"A target has at least one kind of notice: {', '.join(allowed)}.")]
     return [
-        Violation("kinds", "bad_value", f"One of the kinds is not possible here; possible are {', '.join(allowed)}.")
+        Violation(
+            "kinds", Fault.BAD_VALUE, f"One of the kinds is not possible here; possible are {', '.join(allowed)}."
+        )
         for kind in kinds
         if kind not in allowed
     ]

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-OWNED_BY_GIT = "owned_by_git"
-"""The machine code of a refused change, and the name of the rule in the database."""
-
 
 class OwnedKind(StrEnum):
     """The kinds of objects that files can own, in the words of the audit trail."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pools.domain.errors import Fault
 from pools.domain.gpu_quota.pool_settings import GPU_TFLOPS, GPU_VRAM, parse_gpu_capacity
 from pools.domain.structured_input.fields import FieldReader, shorten_value
 
@@ -68,7 +69,7 @@ def parse_platforms(pool: FieldReader) -> dict[str, dict[str, Any]]:
     for name in table.body:
         if not is_platform_name(name):
             table.add_fault(
-                shorten_value(name), "bad_name", f"is not a valid platform name: it must have {PLATFORM_RULE}."
+                shorten_value(name), Fault.BAD_NAME, f"is not a valid platform name: it must have {PLATFORM_RULE}."
             )
         platform = table.nested(name)
         found[name] = {} if platform is None else _platform(platform)
@@ -95,5 +96,5 @@ def parse_variables(fields: FieldReader, key: str) -> dict[str, Any]:
         return {}
     for name, value in variables.body.items():
         if value is not None and not isinstance(value, str | int | float):
-            variables.add_fault(shorten_value(name), "bad_value", "must be a text, a number, true or false.")
+            variables.add_fault(shorten_value(name), Fault.BAD_VALUE, "must be a text, a number, true or false.")
     return {name: value for name, value in variables.body.items() if value is not None}

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from pools.domain.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus, encode_gpus
 from pools.domain.durations import parse_duration
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.platforms import (
     DEFAULT_PLATFORM,
     PARSED_PREFIX,
@@ -134,7 +134,9 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
         EDITABLE_KEYS, {key for key in body if key in ANSWER_KEYS or key.startswith(PARSED_PREFIX)}
     )
     if pool.body.get("backend") in (None, ""):
-        pool.add_fault("backend", "missing", "is missing: name the cluster (backend) on which the pool's work runs.")
+        pool.add_fault(
+            "backend", Fault.MISSING, "is missing: name the cluster (backend) on which the pool's work runs."
+        )
     guarantee, maximum, weight = _gpu(pool)
     cohort, borrowing, lending = _cohort(pool, guarantee)
     settings = PoolSettings(
@@ -161,12 +163,14 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
     if gpu is None:
         return None, None, None
     gpu.reject_unknown_keys(("guarantee", "maximum", "weight"))
-    guarantee = gpu.whole_number("guarantee", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code="negative_quota")
-    maximum = gpu.whole_number("maximum", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code="negative_quota")
+    guarantee = gpu.whole_number(
+        "guarantee", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA
+    )
+    maximum = gpu.whole_number("maximum", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
     if NO_LIMIT < maximum < guarantee:
         gpu.add_fault(
             "maximum",
-            "maximum_below_guarantee",
+            Fault.MAXIMUM_BELOW_GUARANTEE,
             "is below the guarantee: the quota of a pool cannot be above its maximum. "
             "Raise it, or give -1 for no limit.",
         )
@@ -194,7 +198,7 @@ def _config(pool: FieldReader) -> dict[str, Any]:
         there = ", ".join(sorted(named)) or DEFAULT_PLATFORM
         pool.add_fault(
             "default_platform",
-            "unknown_platform",
+            Fault.UNKNOWN_PLATFORM,
             f"is a platform that the pool does not have. Its platforms: {there}.",
         )
     found = {each.key: each.read(pool, each.key) for each in POOL_FIELDS if each.read is not None}
@@ -209,6 +213,6 @@ def _check_timeouts(pool: FieldReader, texts: Mapping[str, str]) -> None:
         if usually is not None and longest is not None and usually > longest:
             pool.add_fault(
                 f"default_{kind}_timeout",
-                "default_above_maximum",
+                Fault.DEFAULT_ABOVE_MAXIMUM,
                 f"is above max_{kind}_timeout: work that names none would be refused.",
             )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pools.domain.durations import parse_duration
+from pools.domain.errors import Fault
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS, parse_variables
@@ -51,7 +52,7 @@ def whole_number_up_to(maximum: int) -> Callable[[FieldReader, str], int | None]
 def _read_download_type(pool: FieldReader, key: str) -> str | None:
     download = pool.read_text(key) or None
     if download is not None and download not in DOWNLOAD_TYPES:
-        pool.add_fault(key, "bad_value", f"must be null or one of {', '.join(DOWNLOAD_TYPES)}.")
+        pool.add_fault(key, Fault.BAD_VALUE, f"must be null or one of {', '.join(DOWNLOAD_TYPES)}.")
     return download
 
 
@@ -70,7 +71,7 @@ def _read_exit_actions(pool: FieldReader, key: str) -> dict[str, str]:
     for action in actions.body:
         if action.upper() not in EXIT_ACTIONS:
             actions.add_fault(
-                shorten_value(action), "unknown_key", f"is not an exit action; known are {', '.join(EXIT_ACTIONS)}."
+                shorten_value(action), Fault.UNKNOWN_KEY, f"is not an exit action; known are {', '.join(EXIT_ACTIONS)}."
             )
         elif text := actions.parsed_text(
             action, lambda codes: codes if parse_exit_codes(codes) is not None else None, "", EXIT_CODES_RULE
@@ -86,9 +87,9 @@ def _read_topology_keys(pool: FieldReader, key: str) -> list[dict[str, str]]:
         entry = {name: row.read_text(name) for name in ("key", "label")}
         for name, value in entry.items():
             if not value:
-                row.add_fault(name, "missing", "is missing.")
+                row.add_fault(name, Fault.MISSING, "is missing.")
         if entry["key"] in seen:
-            row.add_fault("key", "duplicate_name", "is given twice; each key has its own name.")
+            row.add_fault("key", Fault.DUPLICATE_NAME, "is given twice; each key has its own name.")
         seen.add(entry["key"])
         found.append(entry)
     return found

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from pools.domain.errors import Fault
+
 MAX_UNITS: Final = 2**63 - 1
 """In whole units: what Kubernetes can hold."""
 
@@ -38,7 +40,7 @@ class QuantityFormat(StrEnum):
 class InvalidQuantity(ValueError):
     """The text is not a valid quantity. `code` is for programs; the message follows the path."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: Fault, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -92,11 +94,13 @@ def _scaled_text(number: int, step: int, suffixes: tuple[str, ...]) -> str:
 def parse_quantity(value: object) -> Quantity:
     """A quantity from a text or a JSON number. Raises InvalidQuantity."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidQuantity("bad_value", 'must be a quantity, as 100, "1.5" or "16Gi".')
+        raise InvalidQuantity(Fault.BAD_VALUE, 'must be a quantity, as 100, "1.5" or "16Gi".')
     if isinstance(value, str):
         return _read(value, value)
     if isinstance(value, int) and value.bit_length() > 64:
-        raise InvalidQuantity("too_large" if value > 0 else "negative", f"is beyond 0 to 2^63 - 1 ({MAX_UNITS}).")
+        raise InvalidQuantity(
+            Fault.TOO_LARGE if value > 0 else Fault.NEGATIVE, f"is beyond 0 to 2^63 - 1 ({MAX_UNITS})."
+        )
     # A float keeps the digits of the JSON: `repr` finds the shortest decimal that reads back as the same number.
     text = repr(value)
     found = _read(text, text)
@@ -110,20 +114,20 @@ def parse_quantity(value: object) -> Quantity:
 
 def _read(text: str, written: str) -> Quantity:
     if not text:
-        raise InvalidQuantity("bad_value", "is empty; give a quantity, as 100, 1.5 or 16Gi.")
+        raise InvalidQuantity(Fault.BAD_VALUE, "is empty; give a quantity, as 100, 1.5 or 16Gi.")
     if len(text) > MAX_LENGTH:
-        raise InvalidQuantity("bad_value", f"has {len(text)} characters; the most for a quantity is {MAX_LENGTH}.")
+        raise InvalidQuantity(Fault.BAD_VALUE, f"has {len(text)} characters; the most for a quantity is {MAX_LENGTH}.")
     match = _FORM.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
         if _NEGATIVE.match(text):
-            raise InvalidQuantity("negative", "cannot be negative.")
+            raise InvalidQuantity(Fault.NEGATIVE, "cannot be negative.")
         raise InvalidQuantity(
-            "bad_value",
+            Fault.BAD_VALUE,
             "must be digits and at most one suffix (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e3), as 16Gi.",
         )
     milli = _milli(match, text)
     if milli > MAX_UNITS * THOUSAND:
-        raise InvalidQuantity("too_large", f"is too large; the most is 2^63 - 1 ({MAX_UNITS}).")
+        raise InvalidQuantity(Fault.TOO_LARGE, f"is too large; the most is 2^63 - 1 ({MAX_UNITS}).")
     return Quantity(milli, _family(match), written)
 
 
@@ -146,5 +150,5 @@ def _milli(match: re.Match[str], text: str) -> int:
         return digits * int(10**power)
     milli, rest = divmod(digits, int(10**-power))
     if rest:
-        raise InvalidQuantity("too_fine", "is too fine; nothing finer than 1m (a thousandth) is kept.")
+        raise InvalidQuantity(Fault.TOO_FINE, "is too fine; nothing finer than 1m (a thousandth) is kept.")
     return milli

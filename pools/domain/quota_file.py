@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.names import canonical_name
 from pools.domain.subpool_lifecycle import SubpoolState
 
@@ -86,7 +86,7 @@ def _read_lines(reader: Any, columns: Mapping[str, int]) -> QuotaFile:
 
 
 def _fault(message: str, line: int) -> Violation:
-    return Violation("quotas", "bad_file", message, line=line)
+    return Violation("quotas", Fault.BAD_FILE, message, line=line)
 
 
 def _refusal(message: str, line: int) -> BadInput:

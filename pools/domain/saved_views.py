@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
-from pools.domain.errors import NotFound, Violation
+from pools.domain.errors import Fault, NotFound, Violation
 
 MAX_NAME_LENGTH = 40
 MAX_QUERY_LENGTH = 2000
@@ -50,10 +50,10 @@ def saved_view_violations(name: str, query: str) -> list[Violation]:
         message = (
             f"This is not a valid name: give 1 to {MAX_NAME_LENGTH} characters without /, with a letter or a digit."
         )
-        found.append(Violation("name", "bad_value", message, numbers=(("max_length", MAX_NAME_LENGTH),)))
+        found.append(Violation("name", Fault.BAD_VALUE, message, numbers=(("max_length", MAX_NAME_LENGTH),)))
     if not query:
-        found.append(Violation("query", "bad_value", "The view has no filter: set at least one, then save it."))
+        found.append(Violation("query", Fault.BAD_VALUE, "The view has no filter: set at least one, then save it."))
     elif len(query) > MAX_QUERY_LENGTH:
         message = f"The filters have {len(query)} characters: a view holds at most {MAX_QUERY_LENGTH}."
-        found.append(Violation("query", "bad_value", message, numbers=(("max_length", MAX_QUERY_LENGTH),)))
+        found.append(Violation("query", Fault.BAD_VALUE, message, numbers=(("max_length", MAX_QUERY_LENGTH),)))
     return found

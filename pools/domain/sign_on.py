@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pools.domain.errors import Forbidden, Violation
+from pools.domain.errors import Fault, Forbidden, Violation
 from pools.domain.roles import PREFIX
 
 OFFLINE_SCOPE = "offline_access"
@@ -186,7 +186,7 @@ def require_admitted(provider: SignOnProvider, groups: Collection[str]) -> None:
     if provider.allowed_groups and provider.allowed_groups.isdisjoint(groups):
         allowed = ", ".join(sorted(provider.allowed_groups))
         message = f"Your account at {provider.title} is in none of the groups that may sign on here ({allowed})."
-        raise Forbidden.of([Violation("groups", "not_admitted", message)])
+        raise Forbidden.of([Violation("groups", Fault.NOT_ADMITTED, message)])
 
 
 def claim_value(claims: Mapping[str, Any], path: str) -> Any:
@@ -232,4 +232,4 @@ def _groups_of(provider: OpenIdProvider, claims: Mapping[str, Any]) -> tuple[str
 
 def _unusable(provider: SignOnProvider, claim: str, expected: str) -> Forbidden:
     message = f"{provider.title} does not send {expected}. Ask the people who run it, or an osmo-admin."
-    return Forbidden(message, [Violation(claim, "unusable_claim", message)])
+    return Forbidden(message, [Violation(claim, Fault.UNUSABLE_CLAIM, message)])

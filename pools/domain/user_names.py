@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 
 MAX_NAME_LENGTH = 150  # as long as the column
 USER_NAME_RULE = (
@@ -17,16 +17,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*", re.ASCII)
 def user_name_violations(name: str, path: str = "id") -> list[Violation]:
     """What is wrong with the name of a new account."""
     if not name:
-        return [Violation(path, "bad_username", f"A user needs a name: {USER_NAME_RULE}.")]
+        return [Violation(path, Fault.BAD_USERNAME, f"A user needs a name: {USER_NAME_RULE}.")]
     if len(name) > MAX_NAME_LENGTH:
         message = f"A user's name has at most {MAX_NAME_LENGTH} characters; this one has {len(name)}."
-        return [Violation(path, "bad_username", message)]
+        return [Violation(path, Fault.BAD_USERNAME, message)]
     if not name.isascii() and all(letter.isalnum() or letter in "._@+-" for letter in name):
         message = (
             "The name has letters that are not a to z, and other people could take them for letters that are: "
             f"choose {USER_NAME_RULE}."
         )
-        return [Violation(path, "look_alike_username", message)]
+        return [Violation(path, Fault.LOOK_ALIKE_USERNAME, message)]
     if not _NAME.fullmatch(name):
-        return [Violation(path, "bad_username", f"This is no name of a user: choose {USER_NAME_RULE}.")]
+        return [Violation(path, Fault.BAD_USERNAME, f"This is no name of a user: choose {USER_NAME_RULE}.")]
     return []

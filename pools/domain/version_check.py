@@ -3,7 +3,7 @@ only."""
 
 from __future__ import annotations
 
-from pools.domain.errors import Stale, Violation
+from pools.domain.errors import Fault, Stale, Violation
 
 
 def check_version(subject: str, seen: int | None, current: int | None) -> None:
@@ -14,5 +14,5 @@ def check_version(subject: str, seen: int | None, current: int | None) -> None:
     now = "it does not exist" if current is None else f"it is now {current}"
     sentence = f"{subject} was changed meanwhile: you saw version {seen}, {now}. Read it again."
     raise Stale(
-        sentence, [Violation("If-Match", "stale", sentence, numbers=(("requested", seen), ("version", current)))]
+        sentence, [Violation("If-Match", Fault.STALE, sentence, numbers=(("requested", seen), ("version", current)))]
     )

@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
 from pools.domain.changes.command import ChangeField, ValueKind, fields_of
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.roles import Actor
 
 
@@ -165,7 +165,7 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
         try:
             rows: QuerySet[Any] = self.qs
         except ValidationError as error:
-            raise BadInput.of([Violation(str(error.code), "bad_query", str(error.message))]) from None
+            raise BadInput.of([Violation(str(error.code), Fault.BAD_QUERY, str(error.message))]) from None
         return rows
 
     def read_page(self) -> tuple[list[Any], bool]:
@@ -178,7 +178,9 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
         """Each parameter that cannot be read."""
         return [
             Violation(
-                name, "bad_query", str(fault.message) if fault.code == "whole_message" else f"{name}: {fault.message}"
+                name,
+                Fault.BAD_QUERY,
+                str(fault.message) if fault.code == "whole_message" else f"{name}: {fault.message}",
             )
             for name, faults in self.form.errors.as_data().items()
             for fault in faults

@@ -11,6 +11,7 @@ from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.pools import PoolChange
+from pools.domain.errors import Fault
 from pools.domain.roles import Actor, Permission
 from pools.models.membership import account_start
 from pools.models.pool import Pool
@@ -67,12 +68,12 @@ class ApprovalRequest(models.Model):
         indexes = [models.Index(fields=["pool", "-id"], name="approval_pool")]
         constraints = [
             models.UniqueConstraint(
-                fields=["subject"], condition=Q(state=ApprovalState.WAITING), name="approval_waits_once"
+                fields=["subject"], condition=Q(state=ApprovalState.WAITING), name=Fault.APPROVAL_WAITS_ONCE.value
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=[ApprovalState.APPROVED, ApprovalState.REJECTED])
                 | Q(decided_by__isnull=False) & ~Q(decided_by=F("requested_by")),
-                name="approval_by_second_person",
+                name=Fault.APPROVAL_BY_SECOND_PERSON.value,
                 violation_error_message="The requester cannot decide the own request: a second person approves or "
                 "rejects it.",
             ),
@@ -92,7 +93,7 @@ class ApprovalRequest(models.Model):
                     IF OLD.state <> '{ApprovalState.WAITING}' THEN
                         {
                     raise_message(
-                        "approval_is_final", "Request % is % already; a decision is final.", "OLD.id", "OLD.state"
+                        Fault.APPROVAL_IS_FINAL, "Request % is % already; a decision is final.", "OLD.id", "OLD.state"
                     )
                 }
                     END IF;

@@ -13,6 +13,7 @@ from django.db.models.functions import Now, Upper
 from django.utils.crypto import salted_hmac
 
 from pools.domain.audit_actions import AuditAction
+from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
 from pools.models.ownership import OwnedTrigger
@@ -33,7 +34,7 @@ UNLIKE_NAMES = pgtrigger.Trigger(
             IF other IS NOT NULL THEN
                 {
         raise_message(
-            "username_differs_in_capitals",
+            Fault.USERNAME_DIFFERS_IN_CAPITALS,
             "User % exists already, and the names differ in capitals only: choose another name, or disable it.",
             "other",
         )

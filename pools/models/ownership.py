@@ -7,7 +7,8 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.ownership import OWNED_BY_GIT, GitOwner, OwnedKind
+from pools.domain.errors import Fault
+from pools.domain.ownership import GitOwner, OwnedKind
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 SOURCE_SETTING = "osmo.source"
@@ -24,7 +25,7 @@ class OwnedTrigger(pgtrigger.Trigger):
     def __init__(self, kind: OwnedKind, *, name: str, unless: str, only_subpools: bool = False) -> None:
         more = "AND subpools" if only_subpools else ""
         super().__init__(
-            name="subpools_owned_by_git" if only_subpools else OWNED_BY_GIT,
+            name="subpools_owned_by_git" if only_subpools else Fault.OWNED_BY_GIT.value,
             operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
             when=pgtrigger.After,
             declare=[("subject", "text"), ("owner", "pools_configurationowner%ROWTYPE")],
@@ -41,7 +42,7 @@ class OwnedTrigger(pgtrigger.Trigger):
                     concat_ws(', ', owner.source, NULLIF(owner.path, ''),
                         'commit ' || NULLIF(left(owner.commit, 12), '')),
                     owner.kind, owner.name
-                    USING ERRCODE = 'check_violation', CONSTRAINT = '{OWNED_BY_GIT}', TABLE = TG_TABLE_NAME,
+                    USING ERRCODE = 'check_violation', CONSTRAINT = '{Fault.OWNED_BY_GIT}', TABLE = TG_TABLE_NAME,
                     DETAIL = jsonb_build_object('owner', 'git', 'source', owner.source, 'path', owner.path,
                         'commit', owner.commit)::text;
             """,

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pools.domain.errors import Busy, Forbidden, Throttled, Violation
+from pools.domain.errors import Busy, Fault, Forbidden, Throttled, Violation
 from pools.domain.sign_on import MAX_GROUPS, MAX_TEXT, LdapDirectory, ProviderFacts
 from pools.security.tls_sockets import close_unfinished
 
@@ -60,7 +60,7 @@ def check_password(directory: LdapDirectory, username: str, password: str) -> Pr
         if len(found) > 1:
             logger.warning("%s: several entries match the name %r; nobody was logged in.", directory.name, username)
             message = f"Several people of {directory.title} have this name. Log in with a name that is yours alone."
-            raise Ambiguous.of([Violation("username", "ambiguous_name", message)])
+            raise Ambiguous.of([Violation("username", Fault.AMBIGUOUS_NAME, message)])
         facts: ProviderFacts | Forbidden
         try:
             facts = _facts(directory, connection, found[0])
@@ -85,7 +85,7 @@ def people_of(directory: LdapDirectory) -> Iterator[Callable[[str], ProviderFact
                 found = _search(directory, connection, directory.user_base, wanted, limit=1)
                 if len(found) != 1:
                     message = f"{directory.title} no longer has this person among those who may log in."
-                    raise Gone.of([Violation("", "gone_from_directory", message)])
+                    raise Gone.of([Violation("", Fault.GONE_FROM_DIRECTORY, message)])
                 return _facts(directory, connection, found[0])
 
         yield read
@@ -312,4 +312,4 @@ def _unreachable(directory: LdapDirectory, reason: str) -> Busy:
 
 def _unusable(directory: LdapDirectory, attribute: str, expected: str) -> Forbidden:
     message = f"Your entry in {directory.title} does not have {expected} ({attribute}). Ask the people who run it."
-    return Forbidden(message, [Violation(attribute, "unusable_entry", message)])
+    return Forbidden(message, [Violation(attribute, Fault.UNUSABLE_ENTRY, message)])

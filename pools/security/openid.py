@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from pools.domain.errors import Busy, DomainError, Forbidden, Throttled, Violation
+from pools.domain.errors import Busy, DomainError, Fault, Forbidden, Throttled, Violation
 from pools.domain.sign_on import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
 from pools.domain.stored_text import are_storable
 
@@ -146,7 +146,7 @@ def refresh(provider: OpenIdProvider, refresh_token: str, subject: str) -> Provi
         encoded = _text(answer, "id_token")
         claims = verify_id_token(provider, encoded) if encoded else _userinfo(provider, answer)
         if claims.get("sub") != subject:
-            raise _refusal(provider, "wrong_subject", "answered for another person")
+            raise _refusal(provider, Fault.WRONG_SUBJECT, "answered for another person")
         return _facts(provider, claims, answer, refresh_token)
     except Refused:
         raise
@@ -159,9 +159,9 @@ def verify_id_token(provider: OpenIdProvider, encoded: str, *, nonce: str | None
     claims = _verify(provider, encoded, ["iss", "sub", "aud", "exp", "iat"])
     audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
     if claims.get("azp", provider.client_id) != provider.client_id or (len(audiences) > 1 and "azp" not in claims):
-        raise _refusal(provider, "wrong_audience", "sent a token that was issued to another client")
+        raise _refusal(provider, Fault.WRONG_AUDIENCE, "sent a token that was issued to another client")
     if nonce is not None and not secrets.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-        raise _refusal(provider, "wrong_nonce", "sent a token of another sign-on")
+        raise _refusal(provider, Fault.WRONG_NONCE, "sent a token of another sign-on")
     return claims
 
 
@@ -172,10 +172,12 @@ def _require_what_was_asked(provider: OpenIdProvider, claims: Mapping[str, Any])
     if "max_age" in asked:
         at = claims.get("auth_time")
         if not isinstance(at, int | float) or time.time() > at + int(asked["max_age"]) + LEEWAY:
-            raise _refusal(provider, "too_old", "does not say that you have logged in there as lately as is asked here")
+            raise _refusal(
+                provider, Fault.TOO_OLD, "does not say that you have logged in there as lately as is asked here"
+            )
     if "acr_values" in asked and claims.get("acr") not in asked["acr_values"].split():
         raise _refusal(
-            provider, "weak_login", "does not say that you have logged in there in the way that is asked here"
+            provider, Fault.WEAK_LOGIN, "does not say that you have logged in there in the way that is asked here"
         )
 
 
@@ -185,10 +187,10 @@ def verify_logout_token(provider: OpenIdProvider, encoded: str) -> tuple[str, st
     claims = _verify(provider, encoded, ["iss", "aud", "iat", "exp", "jti"])
     events = claims.get("events")
     if not isinstance(events, Mapping) or LOGOUT_EVENT not in events or "nonce" in claims:
-        raise _refusal(provider, "no_logout_token", "sent a token that is not a logout token")
+        raise _refusal(provider, Fault.NO_LOGOUT_TOKEN, "sent a token that is not a logout token")
     subject, session = (str(claims.get(name) or "") for name in ("sub", "sid"))
     if not subject and not session:
-        raise _refusal(provider, "no_logout_token", "sent a logout token without sub and sid")
+        raise _refusal(provider, Fault.NO_LOGOUT_TOKEN, "sent a logout token without sub and sid")
     return subject, session
 
 
@@ -210,7 +212,7 @@ def read_metadata(provider: OpenIdProvider) -> Metadata:
     address = f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration"
     found = _request(provider, "GET", address)
     if found.get("issuer") != provider.issuer:
-        raise _refusal(provider, "wrong_issuer", f"calls itself {str(found.get('issuer'))[:200]!r}")
+        raise _refusal(provider, Fault.WRONG_ISSUER, f"calls itself {str(found.get('issuer'))[:200]!r}")
     methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
     known.metadata = Metadata(
         authorization_endpoint=_endpoint(provider, found, "authorization_endpoint"),
@@ -242,7 +244,7 @@ def _facts(
     if missing and read_metadata(provider).userinfo_endpoint and "access_token" in answer:
         more = _userinfo(provider, answer)
         if more.get("sub") != claims.get("sub"):
-            raise _refusal(provider, "wrong_subject", "answered for another person")
+            raise _refusal(provider, Fault.WRONG_SUBJECT, "answered for another person")
         claims = {**more, **claims}
     facts = facts_of_claims(provider, claims)
     expires = claims.get("exp")
@@ -259,7 +261,7 @@ def _facts(
 def _userinfo(provider: OpenIdProvider, answer: Mapping[str, Any]) -> dict[str, Any]:
     endpoint = read_metadata(provider).userinfo_endpoint
     if not endpoint:
-        raise _refusal(provider, "no_userinfo", "sends neither an ID token nor has it a userinfo endpoint")
+        raise _refusal(provider, Fault.NO_USERINFO, "sends neither an ID token nor has it a userinfo endpoint")
     return _request(provider, "GET", endpoint, headers={"Authorization": f"Bearer {_text(answer, 'access_token')}"})
 
 
@@ -280,7 +282,9 @@ def _verify(provider: OpenIdProvider, encoded: str, required: list[str]) -> dict
     try:
         header = jwt.get_unverified_header(encoded)
         if header.get("alg") not in ALGORITHMS:
-            raise _refusal(provider, "bad_algorithm", f"signs with {str(header.get('alg'))[:20]!r}, which is not safe")
+            raise _refusal(
+                provider, Fault.BAD_ALGORITHM, f"signs with {str(header.get('alg'))[:20]!r}, which is not safe"
+            )
         claims: dict[str, Any] = jwt.decode(
             encoded,
             _key(provider, header.get("kid"), header["alg"]),
@@ -292,12 +296,12 @@ def _verify(provider: OpenIdProvider, encoded: str, required: list[str]) -> dict
         )
     except jwt.PyJWTError as error:
         code = {
-            "ExpiredSignatureError": "expired",
-            "InvalidAudienceError": "wrong_audience",
-            "InvalidIssuerError": "wrong_issuer",
-            "ImmatureSignatureError": "from_the_future",
-            "InvalidSignatureError": "bad_signature",
-        }.get(type(error).__name__, "bad_token")
+            "ExpiredSignatureError": Fault.EXPIRED,
+            "InvalidAudienceError": Fault.WRONG_AUDIENCE,
+            "InvalidIssuerError": Fault.WRONG_ISSUER,
+            "ImmatureSignatureError": Fault.FROM_THE_FUTURE,
+            "InvalidSignatureError": Fault.BAD_SIGNATURE,
+        }.get(type(error).__name__, Fault.BAD_TOKEN)
         raise _refusal(provider, code, f"sent a token that is not valid ({error})") from error
     return _storable(provider, claims)
 
@@ -307,7 +311,7 @@ def _storable(provider: OpenIdProvider, found: dict[str, Any]) -> dict[str, Any]
     for name, value in found.items():
         if not are_storable({name: value}):
             where = f"{name[:100]!r}" if are_storable(name) else "a name"
-            raise _refusal(provider, "unreadable_text", f"sent a character that no text here can hold, in {where}")
+            raise _refusal(provider, Fault.UNREADABLE_TEXT, f"sent a character that no text here can hold, in {where}")
     return found
 
 
@@ -322,9 +326,9 @@ def _key(provider: OpenIdProvider, key_id: str | None, algorithm: str) -> Any:
     if found is None and key_id is None and len(known.keys) == 1:
         found = next(iter(known.keys.values()))
     if found is None:
-        raise _refusal(provider, "unknown_key", "signs with a key that it does not publish")
+        raise _refusal(provider, Fault.UNKNOWN_KEY, "signs with a key that it does not publish")
     if found.key_type != _KEY_TYPES[algorithm[:2]]:
-        raise _refusal(provider, "bad_algorithm", f"signs with {algorithm} and a key of another kind")
+        raise _refusal(provider, Fault.BAD_ALGORITHM, f"signs with {algorithm} and a key of another kind")
     return found.key
 
 
@@ -366,7 +370,7 @@ def _request(
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > MAX_ANSWER_BYTES:
-                    raise _refusal(provider, "answer_too_large", "answers with too much")
+                    raise _refusal(provider, Fault.ANSWER_TOO_LARGE, "answers with too much")
             status = response.status_code
         found = json.loads(body or "{}")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -379,7 +383,7 @@ def _request(
         # A client secret that is not valid says nothing about the person.
         is_over = reason == "invalid_grant" or (status == 401 and reason != "invalid_client")
         kind = Refused if is_over else Forbidden
-        raise kind.of([Violation("", "provider_refused", message)])
+        raise kind.of([Violation("", Fault.PROVIDER_REFUSED, message)])
     if not isinstance(found, dict):
         raise _unreachable(provider, f"{address} answers no JSON object")
     return _storable(provider, found)
@@ -404,7 +408,7 @@ def _endpoint(provider: OpenIdProvider, found: Mapping[str, Any], name: str, *, 
     parts = urlsplit(address)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
         return address
-    raise _refusal(provider, "bad_endpoint", f"publishes no https:// address as {name}")
+    raise _refusal(provider, Fault.BAD_ENDPOINT, f"publishes no https:// address as {name}")
 
 
 def _text(found: Mapping[str, Any], name: str) -> str:
@@ -420,6 +424,6 @@ def _unreachable(provider: OpenIdProvider, reason: str) -> Busy:
     )
 
 
-def _refusal(provider: OpenIdProvider, code: str, reason: str) -> Forbidden:
+def _refusal(provider: OpenIdProvider, code: Fault, reason: str) -> Forbidden:
     message = f"{provider.title} {reason}. Nobody was signed on. Try again, or tell an osmo-admin."
     return Forbidden(message, [Violation("", code, message)])

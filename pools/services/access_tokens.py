@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Unauthenticated, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Throttled, Unauthenticated, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_user
 from pools.models import AccessToken, User
@@ -166,7 +166,7 @@ def _require_room(user: User) -> None:
         "allowed. Delete some first."
     )
     numbers = (("tokens", count), ("limit", limit))
-    raise Throttled(message, [Violation("name", "too_many_tokens", message, numbers=numbers)])
+    raise Throttled(message, [Violation("name", Fault.TOO_MANY_TOKENS, message, numbers=numbers)])
 
 
 def _violations(
@@ -182,21 +182,21 @@ def _violations(
         found.append(
             Violation(
                 "name",
-                "bad_token_name",
+                Fault.BAD_TOKEN_NAME,
                 "This is not a valid token name: a letter first, then letters, digits, '-' and '_', a letter or "
                 "digit last, at most 100.",
             )
         )
     now = timezone.now()
     if expires <= now:
-        found.append(Violation("expires_at", "expired", "The expiry must lie in the future."))
+        found.append(Violation("expires_at", Fault.EXPIRED, "The expiry must lie in the future."))
     elif expires > now + MAX_LIFETIME:
-        found.append(Violation("expires_at", "too_long", f"A token lives at most {MAX_LIFETIME.days} days."))
+        found.append(Violation("expires_at", Fault.TOO_LONG, f"A token lives at most {MAX_LIFETIME.days} days."))
     elif parent is not None and expires > parent.expires_at:
         found.append(
             Violation(
                 "expires_at",
-                "outlives_parent",
+                Fault.OUTLIVES_PARENT,
                 f"The token {parent.name} makes this one and ends at {parent.expires_at:%Y-%m-%d %H:%M} UTC; the new "
                 f"one would live until {expires:%Y-%m-%d %H:%M}. Name an earlier day, or make it in the browser.",
             )
@@ -204,7 +204,7 @@ def _violations(
     limited = parent is not None and parent.roles is not None
     who = f"The token {parent.name} of {owner}" if parent is not None and limited else owner
     found += [
-        Violation("roles", "role_not_held", f"{who} does not have each of these roles to give to a token.")
+        Violation("roles", Fault.ROLE_NOT_HELD, f"{who} does not have each of these roles to give to a token.")
         for role in roles or ()
         if role not in held
     ]

@@ -21,7 +21,7 @@ from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.command import ChangeCommand
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale, Throttled, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Stale, Throttled, Violation
 from pools.domain.roles import SYSTEM, Actor, is_allowed
 from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
@@ -97,7 +97,7 @@ def _same_request(waiting: ApprovalRequest, new: ApprovalRequest) -> ApprovalReq
         f"Request {waiting.pk} of {waiting.requested_by} for {waiting.subject} waits already: one change of an object "
         "is decided at a time. Decide or withdraw it first."
     )
-    raise Conflict(message, [Violation("", "approval_waits_once", message, numbers=(("request", waiting.pk),))])
+    raise Conflict(message, [Violation("", Fault.APPROVAL_WAITS_ONCE, message, numbers=(("request", waiting.pk),))])
 
 
 def _content(row: ApprovalRequest) -> tuple[object, ...]:
@@ -113,7 +113,9 @@ def _require_room(actor: Actor) -> None:
             "somebody decides. Nothing was changed."
         )
         raise Throttled(
-            message, [Violation("", "too_many_approvals", message, numbers=(("limit", MAX_WAITING),))], retry_after=600
+            message,
+            [Violation("", Fault.TOO_MANY_APPROVALS, message, numbers=(("limit", MAX_WAITING),))],
+            retry_after=600,
         )
 
 
@@ -163,7 +165,7 @@ def approve(command: Approve, *, actor: Actor, description: str = "") -> Approva
         f"Request {row.pk} was not approved, because {row.subject} changed after it was made: {reason} The request is "
         f"superseded; {row.requested_by} can make a new one from the present state."
     )
-    raise Conflict(message, [Violation("", "approval_superseded", message)])
+    raise Conflict(message, [Violation("", Fault.APPROVAL_SUPERSEDED, message)])
 
 
 def reject(command: Reject, *, actor: Actor, description: str = "") -> ApprovalRequest:
@@ -179,7 +181,7 @@ def withdraw(command: Withdraw, *, actor: Actor, description: str = "") -> Appro
     row = get_request(actor, command.approval)
     if row.requested_by != actor.username:
         message = f"Request {row.pk} is of {row.requested_by}, who alone can withdraw it. You can reject it instead."
-        raise Forbidden(message, [Violation("", "not_requester", message)])
+        raise Forbidden(message, [Violation("", Fault.NOT_REQUESTER, message)])
     with change(actor=actor, description=description):
         return _decide(_lock_waiting(row.pk), ApprovalState.WITHDRAWN, actor, description)
 
@@ -226,7 +228,7 @@ def _read_stored(row: ApprovalRequest) -> tuple[ChangeCommand, dict[str, Any]]:
         f"Request {row.pk} was stored by another version of the product and cannot be read here, so nothing was "
         f"changed. It still waits: {row.requested_by} can withdraw it and ask again."
     )
-    raise Conflict(message, [Violation("", "approval_unreadable", message)])
+    raise Conflict(message, [Violation("", Fault.APPROVAL_UNREADABLE, message)])
 
 
 def _description(row: ApprovalRequest, actor: Actor) -> str:
@@ -242,7 +244,7 @@ def _require_second_person(actor: Actor, row: ApprovalRequest) -> None:
             f"Request {row.pk} is your own: a second person with the role for this change approves or rejects it. You "
             "can withdraw it."
         )
-        raise Forbidden(message, [Violation("", "approval_by_second_person", message)])
+        raise Forbidden(message, [Violation("", Fault.APPROVAL_BY_SECOND_PERSON, message)])
 
 
 def _require_requester(row: ApprovalRequest) -> None:
@@ -253,7 +255,7 @@ def _require_requester(row: ApprovalRequest) -> None:
             f"{row.requested_by} has no role for this change any more, so request {row.pk} cannot be approved. Reject "
             "it, or make the change as a request of your own."
         )
-        raise Conflict(message, [Violation("", "requester_lost_role", message)])
+        raise Conflict(message, [Violation("", Fault.REQUESTER_LOST_ROLE, message)])
 
 
 def _lock_waiting(pk: int) -> ApprovalRequest:
@@ -262,10 +264,10 @@ def _lock_waiting(pk: int) -> ApprovalRequest:
     if row.state != ApprovalState.WAITING:
         by = f" by {row.decided_by}" if row.decided_by else ""
         message = f"Request {pk} is {row.state}{by} already; a decision is final."
-        raise Conflict(message, [Violation("state", "approval_is_final", message)])
+        raise Conflict(message, [Violation("state", Fault.APPROVAL_IS_FINAL, message)])
     if row.expires_at <= database_time():
         message = f"Request {pk} expired at {row.expires_at:%Y-%m-%d %H:%M} UTC. {row.requested_by} can make it again."
-        raise Conflict(message, [Violation("expires_at", "approval_expired", message)])
+        raise Conflict(message, [Violation("expires_at", Fault.APPROVAL_EXPIRED, message)])
     return row
 
 

@@ -11,7 +11,7 @@ from pools.domain import cluster_config
 from pools.domain.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Stale, Violation
 from pools.domain.quota.capacity import oversubscription_message
 from pools.domain.roles import Actor, Permission
 from pools.domain.structured_input.unset_keys import unset_key_warnings
@@ -112,7 +112,7 @@ def delete_backend(
                 f"Cluster {name} cannot be removed: {count} on it ({_join_names(pools)}). "
                 "Move them to another cluster first; archived pools count, for their history names it."
             )
-            raise Conflict(message, [Violation("pools", "in_use", message, numbers=(("pools", len(pools)),))])
+            raise Conflict(message, [Violation("pools", Fault.IN_USE, message, numbers=(("pools", len(pools)),))])
         release_backend_pods(row)
         lock_backend(row.pk)  # its agent may write a row that refers to it, after the others were found for deletion
         row.delete()
@@ -169,7 +169,7 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
             f"The namespace of cluster {row.name} stays {row.namespace}: it is part of the queue names of "
             f"{counted(len(pools), 'pool')} ({_join_names(pools)}). Make another cluster and move them there."
         )
-        raise Conflict(message, [Violation("namespace", "in_use", message)])
+        raise Conflict(message, [Violation("namespace", Fault.IN_USE, message)])
 
 
 def _check_version(name: str, row: Backend | None, expected: int | None) -> None:

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.errors import BadInput, DomainError, NotFound, Throttled, Violation
+from pools.domain.errors import BadInput, DomainError, Fault, NotFound, Throttled, Violation
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, ClientLogin, SignOnIdentity, User
 from pools.security.tokens import new_secret, secret_digest
@@ -144,7 +144,7 @@ def _approved(owner: User, identity: SignOnIdentity | None, client_name: str, ad
 def _require_client_name(client_name: str) -> None:
     if len(client_name) > MAX_NAME or not client_name.isprintable():
         raise BadInput.of(
-            [Violation("client_name", "bad_name", f"client_name has at most {MAX_NAME} characters, all printable.")]
+            [Violation("client_name", Fault.BAD_NAME, f"client_name has at most {MAX_NAME} characters, all printable.")]
         )
 
 
@@ -164,4 +164,4 @@ def _too_many() -> DomainError:
         "allowed. Wait a minute, or log in with an access token."
     )
     numbers = (("limit", MAX_OPEN_OF_ADDRESS),)
-    return Throttled(message, [Violation("", "too_many_client_logins", message, numbers=numbers)], retry_after=60)
+    return Throttled(message, [Violation("", Fault.TOO_MANY_CLIENT_LOGINS, message, numbers=numbers)], retry_after=60)

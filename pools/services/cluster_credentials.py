@@ -11,7 +11,7 @@ from django.conf import settings
 
 from pools.domain.cluster_addresses import AddressRule
 from pools.domain.cluster_config import FILE, IN_CLUSTER, KUBECONFIG, NODE_POOL_KEY, SCHEDULER, ClusterSpec
-from pools.domain.errors import Conflict, Violation
+from pools.domain.errors import Conflict, Fault, Violation
 from pools.domain.kubeconfig import MAX_LENGTH, KubeconfigFacts, read_kubeconfig
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
@@ -39,7 +39,7 @@ def read_credential(spec: ClusterSpec, present: Backend | None) -> tuple[Credent
     if access == KUBECONFIG:
         return _read_kubeconfig_credential(spec, row)
     missing = "The cluster's credential is missing: send a kubeconfig, a kubeconfig_file, or access in_cluster."
-    return Credential({}), [Violation("access", "missing", missing)]
+    return Credential({}), [Violation("access", Fault.MISSING, missing)]
 
 
 def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool:
@@ -110,12 +110,12 @@ def _read_file_credential(spec: ClusterSpec, row: KubernetesSettings | None) -> 
     context = spec.context if spec.context is not None else (row.context if row else "")
     faults = []
     if not name:
-        faults.append(Violation("kubeconfig_file", "missing", "kubeconfig_file is missing: the name of the file."))
+        faults.append(Violation("kubeconfig_file", Fault.MISSING, "kubeconfig_file is missing: the name of the file."))
     if settings.OSMO.kubeconfig_dir is None:
         message = (
             "This server has no folder of kubeconfig files: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
         )
-        faults.append(Violation("kubeconfig_file", "no_folder", message))
+        faults.append(Violation("kubeconfig_file", Fault.NO_FOLDER, message))
     return Credential(_columns(FILE, kubeconfig_file=name, context=context)), faults
 
 
@@ -128,13 +128,13 @@ def _read_kubeconfig_credential(
     )
     if spec.kubeconfig is None:
         if stored_row is None:
-            return Credential({}), [Violation(KUBECONFIG, "missing", "kubeconfig is missing: its text.")]
+            return Credential({}), [Violation(KUBECONFIG, Fault.MISSING, "kubeconfig is missing: its text.")]
         if spec.context in {None, stored_row.context}:
             return Credential(_stored_columns(stored_row)), []
         try:
             text = _unseal_kubeconfig(stored_row)
         except UnreadableSecret as error:
-            return Credential({}), [Violation(KUBECONFIG, "unreadable", str(error))]
+            return Credential({}), [Violation(KUBECONFIG, Fault.UNREADABLE, str(error))]
     else:
         text = spec.kubeconfig
     facts, faults = _read_facts(text, context)
@@ -165,7 +165,7 @@ def _unseal_kubeconfig(row: KubernetesSettings) -> str:
 def _read_facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
     if len(text) > MAX_LENGTH:
         message = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
-        return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", message)]
+        return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, Fault.TOO_LONG, message)]
     return read_kubeconfig(_parse_yaml(text), context, addresses=address_rule())
 
 
@@ -192,4 +192,4 @@ def _require_free_namespace(row: Backend, server: str) -> None:
             f"Cluster {other} is at {server} and in namespace {row.namespace} already; two would write the "
             "same queues. Give this one another namespace."
         )
-        raise Conflict(message, [Violation("namespace", "in_use", message)])
+        raise Conflict(message, [Violation("namespace", Fault.IN_USE, message)])

@@ -23,7 +23,7 @@ from pools.domain.cohort_config import (
     stored_from_rows,
     without_limits,
 )
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.pool_config import without_cohort
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
@@ -72,7 +72,7 @@ def create_cohort(command: CreateCohort, *, actor: Actor, description: str = "")
     def new_body(row: Cohort | None) -> Body:
         if row is not None and row.explicit:
             message = f"Cohort {command.name} exists already. Configure it on its own page."
-            raise Conflict(message, [Violation("name", "name_taken", message)])
+            raise Conflict(message, [Violation("name", Fault.NAME_TAKEN, message)])
         return command.body
 
     return _write(actor, command.name, new_body, description, None)
@@ -183,7 +183,7 @@ def _settings_violations(name: str, settings: CohortSettings) -> Iterator[Violat
     if closed_cycle := find_closed_cycle(parents, name, settings.parent):
         path_text = ARROW.join([*closed_cycle, name])
         message = f"{name} cannot stand below {settings.parent}: the parents would form a cycle: {path_text}."
-        yield Violation("parent", "cycle", message, numbers=(("cycle", closed_cycle),))
+        yield Violation("parent", Fault.CYCLE, message, numbers=(("cycle", closed_cycle),))
 
 
 def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResult:
@@ -237,7 +237,7 @@ def _children_conflict(name: str, cohorts: Sequence[Cohort], pools: Sequence[Poo
                 f"({_join_names([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it "
                 "with orphan=True, which makes each the top of its own tree."
             )
-            found.append(Violation(path, "has_children", message, numbers=((what, len(rows)),)))
+            found.append(Violation(path, Fault.HAS_CHILDREN, message, numbers=((what, len(rows)),)))
     return Conflict.of(found)  # type: ignore[return-value]
 
 

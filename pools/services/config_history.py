@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.revisions import POOL, DeleteRevision, RevisionChange, TagRevision
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, editable_body
 from pools.domain.pool_fields import COLUMNS
 from pools.domain.roles import Actor, Permission
@@ -114,7 +114,7 @@ def tag_revision(command: TagRevision, *, actor: Actor, description: str = "") -
         tags += [tag for tag in dict.fromkeys(command.set_tags) if tag not in tags]
         if len(tags) > MAX_TAGS:
             raise BadInput.of(
-                [Violation("set_tags", "too_many", f"A revision carries at most {MAX_TAGS} tags, not {len(tags)}.")]
+                [Violation("set_tags", Fault.TOO_MANY, f"A revision carries at most {MAX_TAGS} tags, not {len(tags)}.")]
             )
         row.tags = tags or None
         row.save(update_fields=["tags"])

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from pools.domain.amounts import JsonAmount
 from pools.domain.approvals import ApprovalNeeded
-from pools.domain.errors import BadInput, Conflict, DomainError, Violation, ViolationAnswer
+from pools.domain.errors import BadInput, Conflict, DomainError, Fault, Violation, ViolationAnswer
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
@@ -182,11 +182,11 @@ def warnings_of(result: object) -> list[str]:
     return list(dict.fromkeys(text for each in results for text in getattr(each, "warnings", ())))
 
 
-UNREADABLE_CODES = frozenset({"unknown_key", "missing", "bad_value", "bad_quota", "bad_json", "bad_query"})
+_UNREADABLE = {Fault.UNKNOWN_KEY, Fault.MISSING, Fault.BAD_VALUE, Fault.BAD_QUOTA, Fault.BAD_JSON, Fault.BAD_QUERY}
 
 
 def _is_unreadable(refusal: DomainError) -> bool:
-    return bool(refusal.details) and any(violation.code in UNREADABLE_CODES for violation in refusal.details)
+    return bool(refusal.details) and any(violation.code in _UNREADABLE for violation in refusal.details)
 
 
 def read_pool_tree(root_name: str) -> PoolTreeAnswer | None:

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
-from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, Fault, NotFound, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps, broken_caps_of_change, broken_caps_of_gang
 from pools.domain.gpu_quota.spec import namespace_violations
 from pools.domain.gpu_quota.workers import (
@@ -117,7 +117,7 @@ def adjust(command: AdjustWorker, *, actor: Actor, description: str = "") -> Gpu
         facts, row = _require_live(namespace, name, "it cannot change")
         if row.source == Source.POD:
             message = f"Worker {name} in namespace {namespace} is a pod; its amounts are those of its annotations."
-            raise Conflict(message, [Violation("id", "kept_by_pod", message)])
+            raise Conflict(message, [Violation("id", Fault.KEPT_BY_POD, message)])
         _refuse_workflow(row, "its platform sets its amounts")
         before = worker_from_row(row)
         after = command.changed(before)
@@ -314,7 +314,7 @@ def _require_same_amounts(live: GpuAllocation, requested: GpuWorker, worker: Gpu
         f"Allocation {live.name} is live in namespace {live.namespace} with other amounts; "
         "adjust it, or release it first."
     )
-    raise Conflict(message, [Violation("id", "other_amounts", message)])
+    raise Conflict(message, [Violation("id", Fault.OTHER_AMOUNTS, message)])
 
 
 def _lock_newest(namespace: str, name: str) -> tuple[GpuNamespace, GpuAllocation]:
@@ -330,14 +330,14 @@ def _require_live(namespace: str, name: str, consequence: str) -> tuple[GpuNames
     if row.state == State.RELEASED:
         how = "expired" if row.reason == "expired" else "was released"
         message = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
-        raise Conflict(message, [Violation("id", "released", message)])
+        raise Conflict(message, [Violation("id", Fault.RELEASED, message)])
     return facts, row
 
 
 def _refuse_workflow(row: GpuAllocation, instead: str) -> None:
     if row.source == Source.WORKFLOW:
         message = f"Worker {row.name} in namespace {row.namespace} is the workflow task {row.workload}; {instead}."
-        raise Conflict(message, [Violation("id", "kept_by_workflow", message)])
+        raise Conflict(message, [Violation("id", Fault.KEPT_BY_WORKFLOW, message)])
 
 
 def _update_columns(row: GpuAllocation, columns: Mapping[str, Any]) -> None:

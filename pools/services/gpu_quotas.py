@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.roles import Actor
 from pools.domain.version_check import check_version
@@ -152,4 +152,4 @@ def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -
 def _other_owner_conflict(row: GpuQuota) -> Conflict:
     where = "by the API" if row.source == "api" else f"by the object {row.source.partition(':')[2]} in its cluster"
     message = f"The quota of namespace {row.namespace} is managed {where}; change or delete it there."
-    return Conflict(message, [Violation("namespace", "kept_elsewhere", message)])
+    return Conflict(message, [Violation("namespace", Fault.KEPT_ELSEWHERE, message)])

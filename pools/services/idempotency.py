@@ -20,7 +20,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 from psycopg import errors as pg
 
-from pools.domain.errors import BadInput, Busy, Conflict, Throttled, Violation
+from pools.domain.errors import BadInput, Busy, Conflict, Fault, Throttled, Violation
 from pools.domain.roles import Actor
 from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import IdempotencyRecord
@@ -108,7 +108,7 @@ def _store(credential: tuple[int, int], address: str, key: str, response: list[A
             [
                 Violation(
                     "Idempotency-Key",
-                    "answer_too_large",
+                    Fault.ANSWER_TOO_LARGE,
                     f"The answer to this request has {size} bytes; at most {limits.max_answer_bytes} are stored for an "
                     "Idempotency-Key. Nothing was changed: send less in one request, or leave the key out.",
                     numbers=(("size", size), ("limit", limits.max_answer_bytes)),
@@ -169,7 +169,7 @@ def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint
     record = IdempotencyRecord.objects.get(user_id=user_id, token_id=token_id, address=address, key=key)
     if record.fingerprint != body_fingerprint:
         message = "This Idempotency-Key was used with another body; use a new key for a new request."
-        raise Conflict(message, [Violation("Idempotency-Key", "key_reused", message)])
+        raise Conflict(message, [Violation("Idempotency-Key", Fault.KEY_REUSED, message)])
     assert record.response is not None, "it is written in the transaction that wrote the key"
     stored, etag = record.response
     return IdempotencySlot(stored=stored, etag=etag, is_repeat=True)

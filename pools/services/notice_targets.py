@@ -27,7 +27,7 @@ from pools.domain.changes.notices import (
 )
 from pools.domain.cluster_addresses import AddressRule
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, Conflict, NotFound, Throttled, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Throttled, Violation
 from pools.domain.notices import (
     PERSONAL_KINDS,
     PLATFORM_KINDS,
@@ -104,7 +104,7 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
     target = NoticeTarget(name=name, pools=list(command.pools))
     if command.pool and command.installation:
         raise BadInput.of(
-            [Violation("pool", "bad_value", "A target belongs to a pool or to the installation, not both.")]
+            [Violation("pool", Fault.BAD_VALUE, "A target belongs to a pool or to the installation, not both.")]
         )
     if command.pool:
         root = get_visible_root(actor, command.pool)
@@ -140,7 +140,7 @@ def update_target(command: UpdateTarget, *, actor: Actor, description: str = "")
     found = []
     if asked.is_profile and (address is not None or is_enabled is not None):
         message = "This target follows the switch of the profile: osmo profile set notifications email true (or slack)."
-        found.append(Violation("is_enabled" if address is None else "address", "follows_profile", message))
+        found.append(Violation("is_enabled" if address is None else "address", Fault.FOLLOWS_PROFILE, message))
     elif address is not None:
         found += _choose_channel(asked, asked.channel, address)  # not under the lock: a library reads the address
     with change(actor=actor, description=description):
@@ -288,11 +288,11 @@ def profile_warnings(user: User) -> list[str]:
 def _choose_channel(target: NoticeTarget, channel: str, address: str) -> list[Violation]:
     """Set channel and address, and return their faults."""
     if channel not in CHANNELS:
-        return [Violation("channel", "bad_value", f"The channel must be one of {', '.join(CHANNELS)}.")]
+        return [Violation("channel", Fault.BAD_VALUE, f"The channel must be one of {', '.join(CHANNELS)}.")]
     target.channel = channel
     if channel == Channel.MAIL and not settings.OSMO.mail_url:
         message = "This installation sends no mail: an operator sets OSMO_MAIL_URL."
-        return [Violation("channel", "not_configured", message)]
+        return [Violation("channel", Fault.NOT_CONFIGURED, message)]
     found = check_address(Channel(channel), address, needs_tls=settings.OSMO.secure)
     faults = list(found.faults)
     if not faults and channel == Channel.APPRISE:
@@ -310,17 +310,17 @@ def _apprise_faults(address: str) -> list[Violation]:
         return []
     service = address.partition("://")[0]
     message = f"The address is not a complete one of {service}://. Its parts are described at https://appriseit.com."
-    return [Violation("address", "bad_address", message)]
+    return [Violation("address", Fault.BAD_ADDRESS, message)]
 
 
 def _violations(actor: Actor, target: NoticeTarget) -> list[Violation]:
     found = check_kinds(target.kinds, possible_kinds(target))
     if target.pools and target.pool is not None:
-        found.append(Violation("pools", "bad_value", f"This target is of the pool {target.pool.name} alone."))
+        found.append(Violation("pools", Fault.BAD_VALUE, f"This target is of the pool {target.pool.name} alone."))
         return found
     known = set(Pool.objects.visible_to(actor).roots().filter(name__in=target.pools).values_list("name", flat=True))
     found += [
-        Violation("pools", "unknown_pool", "One of the pools does not exist, or you have no role on it.")
+        Violation("pools", Fault.UNKNOWN_POOL, "One of the pools does not exist, or you have no role on it.")
         for name in target.pools
         if name not in known
     ]
@@ -332,7 +332,7 @@ def _bad_name(name: str) -> Violation:
         "This is not a valid name: a letter first, then letters, digits, '-' and '_', a letter or digit "
         "last, at most 60."
     )
-    return Violation("name", "bad_name", message)
+    return Violation("name", Fault.BAD_NAME, message)
 
 
 def _lock_target(asked: NoticeTarget) -> NoticeTarget:
@@ -347,7 +347,7 @@ def _lock_target(asked: NoticeTarget) -> NoticeTarget:
 def _too_often(fact: str) -> Throttled:
     seconds = round(REPLAY_PAUSE.total_seconds())
     message = f"{fact}. Nothing is sent now: try again in a while."
-    return Throttled(message, [Violation("", "too_many_notices", message)], retry_after=seconds)
+    return Throttled(message, [Violation("", Fault.TOO_MANY_NOTICES, message)], retry_after=seconds)
 
 
 def _lock_owner(target: NoticeTarget) -> None:
@@ -362,7 +362,7 @@ def _require_room(others: QuerySet[NoticeTarget]) -> None:
     if count >= limit:
         message = f"This owner has {counted(count, 'notice target')}; at most {limit} are allowed. Delete one first."
         raise Conflict.of(
-            [Violation("name", "too_many_targets", message, numbers=(("targets", count), ("limit", limit)))]
+            [Violation("name", Fault.TOO_MANY_TARGETS, message, numbers=(("targets", count), ("limit", limit)))]
         )
 
 

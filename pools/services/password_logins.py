@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from pools.domain.errors import Forbidden, Violation
+from pools.domain.errors import Fault, Forbidden, Violation
 from pools.domain.roles import PLATFORM_ADMIN
 from pools.models import User
 
@@ -14,4 +14,4 @@ def require_own_password_allowed(user: User) -> None:
     the provider does not answer. Raises Forbidden."""
     if settings.OSMO.password_login == "admins" and PLATFORM_ADMIN not in user.as_actor().roles:  # noqa: S105
         message = "Only an osmo-admin logs in with a password here. Sign on through a provider."
-        raise Forbidden.of([Violation("password", "not_by_password", message)])
+        raise Forbidden.of([Violation("password", Fault.NOT_BY_PASSWORD, message)])

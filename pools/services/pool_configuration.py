@@ -13,7 +13,7 @@ from typing import Any
 
 from pools.domain import names
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, no_effect_warnings, parse_pool
 from pools.domain.pool_fields import COLUMNS
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
@@ -36,8 +36,7 @@ from pools.services.pending_work import pending_work
 from pools.services.users import create_pool_roles
 from pools.transactions import change
 
-LIVE_WORK = "live_work"
-_STATE_CODES = frozenset({LIVE_WORK})
+_STATE_CODES = frozenset({Fault.LIVE_WORK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_a
         message = (
             f"Pool {name} is archived, so it cannot be {forbidden_action}. PUT its configuration to bring it back."
         )
-        raise Conflict(message, [Violation("name", "archived", message)])
+        raise Conflict(message, [Violation("name", Fault.ARCHIVED, message)])
     return row
 
 
@@ -121,7 +120,7 @@ def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Viol
         return None
     return Violation(
         path,
-        LIVE_WORK,
+        Fault.LIVE_WORK,
         f"Pool {facts.name} has {counted(live, 'active workflow')}, so {consequence}. Wait until "
         "nothing is active there, or cancel what is.",
         numbers=(("live_workflows", live),),
@@ -141,7 +140,7 @@ def _pool_violations(
     backend = backends.get(desired.settings.backend)
     if backend is None and desired.settings.backend:
         message = "There is no cluster of this name. osmo-admin makes one with PUT /api/configs/backend."
-        yield Violation(f"{at}backend", "unknown_backend", message)
+        yield Violation(f"{at}backend", Fault.UNKNOWN_BACKEND, message)
     if desired.settings.cohort:
         yield from names.cohort_name_violations(desired.settings.cohort, f"{at}cohort")
     if desired.row is None or facts is None:

@@ -26,7 +26,7 @@ from pools.domain.changes.pools import (
     RenamePool,
 )
 from pools.domain.config_merge import merge_patch
-from pools.domain.errors import BadInput, Conflict, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.pool_config import editable_body
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -88,7 +88,7 @@ def create_pool(
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         if Pool.objects.filter(name=name).exists():
             message = f"Pool {name} exists already. Configure it on its own page (archived ones too)."
-            raise Conflict(message, [Violation("name", "name_taken", message)])
+            raise Conflict(message, [Violation("name", Fault.NAME_TAKEN, message)])
         (result,) = write_pools({name: command.body}, nested=False)
     return result
 
@@ -224,7 +224,7 @@ def refuse_while_in_use(row: Pool, consequence: str) -> None:
     if open_subpools := [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]:
         listed = ", ".join(f"{part.name} {part.state}" for part in open_subpools)
         message = f"Pool {row.name} has subpools ({listed}), so {consequence}. Delete them and let them drain first."
-        violations.append(Violation("subpools", "has_slices", message, numbers=(("slices", len(open_subpools)),)))
+        violations.append(Violation("subpools", Fault.HAS_SUBPOOLS, message, numbers=(("slices", len(open_subpools)),)))
     if live := live_work_violation(facts, "", consequence):
         violations.append(live)
     if violations:
@@ -241,4 +241,4 @@ def _check_new_name(row: Pool, new_name: str) -> None:
         raise BadInput.of(violations)
     if Pool.objects.filter(name=new_name).exclude(pk=row.pk).exists():
         message = f"There is a pool {new_name} already, perhaps an archived one. Choose another name."
-        raise Conflict(message, [Violation("new_name", "name_taken", message)])
+        raise Conflict(message, [Violation("new_name", Fault.NAME_TAKEN, message)])

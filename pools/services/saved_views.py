@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pools.domain.changes.saved_views import DeleteView, SaveView
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.roles import Actor
 from pools.domain.saved_views import MAX_VIEWS, normalize_query, saved_view_violations
 from pools.locking import lock_user
@@ -24,7 +24,7 @@ def save_view(command: SaveView, *, actor: Actor, description: str = "") -> Save
         view = SavedView.objects.filter(owner=owner, page=page, name=name).first()
         if view is None and SavedView.objects.filter(owner=owner).count() >= MAX_VIEWS:
             message = f"You have {MAX_VIEWS} saved views, which is the most. Delete one first."
-            raise Conflict(message, [Violation("name", "too_many", message, numbers=(("limit", MAX_VIEWS),))])
+            raise Conflict(message, [Violation("name", Fault.TOO_MANY, message, numbers=(("limit", MAX_VIEWS),))])
         view = view or SavedView(owner=owner, page=page, name=name)
         view.query = kept
         view.save()

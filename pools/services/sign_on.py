@@ -19,7 +19,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Least, Now
 
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole, UnlinkUser
-from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled, Violation
+from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Fault, Forbidden, NotFound, Throttled, Violation
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
 from pools.domain.sign_on import (
@@ -108,7 +108,7 @@ def sign_on(*, provider: SignOnProvider, facts: ProviderFacts, link_to: str | No
             identity = _link(provider, facts, None, _make_account(actor, facts).username)
         user = lock_user(identity.user.username)
         if user is None or not user.is_active:
-            raise Forbidden.of([Violation("", "account_disabled", "This account is disabled. Ask an osmo-admin.")])
+            raise Forbidden.of([Violation("", Fault.ACCOUNT_DISABLED, "This account is disabled. Ask an osmo-admin.")])
         _confirm(provider, facts, identity.pk, is_new=True)
         if facts.email and user.email != facts.email:
             user.email = facts.email
@@ -223,7 +223,9 @@ def _is_about_person(refusal: Forbidden) -> bool:
     """Whether the provider has refused this person. Anything else, as an answer that cannot be read or a signature that
     is not valid, counts as no answer."""
     codes = {each.code for each in refusal.violations}
-    return isinstance(refusal, openid.Refused | directories.Gone) or bool(codes & {"not_admitted", "wrong_subject"})
+    return isinstance(refusal, openid.Refused | directories.Gone) or bool(
+        codes & {Fault.NOT_ADMITTED, Fault.WRONG_SUBJECT}
+    )
 
 
 def _pause(identity: SignOnIdentity) -> None:
@@ -336,14 +338,14 @@ def _link(
         raise NotFound(f"User {username} does not exist, or the account is disabled.")
     if known is not None and known.user_id != user.pk:
         raise _conflict(
-            "linked_elsewhere",
+            Fault.LINKED_ELSEWHERE,
             f"Your account at {provider.title} belongs to the user {known.user.username} here, not to {username}.",
         )
     if known is not None:
         return known
     if SignOnIdentity.objects.filter(user=user, provider=provider.name).exists():
         raise _conflict(
-            "linked_already",
+            Fault.LINKED_ALREADY,
             f"{username} is linked with another account at {provider.title}; an osmo-admin can part them.",
         )
     return SignOnIdentity.objects.create(
@@ -361,7 +363,7 @@ def _make_account(actor: Actor, facts: ProviderFacts) -> User:
     existing = User.objects.filter(username__iexact=facts.username).order_by("-is_active").first()
     if existing is not None and (existing.is_active or existing.has_usable_password() or existing.groups.exists()):
         raise _conflict(
-            "account_not_linked",
+            Fault.ACCOUNT_NOT_LINKED,
             f"An account {existing.username} exists already and is not linked with your account at the provider. Log "
             "in with its password and link the two on its page, or ask an osmo-admin to rename or remove it.",
         )
@@ -372,7 +374,7 @@ def _make_account(actor: Actor, facts: ProviderFacts) -> User:
             f"The name that the provider gives you cannot be the name of an account here. {refusal.message} An "
             "operator can take the name from elsewhere (setting USERNAME_CLAIM or USERNAME_ATTRIBUTE)."
         )
-        raise BadInput.of([Violation("username", "bad_username", message)]) from refusal
+        raise BadInput.of([Violation("username", Fault.BAD_USERNAME, message)]) from refusal
 
 
 def _confirm(provider: SignOnProvider, facts: ProviderFacts, pk: int, *, is_new: bool) -> None:
@@ -441,5 +443,5 @@ def _sync_roles(user: User, actor: Actor, *, description: str = "") -> None:
             logger.warning("%s", refusal.message)
 
 
-def _conflict(code: str, message: str) -> DomainError:
+def _conflict(code: Fault, message: str) -> DomainError:
     return Conflict.of([Violation("username", code, message)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpools
-from pools.domain.errors import BadInput, Conflict, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.names import split_name
 from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, parse_quota, pool_quotas_violation
 from pools.domain.roles import Actor, Permission
@@ -27,7 +27,7 @@ from pools.transactions import change
 
 MAX_QUOTAS = 1000
 """The most subpools of one change; a larger file is applied in parts."""
-_STATE_CODES = frozenset({"archived", "wrong_state"})
+_STATE_CODES = frozenset({Fault.ARCHIVED, Fault.WRONG_STATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ def _check_request(quotas: Mapping[str, object]) -> None:
     """Raise BadInput for no quotas, too many, and names that are not those of subpools."""
     if not 0 < len(quotas) <= MAX_QUOTAS:
         message = f"quotas has {len(quotas)} entries; give 1 to {MAX_QUOTAS} subpools with their quotas."
-        raise BadInput.of([Violation("quotas", "bad_value", message, numbers=(("most", MAX_QUOTAS),))])
+        raise BadInput.of([Violation("quotas", Fault.BAD_VALUE, message, numbers=(("most", MAX_QUOTAS),))])
     faults = [
-        Violation(f"quotas.{name}", "not_a_subpool", "A key of `quotas` is the name of a subpool, such as team--a.")
+        Violation(f"quotas.{name}", Fault.NOT_A_SUBPOOL, "A key of `quotas` is the name of a subpool, such as team--a.")
         for name in quotas
         if not split_name(name).parent or not split_name(name).subpool
     ]
@@ -118,7 +118,7 @@ def _read_quotas(
         row, root = rows.get(name), roots.get(parent)
         if row is None or root is None:
             faults.append(
-                Violation(path, "unknown_subpool", f"Pool {parent} has no subpool {split_name(name).subpool}.")
+                Violation(path, Fault.UNKNOWN_SUBPOOL, f"Pool {parent} has no subpool {split_name(name).subpool}.")
             )
             continue
         if state := _state_violation(root, row, path):
@@ -134,10 +134,10 @@ def _read_quotas(
 
 def _state_violation(root: Pool, row: Pool, path: str) -> Violation | None:
     if root.archived:
-        return Violation(path, "archived", f"Pool {root.name} is archived. Put it again to bring it back.")
+        return Violation(path, Fault.ARCHIVED, f"Pool {root.name} is archived. Put it again to bring it back.")
     if row.subpool_state != SubpoolState.ACTIVE:
         message = f"Subpool {row.name} is {row.subpool_state}; only the quota of an ACTIVE subpool can change."
-        return Violation(path, "wrong_state", message)
+        return Violation(path, Fault.WRONG_STATE, message)
     return None
 
 

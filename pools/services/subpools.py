@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from pools.domain import names, subpool_lifecycle
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.durations import minute_text
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Subpool, parse_quota, subpool_quota_violation
 from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -175,7 +175,7 @@ def set_drain_deadline(
                 f"Subpool {row.name} is {row.subpool_state}, so it has no drain that could have a deadline. Give the "
                 "deadline when you delete it, or while it drains."
             )
-            raise Conflict(message, [Violation("subpool_state", "wrong_state", message)])
+            raise Conflict(message, [Violation("subpool_state", Fault.WRONG_STATE, message)])
         if command.drain_by is not None:
             _check_deadline(command.drain_by)
         row.drain_by = command.drain_by
@@ -269,7 +269,7 @@ def _require_active(row: Pool, consequence: str) -> None:
         else "Create it again to bring it back."
     )
     message = f"Subpool {row.name} is {row.subpool_state}, so {consequence}. {what_to_do}"
-    raise Conflict(message, [Violation("subpool_state", "wrong_state", message)])
+    raise Conflict(message, [Violation("subpool_state", Fault.WRONG_STATE, message)])
 
 
 def _name_conflict(row: Pool) -> Conflict:
@@ -279,7 +279,7 @@ def _name_conflict(row: Pool) -> Conflict:
         else "Wait until it has drained; then the name is free again."
     )
     message = f"Subpool {row.name} exists and is {row.subpool_state}. {advice}"
-    return Conflict(message, [Violation("subpool_name", "name_taken", message)])
+    return Conflict(message, [Violation("subpool_name", Fault.NAME_TAKEN, message)])
 
 
 def _check_version(row: Pool, expected: int | None) -> None:
@@ -309,14 +309,14 @@ def _check_temporary(row: Pool, *, quota: int, lasting: int, until: datetime) ->
             f"{minute_text(until)} cannot be the end of a temporary quota: give a time after {minute_text(now)} and at "
             f"most {days} days later, or leave the end out for a lasting quota."
         )
-        raise BadInput.of([Violation("until", "bad_end", message, numbers=(("longest_days", days),))])
+        raise BadInput.of([Violation("until", Fault.BAD_END, message, numbers=(("longest_days", days),))])
     if quota <= lasting:
         message = (
             f"A temporary quota of {quota} GPUs is not above the lasting quota of {row.name}, {lasting}. Only a raise "
             f"can be temporary: at its end {row.name} would need GPUs that another subpool may own by then. Ask for "
             f"more than {lasting}, or leave the end out."
         )
-        raise BadInput.of([Violation("until", "temporary_cut", message, numbers=(("lasting", lasting),))])
+        raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting),))])
 
 
 def _check_deadline(drain_by: datetime) -> None:
@@ -328,7 +328,9 @@ def _check_deadline(drain_by: datetime) -> None:
         f"{minute_text(drain_by)} cannot be the deadline of a drain: give a time after {minute_text(now)} and at most "
         f"{LONGEST_DRAIN.days} days later, or leave it out."
     )
-    raise BadInput.of([Violation("drain_by", "bad_deadline", message, numbers=(("longest_days", LONGEST_DRAIN.days),))])
+    raise BadInput.of(
+        [Violation("drain_by", Fault.BAD_DEADLINE, message, numbers=(("longest_days", LONGEST_DRAIN.days),))]
+    )
 
 
 def _quota_warnings(quota: ParsedQuota) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetPassword
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.notices import Channel, check_address
 from pools.domain.roles import (
     PLATFORM_ADMIN,
@@ -178,7 +178,7 @@ def require_another_admin(user: User) -> None:
             [
                 Violation(
                     "roles",
-                    "last_admin",
+                    Fault.LAST_ADMIN,
                     f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it nobody "
                     "could run OSMO Admin. Assign the role to another user first.",
                 )
@@ -203,7 +203,7 @@ def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "
             user.email = email
         if pool is not None:
             if pool not in submittable_pools(actor):
-                raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
+                raise BadInput.of([Violation("pool", Fault.UNKNOWN_POOL, f"Pool {pool} not found.")])
             user.default_pool = pool
         if command.email_notification is not None:
             user.email_notification = command.email_notification
@@ -229,14 +229,14 @@ def _check_own_mail_address(user: User, email: str) -> None:
         raise BadInput.of([replace(fault, path="email") for fault in faults])
     if len(email) > MAX_MAIL_ADDRESS:
         message = f"The mail address has {len(email)} characters; at most {MAX_MAIL_ADDRESS} are possible."
-        raise BadInput.of([Violation("email", "bad_address", message)])
+        raise BadInput.of([Violation("email", Fault.BAD_ADDRESS, message)])
     identity = SignOnIdentity.objects.filter(user=user).first()
     if identity is not None:
         message = (
             f"The mail address of {user.username} comes from the identity provider {identity.provider}: change it "
             "there. The next sign-on brings it here."
         )
-        raise Conflict(message, [Violation("email", "address_of_provider", message)])
+        raise Conflict(message, [Violation("email", Fault.ADDRESS_OF_PROVIDER, message)])
 
 
 def create_pool_roles(*pools: str) -> None:
@@ -288,7 +288,7 @@ def _username_violations(username: str) -> list[Violation]:
     if found := user_name_violations(username):
         return found
     if username == SYSTEM.username:
-        return [Violation("id", "reserved_username", "This is the name of the system in the audit trail.")]
+        return [Violation("id", Fault.RESERVED_USERNAME, "This is the name of the system in the audit trail.")]
     return []
 
 
@@ -297,7 +297,7 @@ def _require_unlike_others(username: str) -> None:
     other = User.objects.filter(username__iexact=username, is_active=True).exclude(username=username).first()
     if other is not None:
         message = f"User {other.username} exists already, and the names differ in capitals only. Choose another name."
-        raise Conflict.of([Violation("id", "username_differs_in_capitals", message)])
+        raise Conflict.of([Violation("id", Fault.USERNAME_DIFFERS_IN_CAPITALS, message)])
 
 
 def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
@@ -311,7 +311,7 @@ def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation
         found.append(
             Violation(
                 path,
-                "unknown_role",
+                Fault.UNKNOWN_ROLE,
                 f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and "
                 "osmo-POOL-user of each pool.",
             )
@@ -325,5 +325,5 @@ def _password_violations(password: str | None, username: str) -> list[Violation]
     try:
         validate_password(password, User(username=username))
     except ValidationError as error:
-        return [Violation("password", "weak_password", message) for message in error.messages]
+        return [Violation("password", Fault.WEAK_PASSWORD, message) for message in error.messages]
     return []

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.domain.errors import BadInput, NotFound, Violation
+from pools.domain.errors import BadInput, Fault, NotFound, Violation
 from scheduling.models import Workflow
 from scheduling.selectors.comparison import MAX_LINES, compare_workflows
 from scheduling.selectors.workflows import get_visible_workflow
@@ -21,7 +21,7 @@ def comparison_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     names = [name.strip() for name in request.GET.getlist("name") if name.strip()]
     if len(names) > 2:
         message = f"{len(names)} workflows are chosen; two can be compared. Choose two."
-        raise BadInput(message, [Violation("name", "too_many", message)])
+        raise BadInput(message, [Violation("name", Fault.TOO_MANY, message)])
     context: dict[str, object] = {"names": [*names, "", ""][:2], "max_lines": MAX_LINES}
     try:
         if len(names) == 2:

@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from pools.api.request_parsing import BodyReader, body_object, reject_unknown_keys
 from pools.api.schema import ANY_VALUE, describe_operation, object_with
 from pools.api.views import View
+from pools.domain.errors import Fault
 from pools.services.backends import read_backend
 from scheduling.api.work_schemas import NOTES_BODY
 from scheduling.selectors.queue_sync_state import QueueSyncAnswer, queue_sync_body
@@ -64,5 +65,5 @@ def _read_reapply(reader: BodyReader) -> list[str] | bool:
         return bool(value)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return value
-    reader.add_fault("reapply", "bad_value", "must be true or a list of names of queues.")
+    reader.add_fault("reapply", Fault.BAD_VALUE, "must be true or a list of names of queues.")
     return False

@@ -15,7 +15,7 @@ from pools.api.request_parsing import BodyReader, body_object
 from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import body_fields, read_fields
-from pools.domain.errors import BadInput, ErrorCode, Violation
+from pools.domain.errors import BadInput, ErrorCode, Fault, Violation
 from pools.domain.roles import Actor
 from pools.domain.structured_input import ValueReader
 from scheduling.api.pending_queue import StartAnswer, start_body
@@ -117,7 +117,7 @@ class WorkflowBatchSubmission(View):
         items = reader.body.get("workflows")
         if not isinstance(items, list) or not 1 <= len(items) <= MAX_BATCH:
             reader.add_fault(
-                "workflows", "bad_value", f"must be a list of 1 to {MAX_BATCH} objects, each with its file."
+                "workflows", Fault.BAD_VALUE, f"must be a list of 1 to {MAX_BATCH} objects, each with its file."
             )
             reader.raise_faults(error_code=ErrorCode.USAGE)
         submissions = [_read_batch_item(item) for item in reader.field("workflows").list_items("objects")]
@@ -259,10 +259,12 @@ def _read_submission_request(view: View, request: Request) -> Submission:
     old = query.get("workflow_id")
     if old and body:
         raise _usage_error(
-            [Violation("workflow_id", "two_files", "Give a file or the workflow_id of an old one, not both.")]
+            [Violation("workflow_id", Fault.TWO_FILES, "Give a file or the workflow_id of an old one, not both.")]
         )
     if not old and not body:
-        raise _usage_error([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
+        raise _usage_error(
+            [Violation("file", Fault.MISSING, "Give a workflow file, or the workflow_id of one on record.")]
+        )
     outer = BodyReader(body)
     outer.reject_unknown_keys(_FILE_FIELDS, ())
     texts = {key: query.get(key) for key in _QUERY_FIELDS}
@@ -279,7 +281,7 @@ def _usage_error(faults: Iterable[Violation]) -> BadInput:
 
 def _read_batch_item(item: ValueReader) -> Submission:
     if not item.is_map:
-        item.add_fault("bad_value", "Each workflow is an object with its file.")
+        item.add_fault(Fault.BAD_VALUE, "Each workflow is an object with its file.")
         return Submission(file="")
     reader = BodyReader(item.value, item.path, item.faults)
     reader.reject_unknown_keys(BATCH_ITEM_FIELDS, ())

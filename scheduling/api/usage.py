@@ -16,7 +16,7 @@ from pools.api.rendering import utc_text
 from pools.api.schema import TEXT, UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TIME, choice
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.questions import Page, asked
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
@@ -110,7 +110,7 @@ class Usage(View):
         if query.by is UsageKey.WORKFLOW and until - since > MAX_WORKFLOW_WINDOW:
             days = MAX_WORKFLOW_WINDOW.days
             message = f"A list by workflow covers at most {days} days: give a later since, or by=user."
-            raise BadInput.of([Violation("since", "window_too_long", message, numbers=(("max_days", days),))])
+            raise BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_days", days),))])
         pools = leaf_names_of(self.actor, *query.pool)
         answer = read_usage(self.actor, UsageQuestion(since, until, query.by, query.bucket, pools, query.user))
         return usage_csv(answer) if query.format == "csv" else Response(usage_body(answer, query))
@@ -139,7 +139,7 @@ def _window(since: datetime | None, until: datetime | None, now: datetime) -> tu
     begin = since or (until - DEFAULT_WINDOW).replace(hour=0, minute=0, second=0, microsecond=0)
     if begin >= until:
         message = f"since ({utc_text(begin)}) is not before until ({utc_text(until)}): give an earlier time."
-        raise BadInput.of([Violation("since", "bad_query", message)])
+        raise BadInput.of([Violation("since", Fault.BAD_QUERY, message)])
     return begin, until
 
 

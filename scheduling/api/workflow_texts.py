@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from pools.api.request_parsing import collect_faults, query_boolean, query_integer
 from pools.api.schema import BOOLEAN, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
-from pools.domain.errors import BadInput, NotFound, Violation
+from pools.domain.errors import BadInput, Fault, NotFound, Violation
 from pools.models import Backend
 from scheduling.api.work_schemas import LINE_FILTERS
 from scheduling.models import Group, Task, Workflow
@@ -163,7 +163,7 @@ def _read_retry_id(request: Request) -> int | None:
         return None
     if not request.query_params.get("task_name"):
         message = "retry_id counts the attempts of one task: name the task, too, as task_name."
-        raise BadInput.of([Violation("retry_id", "bad_query", message)])
+        raise BadInput.of([Violation("retry_id", Fault.BAD_QUERY, message)])
     return number
 
 

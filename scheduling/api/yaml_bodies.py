@@ -11,7 +11,7 @@ from typing import Any
 from django.http import HttpRequest
 from rest_framework import parsers
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.scalars import UnreadableScalar
 from pools.domain.stored_text import is_storable
 from scheduling.scenario.batch import document_value
@@ -73,7 +73,7 @@ def _find_scalar_faults(value: Any) -> list[Violation]:
     while stack:
         path, level, inner = stack.pop()
         if isinstance(inner, UnreadableScalar):
-            faults.append(Violation(path, "bad_value", f"The value {inner.reason}."))
+            faults.append(Violation(path, Fault.BAD_VALUE, f"The value {inner.reason}."))
         elif isinstance(inner, str):
             spelled += len(inner)
             if not is_storable(inner):
@@ -107,8 +107,8 @@ def _check_size(values: int, spelled: int) -> None:
 
 
 def _unstorable_text(path: str) -> Violation:
-    return Violation(path, "bad_value", "A text here holds a NUL character or half of a surrogate pair.")
+    return Violation(path, Fault.BAD_VALUE, "A text here holds a NUL character or half of a surrogate pair.")
 
 
 def _body_error(message: str) -> BadInput:
-    return BadInput(message, [Violation("", "bad_value", message)])
+    return BadInput(message, [Violation("", Fault.BAD_VALUE, message)])

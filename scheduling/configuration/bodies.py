@@ -31,7 +31,7 @@ from pools.domain.cluster_config import KUBECONFIG, KUBERNETES, ClusterSpec
 from pools.domain.cohort_config import ANSWER_KEYS as COHORT_ANSWER_KEYS
 from pools.domain.cohort_config import CohortSettings, parse_cohort
 from pools.domain.cohort_config import editable_body as cohort_json
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.ownership import OwnedKind, OwnerKind
 from pools.domain.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
@@ -198,11 +198,11 @@ def _read_pool(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
         for short in table.body:
             quota = FieldReader({short: table.body[short]}, SUBPOOLS, faults)
             if not quota.is_given(short):
-                quota.add_fault(short, "missing", "has no quota: give whole GPUs, as in `train: 8`.")
-            subpools[short] = quota.whole_number(short, 0, minimum=0, maximum=MAX_GPUS, below_code="negative_quota")
+                quota.add_fault(short, Fault.MISSING, "has no quota: give whole GPUs, as in `train: 8`.")
+            subpools[short] = quota.whole_number(short, 0, minimum=0, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
     owner = pool.read_text(SUBPOOLS_OWNER, str(OwnerKind.ADMIN))
     if owner not in tuple(OwnerKind):
-        pool.add_fault(SUBPOOLS_OWNER, "bad_value", f"must be one of {', '.join(OwnerKind)}.")
+        pool.add_fault(SUBPOOLS_OWNER, Fault.BAD_VALUE, f"must be one of {', '.join(OwnerKind)}.")
     if faults:
         return {}, faults
     return with_subpools(pool_body(settings), subpools, are_owned=owner == OwnerKind.GIT), []
@@ -219,12 +219,12 @@ def _read_backend(name: str, body: Body) -> tuple[dict[str, Any], list[Violation
     if fields.is_given(KUBECONFIG):
         fields.add_fault(
             KUBECONFIG,
-            "secret_in_file",
+            Fault.SECRET_IN_FILE,
             "is a secret and has no place in a file: name a kubeconfig_file, use access in_cluster, or connect the "
             "cluster once in its page and keep access kubeconfig here.",
         )
     if spec.cluster is not None and _access_of(spec.cluster) is None:
-        fields.add_fault("access", "missing", f"is missing: one of {', '.join(cluster_config.ACCESS_MODES)}.")
+        fields.add_fault("access", Fault.MISSING, f"is missing: one of {', '.join(cluster_config.ACCESS_MODES)}.")
     return ({}, faults) if faults else (_spec_body(spec), [])
 
 
@@ -258,7 +258,7 @@ def _read_role(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
     role.reject_unknown_keys((USERS,))
     users = role.read_texts(USERS)
     if not all(users):
-        role.add_fault(USERS, "bad_value", "has an empty name.")
+        role.add_fault(USERS, Fault.BAD_VALUE, "has an empty name.")
     return ({}, faults) if faults else (role_body(users), [])
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.ownership import OwnedKind
 from pools.domain.scalars import UnreadableScalar
 from pools.domain.stored_text import is_storable
@@ -87,7 +87,7 @@ def read_file(
         section = SECTION_BY_KEY.get(key)
         if section is None:
             fault = Violation(
-                key, "unknown_key", f"{quote(key)} is no section. Sections are {join_words(SECTION_BY_KEY)}."
+                key, Fault.UNKNOWN_KEY, f"{quote(key)} is no section. Sections are {join_words(SECTION_BY_KEY)}."
             )
             found.faults.append(_located(fault, path, lines))
         else:
@@ -99,16 +99,16 @@ def _read_sections(path: str, content: bytes, found: ConfigurationFiles) -> tupl
     try:
         documents = read_documents(content.decode("utf-8-sig"), record_lines=True)
     except UnicodeDecodeError:
-        found.faults.append(_located(Violation("", "bad_value", "The file is not valid UTF-8."), path, {}))
+        found.faults.append(_located(Violation("", Fault.BAD_VALUE, "The file is not valid UTF-8."), path, {}))
         return {}, {}
     broken = [fault for document in documents for fault in document.faults]
     if not broken and len(documents) > 1:
-        broken = [Violation("", "bad_value", "The file has several documents (`---`); write one.")]
+        broken = [Violation("", Fault.BAD_VALUE, "The file has several documents (`---`); write one.")]
     value, lines = documents[0].value, documents[0].lines
     if not broken:
         broken = list(_value_faults(value, ""))
     if not broken and value is not None and not isinstance(value, dict):
-        broken = [Violation("", "bad_value", f"The file must be a map of sections: {join_words(SECTION_BY_KEY)}.")]
+        broken = [Violation("", Fault.BAD_VALUE, f"The file must be a map of sections: {join_words(SECTION_BY_KEY)}.")]
     if broken:
         found.faults += [_located(fault, path, lines) for fault in broken]
         return {}, {}
@@ -121,7 +121,7 @@ def _read_section(section: Section, value: Any, path: str, lines: dict[str, int]
     if not isinstance(value, dict):
         expected = "a map of settings" if section.is_single else "a map from names to objects"
         found.faults.append(
-            _located(Violation(section.key, "bad_value", f"{section.key} must be {expected}."), path, lines)
+            _located(Violation(section.key, Fault.BAD_VALUE, f"{section.key} must be {expected}."), path, lines)
         )
         return
     named = {SETTINGS_NAME: value} if section.is_single else value
@@ -132,12 +132,12 @@ def _read_section(section: Section, value: Any, path: str, lines: dict[str, int]
 
 def _read_object(section: Section, place: FileObject, value: Any, found: ConfigurationFiles) -> None:
     if not isinstance(value, dict):
-        found.faults.append(place.locate(Violation("", "bad_value", f"{place.prefix} must be a map.")))
+        found.faults.append(place.locate(Violation("", Fault.BAD_VALUE, f"{place.prefix} must be a map.")))
         return
     before = found.objects.get((place.kind, place.name))
     if before is not None:
         message = f"{place.prefix} is given twice, here and in {before.path} line {before.line or 1}. Keep one."
-        found.faults.append(place.locate(Violation("", "duplicate_name", message)))
+        found.faults.append(place.locate(Violation("", Fault.DUPLICATE_NAME, message)))
         return
     body, faults = section.read(place.name, value)
     found.notes += [f"{place.prefix}: {text}" for text in section.left_out(place.name, value)]
@@ -153,17 +153,17 @@ def _located(fault: Violation, path: str, lines: Mapping[str, int]) -> Violation
 def _value_faults(value: Any, path: str) -> Iterator[Violation]:
     """Values that no reader can use, texts that the database cannot store, and keys that are given twice."""
     if isinstance(value, UnreadableScalar):
-        yield Violation(path, "bad_value", f"{path}: the value {value.reason}.")
+        yield Violation(path, Fault.BAD_VALUE, f"{path}: the value {value.reason}.")
     elif isinstance(value, str):
         if not is_storable(value):
-            yield Violation(path, "bad_value", f"{path}: the text has a character that cannot be stored.")
+            yield Violation(path, Fault.BAD_VALUE, f"{path}: the text has a character that cannot be stored.")
     elif isinstance(value, dict):
         for key in value.repeated_keys if isinstance(value, DocumentMap) else ():
             at = f"{path}.{key}" if path else key
-            yield Violation(at, "duplicate_key", f"The key {quote(key)} is given twice in the same map. Keep one.")
+            yield Violation(at, Fault.DUPLICATE_KEY, f"The key {quote(key)} is given twice in the same map. Keep one.")
         for key, inner in value.items():
             if not is_storable(key):
-                yield Violation(path, "bad_value", f"{path}: a key has a character that cannot be stored.")
+                yield Violation(path, Fault.BAD_VALUE, f"{path}: a key has a character that cannot be stored.")
             yield from _value_faults(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for place, inner in enumerate(value):

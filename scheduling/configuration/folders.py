@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from scheduling.configuration.bodies import SECTIONS
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.texts import Objects, file_texts
@@ -19,7 +19,7 @@ def read_folder(folder: Path) -> ConfigurationFiles:
     texts = list(_texts(folder))
     if not texts:
         message = f"{folder} has no file that ends in {', '.join(SUFFIXES)}. Make one with: osmo-admin export -f FOLDER"
-        found.faults.append(Violation("", "no_files", message))
+        found.faults.append(Violation("", Fault.NO_FILES, message))
     for path, content in texts:
         read_file(path, content, found)
     return found

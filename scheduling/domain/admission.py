@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pools.domain.amounts import Amount, Gpus, amount_text, as_json
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
@@ -60,7 +60,7 @@ def submission_verdict(
     """None if the submission is admitted, else the first broken rule: first the state of the pool, then the rules that
     decide whether the work could ever run."""
     if leaf.archived:
-        return _closed_refusal(leaf, "archived", "It takes no work until an osmo-admin brings it back.")
+        return _closed_refusal(leaf, Fault.ARCHIVED, "It takes no work until an osmo-admin brings it back.")
     if leaf.state not in {None, SubpoolState.ACTIVE}:
         return _closed_refusal(
             leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool."
@@ -68,23 +68,23 @@ def submission_verdict(
     if leaf.maintenance and not ignores_maintenance:
         return _closed_refusal(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
     if largest_gang > leaf.maximum:
-        return _too_large_refusal(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
+        return _too_large_refusal(leaf, largest_gang, leaf.maximum, "may never hold more than", Fault.ABOVE_MAXIMUM)
     if not priority.is_preemptible and largest_gang > leaf.quota:
-        return _too_large_refusal(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
+        return _too_large_refusal(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", Fault.ABOVE_QUOTA)
     if leaf.tree is not None and largest_gang > leaf.tree.gpus:
         return _above_tree(leaf.pool, largest_gang, leaf.tree)
     return None
 
 
 def _closed_refusal(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
-    return SubmissionRefusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
+    return SubmissionRefusal(Violation("pool", Fault.POOL_CLOSED, f"{leaf.pool} is {state}. {advice}"))
 
 
-def _too_large_refusal(leaf: LeafFacts, requested: int, limit: Gpus, phrase: str, code: str) -> SubmissionRefusal:
+def _too_large_refusal(leaf: LeafFacts, requested: int, limit: Gpus, phrase: str, code: Fault) -> SubmissionRefusal:
     message = (
         f"The largest gang asks for {requested} GPUs at once, {leaf.pool} {phrase} {limit}. "
         f"Ask for at most {limit} at once"
-        + (", or submit with priority LOW, which may go over quota." if code == "above_quota" else ".")
+        + (", or submit with priority LOW, which may go over quota." if code == Fault.ABOVE_QUOTA else ".")
     )
     numbers = (("requested", requested), ("limit", limit))
     return SubmissionRefusal(Violation("workflow", code, message, numbers=numbers), is_by_quota=True)
@@ -97,7 +97,7 @@ def _above_tree(pool: str, requested: int, tree: TreeLimit) -> SubmissionRefusal
         f"{tree.explanation}. Ask for at most {most} at once."
     )
     numbers = (("requested", requested), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
-    return SubmissionRefusal(Violation("workflow", "above_tree", message, numbers=numbers), is_by_quota=True)
+    return SubmissionRefusal(Violation("workflow", Fault.ABOVE_TREE, message, numbers=numbers), is_by_quota=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
 from pools.domain.amounts import GPU, UNLIMITED
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.query_values import MAX_INTEGER
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
@@ -90,9 +90,9 @@ def plan_pod_group(body: object) -> PlanAnswer:
     Raises `BadInput` for structural faults of the PodGroup and for invalid pods. Other violations are listed in the
     answer, where a minimum of 0 requires nothing."""
     if not isinstance(body, Mapping):
-        raise BadInput.of([Violation("", "bad_value", "The body is a map with `podgroup`, `pods` and `room`.")])
+        raise BadInput.of([Violation("", Fault.BAD_VALUE, "The body is a map with `podgroup`, `pods` and `room`.")])
     unknown = [
-        Violation(str(key), "unknown_key", f"'{key}' is not known here; use `podgroup`, `pods` and `room`.")
+        Violation(str(key), Fault.UNKNOWN_KEY, f"'{key}' is not known here; use `podgroup`, `pods` and `room`.")
         for key in body
         if key not in {"podgroup", "pods", "room"}
     ]
@@ -114,39 +114,41 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
     if written is None:
         written = []
     if not isinstance(written, list):
-        return pods, [Violation("pods", "bad_value", "`pods` is a list.")]
+        return pods, [Violation("pods", Fault.BAD_VALUE, "`pods` is a list.")]
     for position, item in enumerate(written):
         path = f"pods[{position}]"
         if not isinstance(item, Mapping):
-            faults.append(Violation(path, "bad_value", "A pod is a map with `name` and `state`."))
+            faults.append(Violation(path, Fault.BAD_VALUE, "A pod is a map with `name` and `state`."))
             continue
         name, state = item.get("name"), item.get("state", "Pending")
         group = item.get("sub_group")
         group = DEFAULT_SUB_GROUP if group is None else group
         faults.extend(
             Violation(
-                f"{path}.{key}", "unknown_key", f"'{key}' is not known here; use name, sub_group, state and gpus."
+                f"{path}.{key}", Fault.UNKNOWN_KEY, f"'{key}' is not known here; use name, sub_group, state and gpus."
             )
             for key in item
             if key not in {"name", "sub_group", "state", "gpus"}
         )
         gpus = item.get("gpus", 1)
         if not _is_count(gpus):
-            faults.append(Violation(f"{path}.gpus", "bad_value", f"A pod has 0 to {MAX_INTEGER} whole GPUs."))
+            faults.append(Violation(f"{path}.gpus", Fault.BAD_VALUE, f"A pod has 0 to {MAX_INTEGER} whole GPUs."))
         elif isinstance(name, str):
             pods.gpus[name] = gpus
         if not isinstance(name, str) or not name:
-            faults.append(Violation(f"{path}.name", "bad_value", "A pod needs a name."))
+            faults.append(Violation(f"{path}.name", Fault.BAD_VALUE, "A pod needs a name."))
         elif name in seen:
-            faults.append(Violation(f"{path}.name", "duplicate_name", f"Pod '{name}' is listed twice."))
+            faults.append(Violation(f"{path}.name", Fault.DUPLICATE_NAME, f"Pod '{name}' is listed twice."))
         else:
             seen.add(name)
         leaf = tree.index.get(group) if isinstance(group, str) else None
         if leaf is None or not tree.is_leaf(leaf):
             message = f"'{group}' is not a leaf SubGroup of this PodGroup."
-            faults.append(Violation(f"{path}.sub_group", "unknown_name", message))
+            faults.append(Violation(f"{path}.sub_group", Fault.UNKNOWN_NAME, message))
         if state not in POD_STATES:
-            faults.append(Violation(f"{path}.state", "bad_value", f"A pod's state is one of {', '.join(POD_STATES)}."))
+            faults.append(
+                Violation(f"{path}.state", Fault.BAD_VALUE, f"A pod's state is one of {', '.join(POD_STATES)}.")
+            )
         elif leaf is not None and state == "Pending":
             pods.pending.setdefault(leaf, []).append(str(name))
         elif leaf is not None and state in ACTIVE_STATES:
@@ -161,12 +163,14 @@ def _read_room(written: object) -> tuple[dict[str, int] | None, list[Violation]]
     if written is None:
         return None, []
     if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
-        return None, [Violation("room", "bad_value", "`room` is a map from the name of a node to its free GPUs.")]
+        return None, [Violation("room", Fault.BAD_VALUE, "`room` is a map from the name of a node to its free GPUs.")]
     if len(written) > MAX_ROOM:
         message = f"`room` has {len(written)} nodes; {MAX_ROOM} are the most."
-        return None, [Violation("room", "too_large", message)]
+        return None, [Violation("room", Fault.TOO_LARGE, message)]
     message = f"A node has 0 to {MAX_INTEGER} whole free GPUs."
-    faults = [Violation(f"room.{name}", "bad_value", message) for name, free in written.items() if not _is_count(free)]
+    faults = [
+        Violation(f"room.{name}", Fault.BAD_VALUE, message) for name, free in written.items() if not _is_count(free)
+    ]
     return dict(written), faults
 
 

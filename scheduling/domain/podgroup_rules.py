@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import children_first_order, find_cycles
 from scheduling.domain.gang import GangTree, SubGroup
 
@@ -26,7 +26,7 @@ MAX_QUOTED_LENGTH = 60
 MAX_CYCLE_NAMES = 20
 """A message quotes this much of a name, and this many names of a cycle."""
 
-STRUCTURAL = frozenset({"bad_value", "duplicate_name", "unknown_parent", "cycle"})
+STRUCTURAL = frozenset({Fault.BAD_VALUE, Fault.DUPLICATE_NAME, Fault.UNKNOWN_PARENT, Fault.CYCLE})
 WARNING = "warning"
 
 
@@ -76,11 +76,13 @@ def lenient_violations(manifest: Mapping[str, Any], found: Sequence[Violation], 
 
 
 def _is_taken_by_kai(manifest: Mapping[str, Any], violation: Violation, *, is_change: bool) -> bool:
-    if violation.code in {"min_member_not_positive", "min_sub_group_not_positive"}:
+    if violation.code in {Fault.MIN_MEMBER_NOT_POSITIVE, Fault.MIN_SUB_GROUP_NOT_POSITIVE}:
         return _value_at(manifest, violation.path) == 0
-    if violation.code == "leaf_with_min_sub_group":
+    if violation.code == Fault.LEAF_WITH_MIN_SUB_GROUP:
         return violation.path == KUBERNETES_NAMES.field_path(-1, KUBERNETES_NAMES.min_sub_group)
-    return violation.code == "min_sub_group_above_children" or (is_change and violation.code == "inner_with_min_member")
+    return violation.code == Fault.MIN_SUB_GROUP_ABOVE_CHILDREN or (
+        is_change and violation.code == Fault.INNER_WITH_MIN_MEMBER
+    )
 
 
 def _value_at(manifest: Mapping[str, Any], path: str) -> object:
@@ -108,13 +110,15 @@ def is_structural(violations: Sequence[Violation]) -> bool:
 def read_pod_group(manifest: object) -> tuple[PodGroup, list[Violation]]:
     """The PodGroup of a manifest, and all its violations."""
     if not isinstance(manifest, Mapping):
-        return PodGroup(None, None, ()), [Violation("", "bad_value", "A PodGroup is a map with a `spec`.")]
+        return PodGroup(None, None, ()), [Violation("", Fault.BAD_VALUE, "A PodGroup is a map with a `spec`.")]
     kind = manifest.get("kind", "PodGroup")
     if kind != "PodGroup":
-        return PodGroup(None, None, ()), [Violation("kind", "bad_value", "The manifest is not a PodGroup.")]
+        return PodGroup(None, None, ()), [Violation("kind", Fault.BAD_VALUE, "The manifest is not a PodGroup.")]
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
-        return PodGroup(None, None, ()), [Violation("spec", "bad_value", "A PodGroup needs a `spec`, which is a map.")]
+        return PodGroup(None, None, ()), [
+            Violation("spec", Fault.BAD_VALUE, "A PodGroup needs a `spec`, which is a map.")
+        ]
     group, unreadable, not_numbers = _read_spec(spec)
     reported = {fault.path for fault in not_numbers}
     deeper = [] if unreadable else [fault for fault in check_pod_group(group) if fault.path not in reported]
@@ -138,7 +142,7 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
             return None
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_PODS:
             message = f"`{field}` is a whole number, at most {MAX_PODS}."
-            not_numbers.append(Violation(names.field_path(position, field), "bad_value", message))
+            not_numbers.append(Violation(names.field_path(position, field), Fault.BAD_VALUE, message))
             return None
         return value
 
@@ -147,19 +151,21 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
         if value is None and not needed:
             return ""
         if not isinstance(value, str) or (needed and not value):
-            faults.append(Violation(names.field_path(position, field), "bad_value", f"`{field}` is a name."))
+            faults.append(Violation(names.field_path(position, field), Fault.BAD_VALUE, f"`{field}` is a name."))
             return ""
         return value
 
     written = spec.get("subGroups")
     if written is not None and not isinstance(written, list):
-        faults.append(Violation("spec.subGroups", "bad_value", "`subGroups` is a list."))
+        faults.append(Violation("spec.subGroups", Fault.BAD_VALUE, "`subGroups` is a list."))
         written = None
     groups = []
     own = (minimum(spec, "minMember", -1), minimum(spec, "minSubGroup", -1))
     for position, item in enumerate(written or ()):
         if not isinstance(item, Mapping):
-            faults.append(Violation(f"spec.subGroups[{position}]", "bad_value", "A SubGroup is a map with a `name`."))
+            faults.append(
+                Violation(f"spec.subGroups[{position}]", Fault.BAD_VALUE, "A SubGroup is a map with a `name`.")
+            )
             continue
         groups.append(
             SubGroup(
@@ -177,21 +183,21 @@ def _structure(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
     for position, sub in enumerate(group.groups):
         if sub.name in first:
             message = "The name of this SubGroup is used twice; names are unique in a PodGroup."
-            yield Violation(names.field_path(position, "name"), "duplicate_name", message)
+            yield Violation(names.field_path(position, "name"), Fault.DUPLICATE_NAME, message)
         first.setdefault(sub.name, position)
     for position, sub in enumerate(group.groups):
         if sub.parent is not None and sub.parent not in first:
             message = f"SubGroup {_quote_name(sub.name)} names a parent that does not exist."
-            yield Violation(names.field_path(position, "parent"), "unknown_parent", message)
+            yield Violation(names.field_path(position, "parent"), Fault.UNKNOWN_PARENT, message)
     parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
     cycles = find_cycles(parents)
     if not cycles and (deep := _find_too_deep(parents)) is not None:
         message = f"SubGroups may be nested at most {MAX_LEVELS} levels deep."
-        yield Violation(names.field_path(deep, "parent"), "bad_value", message)
+        yield Violation(names.field_path(deep, "parent"), Fault.BAD_VALUE, message)
     for cycle in cycles:
         path = " → ".join(_shorten_name(group.groups[x].name) for x in [*cycle[:MAX_CYCLE_NAMES], cycle[0]])
         message = f"The parents form a cycle: {path}. Give one of them another parent, or none."
-        yield Violation(names.field_path(cycle[0], "parent"), "cycle", message)
+        yield Violation(names.field_path(cycle[0], "parent"), Fault.CYCLE, message)
 
 
 def _shorten_name(name: str) -> str:
@@ -235,7 +241,7 @@ class _Rules:
         self.member, self.sub_group = group.min_member, group.min_sub_group
         self.names, self.position, self.children, self.subject = names, position, children, subject
 
-    def _violation_at(self, field: str, code: str, message: str, severity: str = "error") -> Violation:
+    def _violation_at(self, field: str, code: Fault, message: str, severity: str = "error") -> Violation:
         return Violation(
             self.names.field_path(self.position, field), code, f"{self.subject} {message}", severity=severity
         )
@@ -246,19 +252,19 @@ class _Rules:
             message = (
                 f"sets {names.min_member} ({member}) and {names.min_sub_group} ({sub_group}); only one may be set."
             )
-            yield self._violation_at(names.min_sub_group, "both_minimums", message)
+            yield self._violation_at(names.min_sub_group, Fault.BOTH_MINIMUMS, message)
         if member is not None and (member < 0 or (member == 0 and not self.children)):
             message = f"sets {names.min_member} to {member}; it must be at least 1."
-            yield self._violation_at(names.min_member, "min_member_not_positive", message)
+            yield self._violation_at(names.min_member, Fault.MIN_MEMBER_NOT_POSITIVE, message)
         if sub_group is not None and sub_group <= 0:
             message = f"sets {names.min_sub_group} to {sub_group}; it must be at least 1."
-            yield self._violation_at(names.min_sub_group, "min_sub_group_not_positive", message)
+            yield self._violation_at(names.min_sub_group, Fault.MIN_SUB_GROUP_NOT_POSITIVE, message)
         if sub_group is not None and not self.children:
             message = f"has no child SubGroups, so it may not set {names.min_sub_group}; use {names.min_member}."
-            yield self._violation_at(names.min_sub_group, "leaf_with_min_sub_group", message)
+            yield self._violation_at(names.min_sub_group, Fault.LEAF_WITH_MIN_SUB_GROUP, message)
         if sub_group is not None and 0 < self.children < sub_group:
             message = f"sets {names.min_sub_group} to {sub_group} but has only {self.children} direct child SubGroups."
-            yield self._violation_at(names.min_sub_group, "min_sub_group_above_children", message)
+            yield self._violation_at(names.min_sub_group, Fault.MIN_SUB_GROUP_ABOVE_CHILDREN, message)
 
 
 class _PodGroupRules(_Rules):
@@ -269,7 +275,7 @@ class _PodGroupRules(_Rules):
         yield from super().violations()
         if self.children and (self.member or 0) > 0:
             message = f"has SubGroups, so its {self.names.min_member} ({self.member}) is ignored."
-            yield self._violation_at(self.names.min_member, "inner_with_min_member", message, WARNING)
+            yield self._violation_at(self.names.min_member, Fault.INNER_WITH_MIN_MEMBER, message, WARNING)
 
 
 class _SubGroupRules(_Rules):
@@ -281,7 +287,7 @@ class _SubGroupRules(_Rules):
         names = self.names
         if self.children and (self.member or 0) > 0:
             message = f"has child SubGroups, so it may not set {names.min_member}; use {names.min_sub_group}."
-            yield self._violation_at(names.min_member, "inner_with_min_member", message)
+            yield self._violation_at(names.min_member, Fault.INNER_WITH_MIN_MEMBER, message)
         if not self.children and self.member is None:
             message = f"has no child SubGroups and must set {names.min_member}."
-            yield self._violation_at(names.min_member, "leaf_without_min_member", message)
+            yield self._violation_at(names.min_member, Fault.LEAF_WITHOUT_MIN_MEMBER, message)

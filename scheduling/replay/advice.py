@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pools.domain.errors import Fault
 from scheduling.domain.advisor.advice import Window, advise, guaranteed_by_team, use_by_team
 from scheduling.domain.advisor.allotment import find_pools
 from scheduling.domain.advisor.dry_runs import add_dry_runs
@@ -27,7 +28,7 @@ def advise_from_files(request: ReplayRequest, replays: int, report: Report = lam
         message = (
             "There is nothing to advise on: no two leaves with whole quotas have the same parent, and none can lend."
         )
-        faults.add(None, "queues", "bad_value", message)
+        faults.add(None, "queues", Fault.BAD_VALUE, message)
         raise ReplayFault([faults])
 
     def tell(replay: int, arrived: int, now: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pools.domain.errors import Fault
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.replay.faults import FileFaults
 from scheduling.scenario import parse_scenario_text
@@ -15,10 +16,10 @@ def read_cluster(source: str, faults: FileFaults) -> ClusterFacts | None:
     try:
         text = Path(source).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        faults.add(None, "", "bad_value", f"'{source}' cannot be read: {error.strerror}.")
+        faults.add(None, "", Fault.BAD_VALUE, f"'{source}' cannot be read: {error.strerror}.")
         return None
     except UnicodeDecodeError:
-        faults.add(None, "", "bad_value", f"'{source}' is not valid UTF-8.")
+        faults.add(None, "", Fault.BAD_VALUE, f"'{source}' is not valid UTF-8.")
         return None
     try:
         facts = parse_scenario_text(text).facts
@@ -28,9 +29,11 @@ def read_cluster(source: str, faults: FileFaults) -> ClusterFacts | None:
         return None
     if facts.gangs:
         message = "The cluster of a replay has no workloads of its own; the trace brings all of them."
-        faults.add(_line_of(text, "workloads:"), "workloads", "bad_value", message)
+        faults.add(_line_of(text, "workloads:"), "workloads", Fault.BAD_VALUE, message)
     if not facts.nodes:
-        faults.add(None, "nodes", "bad_value", "The cluster has no nodes; a replay needs machines that run the jobs.")
+        faults.add(
+            None, "nodes", Fault.BAD_VALUE, "The cluster has no nodes; a replay needs machines that run the jobs."
+        )
     return None if faults.count else facts
 
 

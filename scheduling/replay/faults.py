@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, RuleName, Violation
 
 MAX_LISTED = 100
 """How many faults are listed; a file may have millions."""
@@ -22,7 +22,7 @@ class FileFaults:
     count: int = 0
     listed: list[Violation] = field(default_factory=list)
 
-    def add(self, line: int | None, path: str, code: str, message: str) -> None:
+    def add(self, line: int | None, path: str, code: Fault | RuleName, message: str) -> None:
         """Note one fault; `path` names the column or the key."""
         self.count += 1
         if len(self.listed) < MAX_LISTED:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from pools.domain.errors import Fault
 from scheduling.replay.faults import FileFaults
 
 MAX_LINE_BYTES = 64 * 2**10
@@ -23,7 +24,7 @@ def read_lines(path: str, faults: FileFaults) -> Iterator[str]:
             while chunk := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(chunk) > MAX_LINE_BYTES:
-                    faults.add(number, "", "bad_value", f"The line is longer than {MAX_LINE_BYTES} bytes.")
+                    faults.add(number, "", Fault.BAD_VALUE, f"The line is longer than {MAX_LINE_BYTES} bytes.")
                     _skip_line(file, chunk)
                     chunk = b"\n"
                 if number == 1:
@@ -31,12 +32,12 @@ def read_lines(path: str, faults: FileFaults) -> Iterator[str]:
                 try:
                     yield chunk.decode("utf-8")
                 except UnicodeDecodeError:
-                    faults.add(number, "", "bad_value", "The line is not valid UTF-8.")
+                    faults.add(number, "", Fault.BAD_VALUE, "The line is not valid UTF-8.")
                     yield chunk.decode("utf-8", errors="replace")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        faults.add(number + 1, "", "bad_value", f"The compressed file breaks off or is damaged here: {error}.")
+        faults.add(number + 1, "", Fault.BAD_VALUE, f"The compressed file breaks off or is damaged here: {error}.")
     except OSError as error:
-        faults.add(None, "", "bad_value", f"'{path}' cannot be read: {error.strerror or error}.")
+        faults.add(None, "", Fault.BAD_VALUE, f"'{path}' cannot be read: {error.strerror or error}.")
 
 
 def _open(path: str) -> BinaryIO:

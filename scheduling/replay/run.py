@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from pools.domain.errors import Fault
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.forecast.forecaster import Forecaster
 from scheduling.domain.priorities import Priority
@@ -88,7 +89,9 @@ def read_input(request: ReplayRequest) -> ReplayInput:
     known = teams if is_known else None
     options = FileFaults(request.trace)
     if known is not None and request.options.team is not None and request.options.team not in known:
-        options.add(None, "--team", "unknown_name", "The team is not a queue that may run work in the cluster file.")
+        options.add(
+            None, "--team", Fault.UNKNOWN_NAME, "The team is not a queue that may run work in the cluster file."
+        )
     reader = TraceReader(request.trace, teams=known, priority=request.priority, options=request.options)
     trace = reader.read()
     jobs = None if trace is None else _between(trace, request, options)
@@ -108,7 +111,7 @@ def _between(trace: Trace, request: ReplayRequest, faults: FileFaults) -> JobTab
         return None
     jobs = trace.jobs.between(bounds[0], bounds[1])
     if not len(jobs):
-        faults.add(None, "--since", "bad_value", "No job of the trace was submitted in the given time.")
+        faults.add(None, "--since", Fault.BAD_VALUE, "No job of the trace was submitted in the given time.")
         return None
     jobs.sort()
     return jobs
@@ -122,7 +125,7 @@ def _bound(trace: Trace, option: str, text: str | None, faults: FileFaults) -> i
     read, what = (values.moment, "a date") if trace.is_dated else (values.microseconds, seconds)
     bound = read(text.strip())
     if bound is None:
-        faults.add(None, f"--{option}", "bad_value", f"The value is not {what}, as the trace has.")
+        faults.add(None, f"--{option}", Fault.BAD_VALUE, f"The value is not {what}, as the trace has.")
     return bound
 
 
@@ -171,7 +174,7 @@ def _writable(option: str, path: str) -> TextIO:
         return Path(path).open("w", encoding="utf-8", newline="")
     except OSError as error:
         faults = FileFaults(path)
-        faults.add(None, option, "bad_value", f"The file cannot be written: {error.strerror}.")
+        faults.add(None, option, Fault.BAD_VALUE, f"The file cannot be written: {error.strerror}.")
         raise ReplayFault([faults]) from None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pools.domain.errors import Fault
 from pools.domain.spreadsheet_cells import text_of_cell
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.jobs import JobTable
@@ -90,7 +91,9 @@ class TraceReader:
         else:
             self._read_csv(lines)
         if not self.faults.count and self._row == self._skipped:
-            self._fault("", "bad_value", "The trace has no jobs." if not self._row else "The trace has no usable jobs.")
+            self._fault(
+                "", Fault.BAD_VALUE, "The trace has no jobs." if not self._row else "The trace has no usable jobs."
+            )
         if self.faults.count:
             return None
         self._jobs.sort()
@@ -114,13 +117,15 @@ class TraceReader:
         if header is None:
             if not self.faults.count:
                 self._line = 1
-                self._fault("", "bad_value", f"The file is empty; its first line names the columns {_list(NEEDED)}.")
+                self._fault(
+                    "", Fault.BAD_VALUE, f"The file is empty; its first line names the columns {_list(NEEDED)}."
+                )
             return
         names = [name.strip() for name in header]
         if not set(names) & {*NEEDED, *OPTIONAL}:
             self._fault(
                 "",
-                "no_header",
+                Fault.NO_HEADER,
                 "The first line has no header: it names none of the columns "
                 f"{_list((*NEEDED, *OPTIONAL))}. Write their names, separated by commas, as line 1.",
             )
@@ -130,7 +135,9 @@ class TraceReader:
             if not self._count_row():
                 return
             if len(row) != len(header):
-                self._fault("", "bad_value", f"The row has {len(row)} values; the header has {len(header)} columns.")
+                self._fault(
+                    "", Fault.BAD_VALUE, f"The row has {len(row)} values; the header has {len(header)} columns."
+                )
                 continue
             self._add({name: row[at].strip() for name, at in columns.items()})
 
@@ -143,7 +150,7 @@ class TraceReader:
             except StopIteration:
                 return
             except csv.Error as error:
-                self._fault("", "bad_value", f"This is not valid CSV: {error}.")
+                self._fault("", Fault.BAD_VALUE, f"This is not valid CSV: {error}.")
                 continue
             if len(row) > 1 or (row and row[0].strip()):
                 yield row
@@ -158,14 +165,14 @@ class TraceReader:
                     if name
                     else f"Column {at + 1} has no name."
                 )
-                self._fault(name[:MAX_WORD], "unknown_key", message)
+                self._fault(name[:MAX_WORD], Fault.UNKNOWN_KEY, message)
             elif name in found:
-                self._fault(name, "duplicate_name", f"The column '{name}' is given twice.")
+                self._fault(name, Fault.DUPLICATE_NAME, f"The column '{name}' is given twice.")
             else:
                 found[name] = at
         for name in NEEDED:
             if name not in found:
-                self._fault(name, "bad_value", f"The column '{name}' is missing.")
+                self._fault(name, Fault.BAD_VALUE, f"The column '{name}' is missing.")
         return found
 
     # -- the Standard Workload Format --------------------------------------------------------------------------------
@@ -179,7 +186,7 @@ class TraceReader:
             if not self._count_row():
                 return
             if len(parts) != SWF_FIELDS:
-                self._fault("", "bad_value", f"The line has {len(parts)} fields; a job has {SWF_FIELDS}.")
+                self._fault("", Fault.BAD_VALUE, f"The line has {len(parts)} fields; a job has {SWF_FIELDS}.")
                 continue
             # −1 means "not known" in this format.
             row = {name: parts[at] for name, at in _SWF.items() if parts[at] != "-1"}
@@ -207,7 +214,7 @@ class TraceReader:
         """Count one data row; False when there are too many."""
         self._row += 1
         if self._row > MAX_JOBS:
-            self._fault("", "bad_value", f"The trace has more than {MAX_JOBS} jobs; give a shorter one.")
+            self._fault("", Fault.BAD_VALUE, f"The trace has more than {MAX_JOBS} jobs; give a shorter one.")
             return False
         return True
 
@@ -238,7 +245,7 @@ class TraceReader:
             if where and column in {"duration_s", "gpus"}:
                 missing += ", or leave such jobs out with --skip-unusable"
             message = f"The value{where} is not {what}." if text else f"{missing}."
-            self._fault(column, "bad_value", message)
+            self._fault(column, Fault.BAD_VALUE, message)
         return value
 
     def _submit_time(self, row: Mapping[str, str]) -> int | None:
@@ -247,20 +254,20 @@ class TraceReader:
             return None
         seconds, dated = values.microseconds(text), values.moment(text)
         if seconds is not None and seconds < 0:
-            self._fault("submit_time", "bad_value", "The time is before 0; seconds begin at 0.")
+            self._fault("submit_time", Fault.BAD_VALUE, "The time is before 0; seconds begin at 0.")
             return None
         value = dated if seconds is None else seconds
         if value is None:
             what = f"a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to {values.MAX_SECONDS:,}"
             message = f"The value is not {what}." if text else f"The value is missing; give {what}."
-            self._fault("submit_time", "bad_value", message)
+            self._fault("submit_time", Fault.BAD_VALUE, message)
             return None
         is_dated = seconds is None
         if self._is_dated is None:
             self._is_dated = is_dated
         if self._is_dated != is_dated:
             here, there = ("a date", "seconds") if is_dated else ("seconds", "dates")
-            self._fault("submit_time", "bad_value", f"The value is {here}; the rows before it have {there}.")
+            self._fault("submit_time", Fault.BAD_VALUE, f"The value is {here}; the rows before it have {there}.")
             return None
         return value
 
@@ -270,10 +277,10 @@ class TraceReader:
             team = self._options.team
         if not team:
             if "team" in row:
-                self._fault("team", "bad_value", self._missing_team())
+                self._fault("team", Fault.BAD_VALUE, self._missing_team())
         elif self._teams is not None and team not in self._teams:
             message = "The team is not a queue that may run work in the cluster file."
-            self._fault("team", "unknown_name", message)
+            self._fault("team", Fault.UNKNOWN_NAME, message)
         return team
 
     def _missing_team(self) -> str:
@@ -289,10 +296,12 @@ class TraceReader:
     def _word(self, row: Mapping[str, str], column: str) -> str:
         text = text_of_cell(row.get(column, ""))
         if len(text) > MAX_WORD:
-            self._fault(column, "bad_value", f"The text has {len(text)} characters; at most {MAX_WORD} are allowed.")
+            self._fault(
+                column, Fault.BAD_VALUE, f"The text has {len(text)} characters; at most {MAX_WORD} are allowed."
+            )
         return text
 
-    def _fault(self, path: str, code: str, message: str) -> None:
+    def _fault(self, path: str, code: Fault, message: str) -> None:
         self.faults.add(self._line, path, code, message)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from scheduling.scenario.answer import ScenarioAnswer, answer_scenario, render_answer
 from scheduling.scenario.batch import Batch, add_lines, answer_sources
 from scheduling.scenario.parse import Scenario, ScenarioError, parse_scenario
@@ -33,7 +33,7 @@ def parse_scenario_text(text: str) -> Scenario:
     (document, *more) = read_documents(text)
     faults = list(document.faults)
     if more and not faults:
-        faults = [Violation("", "bad_value", "The text has several documents; give them to `osmo simulate`.")]
+        faults = [Violation("", Fault.BAD_VALUE, "The text has several documents; give them to `osmo simulate`.")]
     if faults:
         raise ScenarioError.of_faults(faults)
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pools.domain.errors import BadInput, DomainError, Violation
+from pools.domain.errors import BadInput, DomainError, Fault, Violation
 from scheduling.structured_yaml.value_reader import YamlDocument, read_documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -123,7 +123,7 @@ def _texts(source: str, stdin: str | None) -> Iterator[tuple[str, str | Violatio
         files = sorted(child for child in path.iterdir() if child.suffix in SUFFIXES and child.is_file())
         if not files:
             message = f"The directory '{source}' has no {', '.join(f'*{suffix}' for suffix in SUFFIXES)}."
-            yield source, Violation("", "bad_value", message)
+            yield source, Violation("", Fault.BAD_VALUE, message)
         for child in files:
             yield f"{source.rstrip('/')}/{child.name}", _read(child)
     else:
@@ -134,11 +134,11 @@ def _read(path: Path) -> str | Violation:
     try:
         return _text(path.read_bytes(), f"'{path}'")
     except OSError as error:
-        return Violation("", "bad_value", f"'{path}' cannot be read: {error.strerror}.")
+        return Violation("", Fault.BAD_VALUE, f"'{path}' cannot be read: {error.strerror}.")
 
 
 def _text(content: bytes, what: str) -> str | Violation:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return Violation("", "bad_value", f"{what} is not valid UTF-8.")
+        return Violation("", Fault.BAD_VALUE, f"{what} is not valid UTF-8.")

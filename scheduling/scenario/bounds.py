@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import children_first_order
 from scheduling.domain.engine.build import resource_keys
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, QueueFacts
-from scheduling.scenario.fields import ScenarioFaultCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +102,4 @@ def _longest_list(facts: ClusterFacts) -> str:
 
 
 def _fault(path: str, what: str, unit: str, count: int, most: int) -> Violation:
-    return Violation(path, ScenarioFaultCode.BAD_VALUE, f"{what} make {count} {unit}; at most {most} are allowed here.")
+    return Violation(path, Fault.BAD_VALUE, f"{what} make {count} {unit}; at most {most} are allowed here.")

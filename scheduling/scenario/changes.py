@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pools.domain.errors import Fault
 from scheduling.scenario.draft import ScenarioDraft
-from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, ScenarioValue
+from scheduling.scenario.fields import RecordReader, ScenarioValue
 from scheduling.scenario.workloads import read_workload
 
 CHANGE_KINDS = ("set", "remove", "finish", "submit")
@@ -22,14 +23,14 @@ def apply_changes(
     count, nodes = len(written) if isinstance(written, list) else 0, len(draft.queues) + len(draft.cohorts)
     if count * nodes > draft.bounds.pairs:
         message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are allowed here."
-        draft.faults.add("changes", ScenarioFaultCode.BAD_VALUE, message)
+        draft.faults.add("changes", Fault.BAD_VALUE, message)
         return
     for entry in root.records("changes", "a change"):
         entry.reject_unknown_keys(CHANGE_KINDS)
         kinds = [operation for operation in CHANGE_KINDS if entry.raw_value(operation) is not None]
         if entry.is_map and len(kinds) != 1:
             message = f"A change is one of {', '.join(CHANGE_KINDS)}; this one has {len(kinds)} of them."
-            draft.faults.add(entry.path, ScenarioFaultCode.BAD_VALUE, message)
+            draft.faults.add(entry.path, Fault.BAD_VALUE, message)
             continue
         for operation in kinds:
             if operation == "set":
@@ -58,9 +59,7 @@ def _set(draft: ScenarioDraft, entry: RecordReader, setters: Mapping[str, tuple[
         new.reject_unknown_keys(keys)
         draft.cohorts[name] = setter(draft.cohorts[name], new)
     else:
-        draft.faults.add(
-            new.path_of("name"), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue or cohort of this name."
-        )
+        draft.faults.add(new.path_of("name"), Fault.UNKNOWN_NAME, "There is no queue or cohort of this name.")
         return
     if new.has_key("parent"):
         draft.check_parent(name, new.path_of("parent"))
@@ -71,9 +70,7 @@ def _remove(draft: ScenarioDraft, entry: RecordReader) -> None:
     if name is None:
         return
     if name not in draft.queues and name not in draft.cohorts:
-        draft.faults.add(
-            entry.path_of("remove"), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue or cohort of this name."
-        )
+        draft.faults.add(entry.path_of("remove"), Fault.UNKNOWN_NAME, "There is no queue or cohort of this name.")
         return
     draft.remove_node(name)
 
@@ -86,6 +83,6 @@ def _finish(draft: ScenarioDraft, entry: RecordReader) -> None:
         if not isinstance(name, str):
             ScenarioValue(name, path, None, draft.faults).refuse("the name of a workload")
         elif name not in draft.gangs:
-            draft.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, "There is no workload of this name.")
+            draft.faults.add(path, Fault.UNKNOWN_NAME, "There is no workload of this name.")
         else:
             draft.finish_workload(name)

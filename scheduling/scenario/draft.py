@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pools.domain.amounts import Amount, Number
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import find_cycles
 from pools.domain.structured_input import Faults
 from scheduling.domain.engine.facts import (
@@ -21,7 +21,6 @@ from scheduling.domain.engine.facts import (
     TaskState,
 )
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds, find_broken_bounds
-from scheduling.scenario.fields import ScenarioFaultCode
 
 MAX_NAMES_IN_MESSAGE = 20
 """How many names of a cycle a message lists."""
@@ -79,7 +78,7 @@ class ScenarioDraft:
                 continue
             if node.parent not in index:
                 message = "There is no queue or cohort of this name."
-                self.faults.add(path_of[node.name], ScenarioFaultCode.UNKNOWN_NAME, message)
+                self.faults.add(path_of[node.name], Fault.UNKNOWN_NAME, message)
             elif isinstance(node, CohortFacts) and node.parent in self.queues:
                 self._note_cohort_below(node, path_of[node.name])
         for cycle in find_cycles([index.get(node.parent, -1) if node.parent else -1 for node in everything]):
@@ -94,7 +93,7 @@ class ScenarioDraft:
         if node is None or node.parent is None:
             return
         if above is None:
-            self.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, "There is no queue or cohort of this name.")
+            self.faults.add(path, Fault.UNKNOWN_NAME, "There is no queue or cohort of this name.")
         elif isinstance(node, CohortFacts) and isinstance(above, QueueFacts):
             self._note_cohort_below(node, path)
         path_to_root = {name: None}
@@ -109,12 +108,12 @@ class ScenarioDraft:
 
     def _note_cohort_below(self, cohort: CohortFacts, path: str) -> None:
         message = f"Cohort '{cohort.name}' may not be below the queue '{cohort.parent}'; cohorts are above queues."
-        self.faults.add(path, ScenarioFaultCode.BAD_VALUE, message)
+        self.faults.add(path, Fault.BAD_VALUE, message)
 
     def _note_cycle(self, names: Sequence[str], path: str) -> None:
         named = [*names[:MAX_NAMES_IN_MESSAGE], "…"] if len(names) > MAX_NAMES_IN_MESSAGE else names
         message = f"The parents form a cycle: {' → '.join([*named, names[0]])}."
-        self.faults.add(path, ScenarioFaultCode.CYCLE, message)
+        self.faults.add(path, Fault.CYCLE, message)
 
     def check_size(self, ignored_paths: Collection[str] = ()) -> None:
         """Note the bounds that the scenario breaks, except at the ignored paths."""

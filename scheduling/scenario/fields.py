@@ -7,21 +7,12 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, simplify
+from pools.domain.errors import Fault
 from pools.domain.scalars import UnreadableScalar
 from pools.domain.structured_input import Dialect, Faults, FieldReader, ValueReader
 from scheduling.structured_yaml.value_reader import DocumentMap
 
 NUMBER_LIMIT = 10**MAX_DIGITS
-
-
-class ScenarioFaultCode:
-    """The codes of a scenario that cannot be read (design section 6)."""
-
-    UNKNOWN_KEY = "unknown_key"
-    UNKNOWN_NAME = "unknown_name"
-    DUPLICATE = "duplicate_name"
-    CYCLE = "cycle"
-    BAD_VALUE = "bad_value"
 
 
 def exact_number(value: Any) -> Number | None:
@@ -39,7 +30,7 @@ class _ScenarioDialect(Dialect):
     """Values of a scenario file: numbers are exact, and a scalar that no reader can use is an `UnreadableScalar`."""
 
     map_name = "a map"
-    too_large = ScenarioFaultCode.BAD_VALUE
+    too_large = Fault.BAD_VALUE
 
     def whole_number(self, value: Any) -> int | None:
         number = exact_number(value) if isinstance(value, int) else None
@@ -85,10 +76,10 @@ class ScenarioValue(ValueReader):
             name = resource_key(str(key))
             amount = record.field(key).amount(unlimited=unlimited) if record.is_given(key) else None
             if name in found:
-                self.faults.add(record.path_of(key), ScenarioFaultCode.DUPLICATE, f"'{name}' is given twice.")
+                self.faults.add(record.path_of(key), Fault.DUPLICATE_NAME, f"'{name}' is given twice.")
             if name.startswith("/") or name.endswith("/"):
                 message = f"'{key}' is not a valid flavor/resource."
-                self.faults.add(record.path_of(key), ScenarioFaultCode.BAD_VALUE, message)
+                self.faults.add(record.path_of(key), Fault.BAD_VALUE, message)
             if amount is not None:
                 found[name] = amount
         return found
@@ -105,9 +96,7 @@ class RecordReader(FieldReader):
         if not self.is_map:
             ScenarioValue(value, path, None, faults).refuse(f"{subject}, which is a map")
         for key in value.repeated_keys if isinstance(value, DocumentMap) else ():
-            self.faults.add(
-                self.path_of(key), ScenarioFaultCode.DUPLICATE, f"The key '{key}' is given twice in {subject}."
-            )
+            self.faults.add(self.path_of(key), Fault.DUPLICATE_NAME, f"The key '{key}' is given twice in {subject}.")
 
     def field(self, key: str) -> ScenarioValue:
         return ScenarioValue(self.body.get(key), self.path_of(key), None, self.faults)
@@ -132,7 +121,7 @@ class RecordReader(FieldReader):
         if value is not None:
             self.field(key).refuse("a name (quote it if it looks like a number)")
         elif required:
-            self.add_fault(key, ScenarioFaultCode.BAD_VALUE, "is missing.")
+            self.add_fault(key, Fault.BAD_VALUE, "is missing.")
         return None
 
     def number(self, key: str, default: Number, *, minimum: int | None = None) -> Number:
@@ -167,7 +156,7 @@ def read_resources(entry: RecordReader) -> dict[str, Number]:
     """`gpus: n`, or `resources: {flavor/resource: n}`; not both."""
     gpus, resources = entry.raw_value("gpus"), entry.amounts("resources")
     if gpus is not None and resources is not None:
-        entry.faults.add(entry.path_of("gpus"), ScenarioFaultCode.BAD_VALUE, "Give 'gpus' or 'resources', not both.")
+        entry.faults.add(entry.path_of("gpus"), Fault.BAD_VALUE, "Give 'gpus' or 'resources', not both.")
     if gpus is not None:
         return {GPU: entry.number("gpus", 0, minimum=0)}
     # −1 is not read as unlimited here, so every amount is a number.

@@ -8,13 +8,13 @@ from typing import Any
 
 from pools.domain.amounts import Number
 from pools.domain.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
-from pools.domain.errors import DomainError, ErrorCode, Violation
+from pools.domain.errors import DomainError, ErrorCode, Fault, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
-from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
+from scheduling.scenario.fields import RecordReader, read_resources
 from scheduling.scenario.workloads import TIME_KEYS, read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
@@ -84,7 +84,7 @@ def _note_unread_times(draft: ScenarioDraft) -> None:
             for key in TIME_KEYS:
                 if getattr(gang, key) is not None:
                     message = f"'{name}' has a time that only a policy reads, and the scenario has no `policy`."
-                    draft.rule_violations.append(Violation(f"{draft.gang_paths[name]}.{key}", "no_effect", message))
+                    draft.rule_violations.append(Violation(f"{draft.gang_paths[name]}.{key}", Fault.NO_EFFECT, message))
 
 
 def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
@@ -98,7 +98,7 @@ def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
         if name is None:
             continue
         if name in draft.nodes:
-            draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, "Two nodes have this name.")
+            draft.faults.add(entry.path_of("name"), Fault.DUPLICATE_NAME, "Two nodes have this name.")
         draft.nodes[name] = NodeFacts(name, resources)
 
 
@@ -125,7 +125,7 @@ def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, d
     for name in record:
         amounts = record.amounts(name)
         if name not in draft.queues:
-            draft.faults.add(record.path_of(name), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue of this name.")
+            draft.faults.add(record.path_of(name), Fault.UNKNOWN_NAME, "There is no queue of this name.")
         elif amounts is not None:
             found[name] = {key: amount for key, amount in amounts.items() if not isinstance(amount, float)}
     return found
@@ -135,7 +135,7 @@ def _name(draft: ScenarioDraft, entry: RecordReader) -> str | None:
     name = entry.name("name", required=True)
     if name is not None and name in draft.paths:
         message = "The name is used twice; it is unique over queues and cohorts."
-        draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, message)
+        draft.faults.add(entry.path_of("name"), Fault.DUPLICATE_NAME, message)
         return None
     return name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from scheduling.domain.podgroup_plan import PlanAnswer, RankedViolationAnswer, plan_pod_group, ranked_violations
 from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
 from scheduling.scenario.batch import Batch, answer_sources
@@ -76,7 +76,7 @@ def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
     )
     if bounds is WEB_BOUNDS:
         message += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members}."
-    raise BadInput(message, [Violation("pods", "too_large", message)])
+    raise BadInput(message, [Violation("pods", Fault.TOO_LARGE, message)])
 
 
 def _refuse_repeated(value: Any) -> None:
@@ -86,7 +86,7 @@ def _refuse_repeated(value: Any) -> None:
         path, inner = stack.pop()
         for key in inner.repeated_keys if isinstance(inner, DocumentMap) else ():
             message = f"The key '{key}' is given twice."
-            faults.append(Violation(f"{path}.{key}".lstrip("."), "duplicate_name", message))
+            faults.append(Violation(f"{path}.{key}".lstrip("."), Fault.DUPLICATE_NAME, message))
         if isinstance(inner, dict):
             stack.extend((f"{path}.{key}".lstrip("."), below) for key, below in inner.items())
         elif isinstance(inner, list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pools.domain.amounts import UNLIMITED, Amount, amounts_text
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, RuleName, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
@@ -35,7 +35,7 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
             for key in LIMIT_KEYS:
                 if any(amount != UNLIMITED for amount in getattr(node, key).values()):
                     message = f"'{node.name}' has no parent, so its {key.replace('_', ' ')} has no effect."
-                    yield Violation(f"{paths[node.name]}.{key}", "limit_without_parent", message)
+                    yield Violation(f"{paths[node.name]}.{key}", Fault.LIMIT_WITHOUT_PARENT, message)
     for queue in world.queues:
         fact = queue.fact
         if queue.children and fact.quota is not None:
@@ -47,7 +47,7 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
             if over:
                 quota = amounts_text({key: (fact.quota or {}).get(key, 0) for key in over})
                 message = f"The queues below '{fact.name}' have a quota of {amounts_text(over)}, it has {quota}."
-                yield Violation(f"{paths[fact.name]}.quota", "children_above_parent", message)
+                yield Violation(f"{paths[fact.name]}.quota", Fault.CHILDREN_ABOVE_PARENT, message)
         if not queue.children:
             above = {
                 key: amount
@@ -56,12 +56,12 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
             }
             if above and fact.parent is not None:
                 message = f"'{fact.name}' would lend {amounts_text(above)}, more than its quota."
-                yield Violation(f"{paths[fact.name]}.lending_limit", "lending_above_quota", message)
+                yield Violation(f"{paths[fact.name]}.lending_limit", Fault.LENDING_ABOVE_QUOTA, message)
     for holder in ("usage", "demand"):
         for name in getattr(scenario.facts, holder):
             if world.queue_of[name].children:
                 message = f"'{name}' has queues below it, so it runs nothing itself."
-                yield Violation(f"{holder}.{name}", ReasonCode.QUEUE_HAS_CHILDREN, message)
+                yield Violation(f"{holder}.{name}", RuleName(ReasonCode.QUEUE_HAS_CHILDREN), message)
 
 
 def _find_overfull_nodes(world: World) -> Iterator[Violation]:
@@ -71,7 +71,7 @@ def _find_overfull_nodes(world: World) -> Iterator[Violation]:
         if over and world.nodes is not None:
             too_much = world.amounts_text(over, relevant=over)
             message = f"The tasks on node '{world.nodes.names[node]}' need more than the node has: {too_much} too much."
-            yield Violation("nodes", "node_overfull", message)
+            yield Violation("nodes", Fault.NODE_OVERFULL, message)
 
 
 _NEVER_STARTS = {ReasonCode.NOT_READY, ReasonCode.QUEUE_HAS_CHILDREN, ReasonCode.NO_SUCH_QUEUE}
@@ -81,11 +81,11 @@ def _find_impossible_gangs(scenario: Scenario, reasons: Mapping[str, Reason]) ->
     for name, path in scenario.gang_paths.items():
         reason = reasons.get(name)
         if reason is not None and (reason.is_permanent or reason.code in _NEVER_STARTS):
-            yield Violation(path, str(reason.code), f"'{name}' can never start. {reason.message}")
+            yield Violation(path, RuleName(reason.code), f"'{name}' can never start. {reason.message}")
 
 
 def _debts(scenario: Scenario, debts: Mapping[str, Mapping[str, Amount]]) -> Iterator[Violation]:
     for name, amounts in debts.items():
         if amounts:
             message = f"'{name}' is over its limits by {amounts_text(amounts)}."
-            yield Violation(scenario.paths[name], "debt", message)
+            yield Violation(scenario.paths[name], Fault.DEBT, message)

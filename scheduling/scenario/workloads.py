@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pools.domain.errors import Fault
 from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, GangFacts, TaskFacts, TaskState
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, SubGroup
 from scheduling.domain.podgroup_rules import MAX_PODS, FieldNames, PodGroup, check_pod_group, is_structural
 from scheduling.scenario.draft import ScenarioDraft
-from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
+from scheduling.scenario.fields import RecordReader, read_resources
 
 TIME_KEYS = ("started", "time_limit", "expected_time")
 """Keys of workloads that only a policy reads."""
@@ -24,10 +25,10 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
     draft.last_submitted += 1
     name = entry.name("name", required=True)
     if name is not None and name in draft.gangs:
-        draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, "Two workloads have this name.")
+        draft.faults.add(entry.path_of("name"), Fault.DUPLICATE_NAME, "Two workloads have this name.")
     queue = entry.name("queue", required=True)
     if queue is not None and queue not in draft.queues:
-        draft.faults.add(entry.path_of("queue"), ScenarioFaultCode.UNKNOWN_NAME, "There is no queue of this name.")
+        draft.faults.add(entry.path_of("queue"), Fault.UNKNOWN_NAME, "There is no queue of this name.")
     priority = _priority(entry)
     preemptible = entry.boolean("preemptible") if entry.is_given("preemptible") else None
     submitted = entry.number("submitted", draft.last_submitted)
@@ -86,7 +87,7 @@ def _gang(draft: ScenarioDraft, entry: RecordReader) -> GangTree | None:
     violations = check_pod_group(pod_group, FieldNames(gang.path, "sub_groups", "min_member", "min_sub_group"))
     if is_structural(violations):
         for violation in violations:
-            code = ScenarioFaultCode.UNKNOWN_NAME if violation.code == "unknown_parent" else violation.code
+            code = Fault.UNKNOWN_NAME if violation.code == Fault.UNKNOWN_PARENT else violation.code
             draft.faults.add(violation.path, code, violation.message)
         return None
     draft.rule_violations.extend(violations)
@@ -109,7 +110,7 @@ class _Tasks:
             self._line(line)
         if not self._entry.list_items("tasks"):
             message = "A workload needs at least one task in 'tasks'."
-            self._draft.faults.add(self._entry.path_of("tasks"), ScenarioFaultCode.BAD_VALUE, message)
+            self._draft.faults.add(self._entry.path_of("tasks"), Fault.BAD_VALUE, message)
         return tuple(self._tasks)
 
     def _line(self, line: RecordReader) -> None:
@@ -118,7 +119,7 @@ class _Tasks:
         draft.task_count += count
         if draft.task_count > draft.bounds.tasks:
             message = f"A scenario has at most {draft.bounds.tasks} tasks here."
-            line.faults.add(line.path_of("count"), ScenarioFaultCode.BAD_VALUE, message)
+            line.faults.add(line.path_of("count"), Fault.BAD_VALUE, message)
             return
         request = read_resources(line)
         state = TaskState(line.choice("state", STATES, self._state))
@@ -134,7 +135,7 @@ class _Tasks:
             if name in self._names:
                 line.faults.add(
                     line.path_of("name"),
-                    ScenarioFaultCode.DUPLICATE,
+                    Fault.DUPLICATE_NAME,
                     "Two tasks of this workload have this name.",
                 )
             self._names.add(name)
@@ -143,16 +144,16 @@ class _Tasks:
     def _node(self, line: RecordReader, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.name("node")
         if node is not None and node not in (nodes or {}):
-            line.faults.add(line.path_of("node"), ScenarioFaultCode.UNKNOWN_NAME, "There is no node of this name.")
+            line.faults.add(line.path_of("node"), Fault.UNKNOWN_NAME, "There is no node of this name.")
             return None
         if state is TaskState.PENDING:
             if node is not None:
                 message = "A pending task has no node; leave 'node' out, or set the state to running."
-                line.faults.add(line.path_of("node"), ScenarioFaultCode.BAD_VALUE, message)
+                line.faults.add(line.path_of("node"), Fault.BAD_VALUE, message)
             return None
         if node is None and nodes is not None and line.raw_value("node") is None:
             message = f"A {state.value} task needs a 'node', since the file has nodes."
-            line.faults.add(line.path_of("node"), ScenarioFaultCode.BAD_VALUE, message)
+            line.faults.add(line.path_of("node"), Fault.BAD_VALUE, message)
         return node
 
     def _group(self, line: RecordReader) -> str:
@@ -165,9 +166,7 @@ class _Tasks:
         if not known:
             path = line.path_of("sub_group")
             if group is None:
-                line.faults.add(
-                    path, ScenarioFaultCode.BAD_VALUE, "The gang has sub-groups; name the sub-group of the task."
-                )
+                line.faults.add(path, Fault.BAD_VALUE, "The gang has sub-groups; name the sub-group of the task.")
             else:
-                line.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, "This is not a leaf sub-group of this gang.")
+                line.faults.add(path, Fault.UNKNOWN_NAME, "This is not a leaf sub-group of this gang.")
         return name

@@ -17,7 +17,7 @@ from django.db.models import Model, Q, QuerySet
 
 from pools.domain import names
 from pools.domain.amounts import simplify
-from pools.domain.errors import BadInput, Conflict, DomainError, Violation
+from pools.domain.errors import BadInput, Conflict, DomainError, Fault, Violation
 from pools.domain.quota.forest import CohortQuotaFacts
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -351,4 +351,4 @@ def _microseconds_of(span: Any) -> int | None:
 
 def _too_long(what: str, most: int) -> DomainError:
     message = f"A replay follows at most {most} {what}, and this time has more: give a shorter time."
-    return BadInput.of([Violation("since", "window_too_long", message, numbers=(("max", most),))])
+    return BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max", most),))])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from django.db.models import F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.roles import Actor
 from scheduling.domain.priorities import Priority
@@ -46,5 +46,5 @@ def read_trace(actor: Actor, since: datetime, until: datetime) -> list[TraceJob]
             jobs.append(TraceJob(submit, duration, gpus, team, name, user, Priority(priority), seconds or None))
     if len(jobs) > MAX_TRACE_JOBS:
         message = f"A trace has at most {MAX_TRACE_JOBS} jobs; this time has more: give a later since."
-        raise BadInput.of([Violation("since", "window_too_long", message, numbers=(("max_jobs", MAX_TRACE_JOBS),))])
+        raise BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_jobs", MAX_TRACE_JOBS),))])
     return jobs

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pools.domain.errors import BadInput, Forbidden, NotFound, Violation
+from pools.domain.errors import BadInput, Fault, Forbidden, NotFound, Violation
 from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
 from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.roles import Actor, Permission
@@ -82,7 +82,7 @@ def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
         choices = ", ".join(backend.name for backend in found)
         message = f"Several clusters are possible: name one of them as the backend ({choices})."
         message = message if found else "There is no cluster yet: an osmo-admin adds one as a backend."
-        raise BadInput.of([Violation("backend", "bad_value", message)])
+        raise BadInput.of([Violation("backend", Fault.BAD_VALUE, message)])
     backend = choice.filter(name=name).first() if isinstance(name, str) else None
     if backend is None:
         raise NotFound(f"Cluster {str(name)[:100]} does not exist, or you administer no pool on it.")

@@ -19,8 +19,8 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPools
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
-from pools.domain.errors import Busy, Conflict, DomainError, Violation
-from pools.domain.ownership import OWNED_BY_GIT, GitOwner, OwnedKind, OwnerKind
+from pools.domain.errors import Busy, Conflict, DomainError, Fault, Violation
+from pools.domain.ownership import GitOwner, OwnedKind, OwnerKind
 from pools.domain.roles import PLATFORM_ADMIN, Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import (
@@ -175,7 +175,7 @@ def _foreign_violation(place: FileObject, owner: GitOwner) -> Violation:
         f"{place.prefix} is owned by {owner}. One source owns an object: remove it there, or release it with "
         f"osmo-admin release {place.kind}/{place.name}."
     )
-    return place.locate(Violation("", OWNED_BY_GIT, message, numbers=tuple(owner.as_dict().items())))
+    return place.locate(Violation("", Fault.OWNED_BY_GIT, message, numbers=tuple(owner.as_dict().items())))
 
 
 def _take_locks(comparison: Comparison, files: ConfigurationFiles) -> None:

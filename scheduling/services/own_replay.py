@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from pools.domain.errors import BadInput, Conflict, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.names import canonical_name, queue_name
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
@@ -96,29 +96,29 @@ def check_question(question: ReplayQuestion, view: Viewpoint) -> None:
     """Raises `BadInput` with every fault that shows without the record."""
     faults: list[Violation] = []
     if question.since >= question.until:
-        faults.append(Violation("since", "bad_value", "since is not before until: give an earlier time."))
+        faults.append(Violation("since", Fault.BAD_VALUE, "since is not before until: give an earlier time."))
     elif question.until - question.since > MAX_WINDOW:
         message = f"A replay covers at most {MAX_WINDOW.days} days: give a later since."
-        faults.append(Violation("since", "window_too_long", message, numbers=(("max_days", MAX_WINDOW.days),)))
+        faults.append(Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_days", MAX_WINDOW.days),)))
     if question.until > database_time():
-        faults.append(Violation("until", "bad_value", "until is in the future, which nobody has recorded."))
+        faults.append(Violation("until", Fault.BAD_VALUE, "until is in the future, which nobody has recorded."))
     if question.tries is not None and question.changes:
         message = "Advice tries changes by itself: leave out the changes, or do not ask for advice."
-        faults.append(Violation("changes", "bad_value", message))
+        faults.append(Violation("changes", Fault.BAD_VALUE, message))
     if question.tries is not None and not MIN_TRIES <= question.tries <= MAX_TRIES:
         message = f"Advice takes from {MIN_TRIES} to {MAX_TRIES} replays (tries)."
-        faults.append(Violation("tries", "bad_value", message, numbers=(("min", MIN_TRIES), ("max", MAX_TRIES))))
+        faults.append(Violation("tries", Fault.BAD_VALUE, message, numbers=(("min", MIN_TRIES), ("max", MAX_TRIES))))
     if len(question.changes) > MAX_CHANGES:
         message = f"A replay has at most {MAX_CHANGES} changes; these are {len(question.changes)}."
-        faults.append(Violation("changes", "bad_value", message, numbers=(("max", MAX_CHANGES),)))
+        faults.append(Violation("changes", Fault.BAD_VALUE, message, numbers=(("max", MAX_CHANGES),)))
     for number, entry in enumerate(question.changes):
         if not isinstance(entry, Mapping) or set(entry) != {"set"} or not isinstance(entry["set"], Mapping):
             message = 'A change of history is {"set": {"name": …, "quota": …}}; work cannot be added or removed.'
-            faults.append(Violation(f"changes[{number}]", "bad_value", message))
+            faults.append(Violation(f"changes[{number}]", Fault.BAD_VALUE, message))
             continue
         faults += [
             Violation(
-                f"changes[{number}].set.{str(key)[:50]}", "unknown_key",
+                f"changes[{number}].set.{str(key)[:50]}", Fault.UNKNOWN_KEY,
                 f"A replay changes {', '.join(sorted(CHANGED_KEYS))}.",
             )
             for key in entry["set"]
@@ -142,12 +142,12 @@ def _bad_amounts(number: int, values: Mapping[str, Any]) -> Iterator[Violation]:
         if amount is None or (amount < 0 and not (amount == -1 and may_be_unlimited)):
             allowed = "a number from 0, or -1 for unlimited" if may_be_unlimited else "a number from 0"
             path = f"changes[{number}].set.{key}"
-            yield Violation(path, "bad_value", f"{key} must be {allowed}.")
+            yield Violation(path, Fault.BAD_VALUE, f"{key} must be {allowed}.")
 
 
 def _unknown_name(number: int, name: Any) -> Violation:
     message = "There was no pool or subpool of yours with this name."
-    return Violation(f"changes[{number}].set.name", "unknown_name", message)
+    return Violation(f"changes[{number}].set.name", Fault.UNKNOWN_NAME, message)
 
 
 def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuestion, pace: Pace) -> dict[str, Any]:

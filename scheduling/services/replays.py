@@ -17,7 +17,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from pools.database_errors import is_database_away
-from pools.domain.errors import Conflict, DomainError, NotFound, Throttled, Violation, ViolationAnswer
+from pools.domain.errors import Conflict, DomainError, Fault, NotFound, Throttled, Violation, ViolationAnswer
 from pools.domain.roles import Actor
 from pools.locking import lock_user
 from pools.models import Backend, Pool
@@ -146,7 +146,7 @@ def _run_waiting(replay_id: UUID) -> None:
                 f"This replay takes more than {MAX_WORK_SECONDS:.0f} seconds, which one replay may: give a later since."
             )
             numbers = (("max_seconds", int(MAX_WORK_SECONDS)),)
-            _fail(row, Conflict(message, [Violation("since", "window_too_long", message, numbers=numbers)]))
+            _fail(row, Conflict(message, [Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=numbers)]))
     except DomainError as refusal:
         _fail(row, refusal)
     except Exception as error:

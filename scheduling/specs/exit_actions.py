@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 
+from pools.domain.errors import Fault
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, ExitCodes, parse_exit_codes
 from pools.domain.structured_input.faults import Faults, quote
 from scheduling.specs.yaml_cursor import YamlCursor
@@ -24,7 +25,7 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
         action = name.upper()
         if action not in EXIT_ACTIONS:
             entry.add_fault(
-                "unknown_key",
+                Fault.UNKNOWN_KEY,
                 f"{quote(name)} is not an exit action.{entry.faults.suggestion(name, EXIT_ACTIONS)} "
                 f"Allowed are {', '.join(EXIT_ACTIONS)}.",
             )
@@ -33,10 +34,12 @@ def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults:
         ranges = parse_exit_codes(text) if text is not None else ()
         if ranges is None:
             entry.add_fault(
-                "bad_exit_codes", f"The exit codes cannot be read; allowed are {EXIT_CODES_RULE}. Change them."
+                Fault.BAD_EXIT_CODES, f"The exit codes cannot be read; allowed are {EXIT_CODES_RULE}. Change them."
             )
         elif action in codes:
-            entry.add_fault("duplicate_key", f"The action {action} is given twice. Write all its codes in one line.")
+            entry.add_fault(
+                Fault.DUPLICATE_KEY, f"The action {action} is given twice. Write all its codes in one line."
+            )
         else:
             codes[action] = _mask(ranges) & ~used
             used |= codes[action]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -19,14 +20,14 @@ def clean_text(text: str, faults: Faults) -> str | None:
     if is_too_large(text):
         faults.add(
             "file",
-            "too_large",
+            Fault.TOO_LARGE,
             f"The file has {len(text)} characters; at most {MAX_FILE_BYTES} bytes are read. "
             "Put large data into storage and name it under inputs.",
         )
         return None
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        faults.add("file", "empty", "The file is empty. A workflow file begins with `workflow:`.")
+        faults.add("file", Fault.EMPTY, "The file is empty. A workflow file begins with `workflow:`.")
         return None
     return text if is_printable(text, faults, lambda line: line + 1) else None
 
@@ -41,7 +42,7 @@ def is_printable(text: str, faults: Faults, line_of: Callable[[int], int]) -> bo
                 f"The character U+{ord(found[0]):04X} is in column {found.start() + 1}; YAML allows only printable "
                 "characters. Remove it."
             )
-            faults.add("file", "bad_character", message, line_of(number))
+            faults.add("file", Fault.BAD_CHARACTER, message, line_of(number))
     return False
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from pools.domain.durations import MAX_DURATION, parse_duration
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.faults import quote
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
 
@@ -24,24 +24,24 @@ def check_labels(
     found = []
     if len(labels) > MAX_LABELS:
         message = f"There are {len(labels)} labels; at most {MAX_LABELS} are allowed. Remove some."
-        found.append(Violation(path, "too_many", message, min(lines.values()) if lines else None))
+        found.append(Violation(path, Fault.TOO_MANY, message, min(lines.values()) if lines else None))
     for key, value in labels.items():
         if fault := _fault(key, value):
             found.append(Violation(f"{path}.{key}"[:200], *fault, (lines or {}).get(key)))
     return found
 
 
-def _fault(key: str, value: str) -> tuple[str, str] | None:
+def _fault(key: str, value: str) -> tuple[Fault, str] | None:
     prefix, slash, name = key.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix))):
-        return "bad_label", (
+        return Fault.BAD_LABEL, (
             f"The label key {quote(key)} is not allowed: {_RULE}, and before it, if at all, "
             "a domain in lower case and `/`. Change it."
         )
     if not _NAME.fullmatch(value):
-        return "bad_label", f"The value of label {quote(key)} is not allowed; allowed are {_RULE}. Change it."
+        return Fault.BAD_LABEL, f"The value of label {quote(key)} is not allowed; allowed are {_RULE}. Change it."
     if key == SIMULATED_RUNTIME_LABEL and parse_duration(value) is None:
-        return "bad_duration", (
+        return Fault.BAD_DURATION, (
             f"The label {quote(key)} needs a time like "
             f"30s, 5m, 1h30m or a number of seconds, at most {MAX_DURATION.days} days. Change it."
         )

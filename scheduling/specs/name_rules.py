@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pools.domain.errors import Fault
 from scheduling.specs.yaml_cursor import YamlCursor
 
 MAX_NAME_LENGTH = 128
@@ -26,10 +27,10 @@ class UniqueNames:
         key = name.lower().replace("_", "-")
         before = self.cursor_by_name.setdefault(key, place)
         if key == _RESERVED:
-            place.add_fault("reserved_name", f'The name "{_RESERVED}" belongs to OSMO itself. Choose another.')
+            place.add_fault(Fault.RESERVED_NAME, f'The name "{_RESERVED}" belongs to OSMO itself. Choose another.')
         elif before is not place:
             place.add_fault(
-                "duplicate_name",
+                Fault.DUPLICATE_NAME,
                 f"The name is taken by {before.path} (line {before.line}). Tasks and "
                 "groups need different names; case does not count and `-` equals `_`.",
             )
@@ -45,10 +46,10 @@ def read_name(place: YamlCursor | None) -> str:
         return name
     if len(name) > MAX_NAME_LENGTH:
         place.add_fault(
-            "bad_name", f"The name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed. Shorten it."
+            Fault.BAD_NAME, f"The name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed. Shorten it."
         )
     else:
-        place.add_fault("bad_name", f"The name is not allowed: {_RULE}. Change it.")
+        place.add_fault(Fault.BAD_NAME, f"The name is not allowed: {_RULE}. Change it.")
     return ""
 
 

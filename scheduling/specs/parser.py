@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.faults import Faults
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.specs import podgroup_manifest, sections, template, variables
@@ -96,7 +96,7 @@ def _render(
     if parts.repeated_line is not None:
         faults.add(
             sections.DEFAULT_VALUES_KEY,
-            "duplicate_key",
+            Fault.DUPLICATE_KEY,
             f"`{sections.DEFAULT_VALUES_KEY}` is given twice in the file, in lines "
             f"{parts.defaults_line} and {parts.repeated_line}. Keep one.",
             parts.repeated_line,
@@ -123,7 +123,7 @@ def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | N
     if found is None or isinstance(found, dict):
         return None if sink.violations and not parts.is_json else found or {}
     message = "Here a map of variables is expected. Write one `name: value` a line."
-    faults.add(sections.DEFAULT_VALUES_KEY, "wrong_type", message, first)
+    faults.add(sections.DEFAULT_VALUES_KEY, Fault.WRONG_TYPE, message, first)
     return None
 
 
@@ -131,7 +131,7 @@ def _build_result(spec: WorkflowSpec | None, faults: Faults, rendered: template.
     found = sorted(faults.violations, key=lambda fault: fault.line if fault.line is not None else 0)
     if faults.unlisted_count:
         found.append(
-            Violation("file", "more", f"{faults.unlisted_count} more faults are not listed. Correct these first.")
+            Violation("file", Fault.MORE, f"{faults.unlisted_count} more faults are not listed. Correct these first.")
         )
     return ParsedSpec(None if found else spec, tuple(found), tuple(faults.warnings), _trim_text(rendered.text))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import join_words, quote
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.tasks import read_image
@@ -75,7 +76,7 @@ class _Annotations:
             message = (
                 f"The annotation {quote(name)} is not known here.{near} Known are {join_words(KNOWN_ANNOTATIONS)}."
             )
-            found[name].add_fault("unknown_key", message)
+            found[name].add_fault(Fault.UNKNOWN_KEY, message)
         self._found = {name: found[name] for name in KNOWN_ANNOTATIONS if name in found and not found[name].is_absent}
 
     def pods(self) -> dict[str, SubGroupPods]:
@@ -117,7 +118,7 @@ class _Annotations:
                 continue
             near = self._faults.suggestion(group, self._least)
             inner.add_fault(
-                "unknown_name",
+                Fault.UNKNOWN_NAME,
                 f"The PodGroup has no SubGroup {quote(group)} without children.{near} "
                 f"It has {join_words(self._least)}.",
             )
@@ -130,7 +131,7 @@ class _Annotations:
             message = (
                 f"Fewer pods than minMember, which could never be reached: {join_words(short)}. Ask for more pods."
             )
-            self._fail(PODS_ANNOTATION, "pods_below_minimum", message)
+            self._fail(PODS_ANNOTATION, Fault.PODS_BELOW_MINIMUM, message)
 
     def _check_images(self, images: Mapping[str, str]) -> None:
         without = [name for name in self._least or () if name not in images]
@@ -140,7 +141,7 @@ class _Annotations:
                 f"the annotation {IMAGE_ANNOTATION}, as one text or by SubGroup; "
                 f"it is missing for {join_words(without)}."
             )
-            self._fail(IMAGE_ANNOTATION, "missing", message)
+            self._fail(IMAGE_ANNOTATION, Fault.MISSING, message)
 
     def _check_platforms(self, platforms: Mapping[str, str]) -> None:
         allowed = self._rules.platforms
@@ -150,13 +151,13 @@ class _Annotations:
             if name and name not in allowed:
                 near = self._faults.suggestion(name, allowed)
                 message = f"The pool has no platform of this name.{near} It has {join_words(allowed)}."
-                self._fail(PLATFORM_ANNOTATION, "unknown_platform", message)
+                self._fail(PLATFORM_ANNOTATION, Fault.UNKNOWN_PLATFORM, message)
         if self._rules.default_platform is None and any(name not in platforms for name in self._least or ()):
             names = join_words(allowed)
             message = f"The pool has no default platform. Name one of {names} in the annotation {PLATFORM_ANNOTATION}."
-            self._fail(PLATFORM_ANNOTATION, "no_platform", message)
+            self._fail(PLATFORM_ANNOTATION, Fault.NO_PLATFORM, message)
 
-    def _fail(self, name: str, code: str, message: str) -> None:
+    def _fail(self, name: str, code: Fault, message: str) -> None:
         """Note a fault of the annotation as a whole, present or missing."""
         self._faults.add(f"metadata.annotations.{name}", code, message, self._found.get(name, self._metadata).line)
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, join_words, quote
 from scheduling.domain.gang import tree_to_json
 from scheduling.domain.podgroup_rules import WARNING, PodGroup, is_structural
@@ -80,7 +81,7 @@ def find_manifest(text: str) -> PodGroupManifest | None:
         return None
     if len(found) > 1:
         message = f"The file has {len(found)} PodGroups. One file holds one workflow: send each PodGroup on its own."
-        faults.add("file", "several_documents", message, found[1].line)
+        faults.add("file", Fault.SEVERAL_DOCUMENTS, message, found[1].line)
         return PodGroupManifest(None, faults)
     if others := [str(kind) for kind in kinds if kind != KIND]:
         count = "1 other object" if len(others) == 1 else f"{len(others)} other objects"
@@ -134,7 +135,7 @@ class _ManifestReader:
     def _check_api(self, place: YamlCursor | None) -> None:
         text = place.text() if place is not None else None
         if place is not None and text is not None and text.partition("/")[0] != _GROUP:
-            place.add_fault("bad_value", f"A PodGroup here is of {_GROUP}, as in `apiVersion: {_GROUP}/v2alpha2`.")
+            place.add_fault(Fault.BAD_VALUE, f"A PodGroup here is of {_GROUP}, as in `apiVersion: {_GROUP}/v2alpha2`.")
 
     def _name(self) -> str:
         if "namespace" in self.meta:
@@ -142,7 +143,7 @@ class _ManifestReader:
         place = self.meta.get("name")
         if place is None:
             message = "The manifest has no name, which the workflow needs. Add `metadata.name`."
-            self.faults.add("metadata.name", "missing", message, self.metadata.line)
+            self.faults.add("metadata.name", Fault.MISSING, message, self.metadata.line)
         return read_name(place)
 
     def _pod_group(self) -> PodGroup | None:
@@ -168,7 +169,7 @@ class _ManifestReader:
             name = names.claim_name(place)
             if name and self.rules.on_cluster and not _LABEL.fullmatch(name):
                 place.add_fault(
-                    "bad_name",
+                    Fault.BAD_NAME,
                     "The name is not valid for a SubGroup on a cluster: at most 63 lower-case "
                     "letters, digits and `-`. Change it.",
                 )
@@ -177,7 +178,7 @@ class _ManifestReader:
         tasks = tuple(self._tasks(name, group, pods)) if self._is_within_bounds(group, pods) else ()
         if any(task.name == name for task in tasks):
             message = "One of the pods has this name, too. Choose another."
-            self.meta["name"].add_fault("duplicate_name", message)
+            self.meta["name"].add_fault(Fault.DUPLICATE_NAME, message)
         tree = tree_to_json(group.min_member, group.min_sub_group, group.groups)
         return GroupSpec(name, tasks, ignore_nonlead_status=False, gang=tree)
 
@@ -191,7 +192,7 @@ class _ManifestReader:
         for path, count, most, what in bounds:
             if count > most:
                 message = f"The PodGroup has {count} {what}; at most {most} are allowed. Split it."
-                self.faults.add(path, "too_many_tasks", message, _line_of(self.node, path))
+                self.faults.add(path, Fault.TOO_MANY_TASKS, message, _line_of(self.node, path))
         return all(count <= most for _, count, most, _ in bounds)
 
     def _tasks(self, name: str, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> Iterator[TaskSpec]:
@@ -225,7 +226,9 @@ class _ManifestReader:
             return None
         if name not in PRIORITY_CLASSES:
             allowed = ", ".join(PRIORITY_CLASSES)
-            place.add_fault("bad_value", f"The priority class is not one of {allowed}. Name one, or none for NORMAL.")
+            place.add_fault(
+                Fault.BAD_VALUE, f"The priority class is not one of {allowed}. Name one, or none for NORMAL."
+            )
         elif name == "build-preemptible":
             place.add_warning("build-preemptible is read as LOW, which comes after build and may be preempted.")
         return PRIORITY_CLASSES.get(name)

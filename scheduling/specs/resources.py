@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import join_words
 from scheduling.domain.workflow_spec import TopologyRequirement
 from scheduling.specs.rules import PlatformRules, SpecRules
@@ -41,7 +42,7 @@ def find_platform_rules(resource: ResourceEntry, task: YamlCursor, rules: SpecRu
     at = resource.cursor or task
     if resource.platform is None:
         at.add_fault(
-            "no_platform",
+            Fault.NO_PLATFORM,
             "The resource names no platform, and the pool has no default platform. "
             f"Add `platform:` with one of {join_words(rules.platforms)}.",
         )
@@ -49,7 +50,7 @@ def find_platform_rules(resource: ResourceEntry, task: YamlCursor, rules: SpecRu
     found = rules.platforms.get(resource.platform)
     if found is None:
         at.add_fault(
-            "unknown_platform",
+            Fault.UNKNOWN_PLATFORM,
             f"The pool has no platform of this name."
             f"{at.faults.suggestion(resource.platform, rules.platforms)} It has {join_words(rules.platforms)}.",
         )
@@ -87,11 +88,13 @@ def _topology(place: YamlCursor, rules: SpecRules) -> TopologyRequirement:
     key = (found["key"].text() if "key" in found else None) or ""
     kind = found["requirementType"].text() if "requirementType" in found else "required"
     if kind not in ("required", "preferred", None):
-        found["requirementType"].add_fault("bad_value", "The kind must be required or preferred.")
+        found["requirementType"].add_fault(Fault.BAD_VALUE, "The kind must be required or preferred.")
     if key and rules.topology_keys is not None and key not in rules.topology_keys:
         near = place.faults.suggestion(key, rules.topology_keys)
         known = join_words(rules.topology_keys) or "none"
-        found["key"].add_fault("unknown_topology", f"The pool does not have this topology key.{near} It has {known}.")
+        found["key"].add_fault(
+            Fault.UNKNOWN_TOPOLOGY, f"The pool does not have this topology key.{near} It has {known}."
+        )
     return TopologyRequirement(
         key, (found["group"].text() if "group" in found else None) or "default", kind != "preferred"
     )

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from pools.domain.durations import parse_duration
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import quote, shorten
 from scheduling.specs.name_rules import is_name
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
@@ -42,11 +43,11 @@ def read_files(place: YamlCursor | None) -> tuple[dict[str, Any], ...]:
         path = (found["path"].text() if "path" in found else None) or ""
         if path and not _may_be_written(path):
             found["path"].add_fault(
-                "bad_path",
+                Fault.BAD_PATH,
                 "A file cannot be put there: the path is empty or belongs to OSMO. Choose one outside /osmo.",
             )
         elif path and path in seen:
-            found["path"].add_fault("duplicate_path", "Two files have this path. Give each its own.")
+            found["path"].add_fault(Fault.DUPLICATE_PATH, "Two files have this path. Give each its own.")
         seen.add(path)
         if "contents" not in found and "localpath" in found:
             found["localpath"].add_warning(
@@ -55,7 +56,7 @@ def read_files(place: YamlCursor | None) -> tuple[dict[str, Any], ...]:
             )
         elif "contents" not in found and found and "contents" not in item.map_entries(""):
             item.add_fault(
-                "missing", "The file has no contents. Add `contents:` (or `localpath:`, which the client reads)."
+                Fault.MISSING, "The file has no contents. Add `contents:` (or `localpath:`, which the client reads)."
             )
         contents = found["contents"].text(may_be_empty=True) if "contents" in found else ""
         if "base64" in found:
@@ -72,7 +73,7 @@ def read_environment(place: YamlCursor | None) -> dict[str, str]:
     for name, entry in place.map_entries("").items():
         if not name or "=" in name or name != name.strip():
             entry.add_fault(
-                "bad_name",
+                Fault.BAD_NAME,
                 f"{quote(name)} is not a valid name for an environment variable: it may not be empty, hold `=`, or "
                 "begin or end with a blank. Change it.",
             )
@@ -104,7 +105,7 @@ def read_mounts(place: YamlCursor | None) -> tuple[tuple[YamlCursor, str], ...]:
         text = item.text()
         source, colon, target = (text or "").partition(":")
         if text and (not source or (colon and not target) or ":" in target):
-            item.add_fault("bad_mount", "Allowed are /path and /path:/path/in/container. Change it.")
+            item.add_fault(Fault.BAD_MOUNT, "Allowed are /path and /path:/path/in/container. Change it.")
         elif text:
             mounts.append((item, text))
     return tuple(mounts)
@@ -121,7 +122,7 @@ def check_unused(found: dict[str, YamlCursor]) -> None:
         _check_pattern(fields.get("regex"))
         if "frequency" in fields and (text := fields["frequency"].text()) is not None and parse_duration(text) is None:
             fields["frequency"].add_fault(
-                "bad_duration",
+                Fault.BAD_DURATION,
                 "This is not a time; allowed is a number with d, h, m, s, ms or us. Write for example 10m.",
             )
     for item in iterate_items(found.get("kpis"), "kpis"):
@@ -137,7 +138,7 @@ def _sources(place: YamlCursor | None, kinds: tuple[str, ...]) -> tuple[dict[str
         if len(given) != 1 and item.is_map:
             item.known_fields(tuple({name for kind in given or kinds for name in _SOURCES[kind]}))
             item.add_fault(
-                "bad_source",
+                Fault.BAD_SOURCE,
                 f"Here {'none' if not given else ' and '.join(given)} of {', '.join(kinds)} is named; "
                 "exactly one must be. Write one entry for each.",
             )
@@ -161,7 +162,7 @@ def _source(item: YamlCursor, kind: str) -> dict[str, Any]:
         text = what.text() or ""
         if kind == "task" and text and not all(is_name(part) for part in text.split(":", 1)):
             what.add_fault(
-                "bad_name",
+                Fault.BAD_NAME,
                 "This does not name a task; write the name of a task, or workflow:task for one of an earlier workflow.",
             )
             text = ""
@@ -182,7 +183,7 @@ def _check_pattern(place: YamlCursor | None) -> None:
         return
     if len(pattern) > _LONGEST_PATTERN:
         place.add_fault(
-            "bad_regex", f"The pattern has {len(pattern)} characters; at most {_LONGEST_PATTERN} are allowed."
+            Fault.BAD_REGEX, f"The pattern has {len(pattern)} characters; at most {_LONGEST_PATTERN} are allowed."
         )
         return
     try:
@@ -190,7 +191,7 @@ def _check_pattern(place: YamlCursor | None) -> None:
             warnings.simplefilter("ignore")  # a doubtful pattern is still a pattern
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        place.add_fault("bad_regex", f"This is not a regular expression: {shorten(str(error))}. Correct it.")
+        place.add_fault(Fault.BAD_REGEX, f"This is not a regular expression: {shorten(str(error))}. Correct it.")
 
 
 def _may_be_written(path: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import join_words, quote
 from scheduling.domain.workflow_spec import TaskSpec
 from scheduling.specs import task_data as data
@@ -89,14 +90,14 @@ def _resource(
     if place is None:
         task.faults.add(
             f"{task.path}.resource",
-            "unknown_resource",
+            Fault.UNKNOWN_RESOURCE,
             "The task names no resource, and the file defines none "
             f'called "default", only {join_words(resources) or "none at all"}. Add `resource:` to the task.',
             task.line,
         )
     elif not place.is_absent:
         place.add_fault(
-            "unknown_resource",
+            Fault.UNKNOWN_RESOURCE,
             f"The file does not define this resource.{place.faults.suggestion(name, resources)} "
             f"It defines {join_words(resources) or 'none'}.",
         )
@@ -114,18 +115,18 @@ def _check_platform(
     name = quote(task.platform or "")
     if task.privileged and not platform.privileged_allowed:
         found["privileged"].add_fault(
-            "not_allowed",
+            Fault.NOT_ALLOWED,
             f"Platform {name} does not allow privileged tasks. Remove the key, or choose another platform.",
         )
     if task.host_network and not platform.host_network_allowed:
         found["hostNetwork"].add_fault(
-            "not_allowed",
+            Fault.NOT_ALLOWED,
             f"Platform {name} does not allow the host's network. Remove the key, or choose another platform.",
         )
     for item, mount in mounts:
         if mount.partition(":")[0] not in platform.allowed_mounts:
             item.add_fault(
-                "not_allowed",
+                Fault.NOT_ALLOWED,
                 f"Platform {name} does not allow this mount; it allows "
                 f"{join_words(sorted(platform.allowed_mounts)) or 'nothing'}.",
             )
@@ -135,7 +136,9 @@ def read_image(place: YamlCursor | None) -> str:
     """A container image; an empty text after a fault."""
     image = (place.text() if place is not None else None) or ""
     if place is not None and any(character.isspace() for character in image):
-        place.add_fault("bad_image", "This is not a container image: it holds a blank. Write for example ubuntu:24.04.")
+        place.add_fault(
+            Fault.BAD_IMAGE, "This is not a container image: it holds a blank. Write for example ubuntu:24.04."
+        )
     return image
 
 
@@ -143,7 +146,7 @@ def _command(place: YamlCursor | None) -> tuple[str, ...]:
     if place is None:
         return ()
     if place.is_empty_list:
-        place.add_fault("empty", "The command is an empty list; a task needs one. Write for example [bash, -c].")
+        place.add_fault(Fault.EMPTY, "The command is an empty list; a task needs one. Write for example [bash, -c].")
     return place.texts("texts, the program first")
 
 

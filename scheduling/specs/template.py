@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.specs import sections
 from scheduling.specs.file_text import MAX_FILE_BYTES
@@ -25,14 +26,14 @@ _MESSAGES = {
 
 # Faults about several places, or about something absent: with an undefined variable in the file they may be wrong.
 _DOUBTFUL = {
-    "unknown_task",
-    "unknown_resource",
-    "duplicate_name",
-    "duplicate_key",
-    "leads",
-    "cycle",
-    "own_group",
-    "missing",
+    Fault.UNKNOWN_TASK,
+    Fault.UNKNOWN_RESOURCE,
+    Fault.DUPLICATE_NAME,
+    Fault.DUPLICATE_KEY,
+    Fault.LEADS,
+    Fault.CYCLE,
+    Fault.OWN_GROUP,
+    Fault.MISSING,
 }
 
 
@@ -77,12 +78,12 @@ def render_template(
         if hole["inside"]:
             why = shorten(hole["inside"], 200)
             message = f"The template uses {quote(hole['name'])} of a value, but {why}. Correct the name."
-        faults.add("file", "undefined_variable", message, hole["line"])
+        faults.add("file", Fault.UNDEFINED_VARIABLE, message, hole["line"])
     if error := answer.get("error"):
         if error["code"] != "stopped":
             faults.add(
                 "file",
-                f"template_{error['code']}",
+                Fault[f"TEMPLATE_{error['code'].upper()}"],
                 _error_message(error["code"], error["message"], hidden),
                 error["line"],
             )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.specs.file_text import is_too_large
 from scheduling.structured_yaml.node_reader import MAX_DEPTH, read_yaml
@@ -54,7 +55,7 @@ def merge_variables(
         if not equals or not all(name.split(".")) or name.count(".") >= MAX_DEPTH:
             faults.add(
                 path,
-                "bad_assignment",
+                Fault.BAD_ASSIGNMENT,
                 "One of the assignments sets nothing. Write `name=value`; a dotted name "
                 "reaches into a map (`resources.default.gpu=2`).",
             )
@@ -106,7 +107,7 @@ def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Fau
     if len(typed) + len(strings) > MAX_ASSIGNMENTS:
         faults.add(
             "set_variables",
-            "too_many",
+            Fault.TOO_MANY,
             f"{len(typed) + len(strings)} variables are set; at most "
             f"{MAX_ASSIGNMENTS} may be. Put the rest under `default-values:`.",
         )
@@ -115,9 +116,9 @@ def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Fau
         for index, assignment in enumerate(values):
             path = f"{field}[{index}]"
             if not isinstance(assignment, str):
-                faults.add(path, "wrong_type", "This is not a text. Write it as the text `name=value`.")
+                faults.add(path, Fault.WRONG_TYPE, "This is not a text. Write it as the text `name=value`.")
             elif is_too_large(assignment):
-                faults.add(path, "too_large", "This value is larger than a whole file may be. Put it into storage.")
+                faults.add(path, Fault.TOO_LARGE, "This value is larger than a whole file may be. Put it into storage.")
             else:
                 yield path, assignment, as_text
 
@@ -130,7 +131,7 @@ def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, 
             name = ".".join(parts[:depth])
             faults.add(
                 path,
-                "bad_assignment",
+                Fault.BAD_ASSIGNMENT,
                 f"{quote('.'.join(parts))} reaches into {quote(name)}, which is not a map. Set {quote(name)} itself.",
             )
             return

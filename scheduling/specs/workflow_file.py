@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from pools.domain.counting import counted
 from pools.domain.durations import MAX_DURATION, parse_duration
+from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, join_words, quote, shorten
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 from scheduling.specs.group_cycles import find_cycle
@@ -32,7 +33,7 @@ def read_workflow_file(node: Node, rules: SpecRules, faults: Faults) -> Workflow
     found = YamlCursor(node, "", node.line, faults).known_fields(_TOP, required=("workflow",))
     version = found.get("version")
     if version is not None and version.plain_value not in (2, "2"):
-        version.add_fault("bad_version", "Only version 2 is known. Write 2, or leave the key out.")
+        version.add_fault(Fault.BAD_VERSION, "Only version 2 is known. Write 2, or leave the key out.")
     if "workflow" not in found:
         return WorkflowSpec("", ())
     return _workflow(found["workflow"], rules, faults)
@@ -48,7 +49,7 @@ def _workflow(place: YamlCursor, rules: SpecRules, faults: Faults) -> WorkflowSp
     tasks = [task for _, _, members in groups for task in members]
     if len(tasks) > rules.max_tasks:
         place.add_fault(
-            "too_many_tasks",
+            Fault.TOO_MANY_TASKS,
             f"The workflow has {len(tasks)} tasks; at most {rules.max_tasks} are allowed. "
             "Split it into several workflows.",
         )
@@ -69,7 +70,7 @@ def _groups(
     given = [name for name in ("tasks", "groups") if name in found]
     if len(given) != 1:
         place.add_fault(
-            "tasks_or_groups",
+            Fault.TASKS_OR_GROUPS,
             f"The workflow has {'both' if given else 'neither'} `tasks` {'and' if given else 'nor'} "
             "`groups`; exactly one is needed. Write `tasks` for tasks without a group.",
         )
@@ -79,7 +80,7 @@ def _groups(
         items = found[name].list_items(name)
         if not items and found[name].is_empty_list:
             found[name].add_fault(
-                "empty", f"The list of {name} is empty. Add one, or correct the template that made none."
+                Fault.EMPTY, f"The list of {name} is empty. Add one, or correct the template that made none."
             )
         for item in items:
             if name == "groups":
@@ -96,11 +97,11 @@ def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: Unique
     tasks = [read_task(item, resources, names, rules) for item in iterate_items(found.get("tasks"), "tasks")]
     leads = [task for task in tasks if task.spec.lead]
     if "tasks" in found and found["tasks"].is_empty_list:
-        found["tasks"].add_fault("empty", f"The group {quote(name)} has no task. Add one, or remove the group.")
+        found["tasks"].add_fault(Fault.EMPTY, f"The group {quote(name)} has no task. Add one, or remove the group.")
     elif len(tasks) > 1 and len(leads) != 1:
         lead_names = f" ({join_words(task.spec.name for task in leads)})" if leads else ""
         found["tasks"].add_fault(
-            "leads",
+            Fault.LEADS,
             f"The group {quote(name)} has {counted(len(leads), 'lead task')}{lead_names}; exactly one of its "
             f"{len(tasks)} tasks needs `lead: true`.",
         )
@@ -130,13 +131,13 @@ def _with_inputs(groups: list[ParsedGroup]) -> tuple[GroupSpec, ...]:
             for name in task.spec.upstream_tasks:
                 if name not in home:
                     at.add_fault(
-                        "unknown_task",
+                        Fault.UNKNOWN_TASK,
                         f"Task {quote(task.spec.name)} reads from a task that the file "
                         f"does not have.{place.faults.suggestion(name, home)}",
                     )
                 elif home[name] == group.name:
                     at.add_fault(
-                        "own_group",
+                        Fault.OWN_GROUP,
                         f"Task {quote(task.spec.name)} reads from task {quote(name)} of its own group; they run "
                         "at the same time. Put one of them into another group.",
                     )
@@ -147,7 +148,7 @@ def _with_inputs(groups: list[ParsedGroup]) -> tuple[GroupSpec, ...]:
     if cycle:
         at = next(place for group, place, _ in groups if group.name == cycle[0])
         path = shorten(" → ".join(f'"{name}"' for name in (*cycle, cycle[0])), 300)
-        at.add_fault("cycle", f"These groups wait for each other in a cycle: {path}. Remove one of the inputs.")
+        at.add_fault(Fault.CYCLE, f"These groups wait for each other in a cycle: {path}. Remove one of the inputs.")
     return tuple(made)
 
 
@@ -166,7 +167,7 @@ def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timed
     requested = parse_duration(text)
     if requested is None:
         place.add_fault(
-            "bad_duration",
+            Fault.BAD_DURATION,
             f"This is not a time; allowed is a number with d, h, m, s, ms or us (no unit: seconds), "
             f"at most {MAX_DURATION.days} days. Write for example 8h.",
         )

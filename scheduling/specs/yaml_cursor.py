@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pools.domain.byte_sizes import MAX_BYTES, MAX_UNITS, UNITS, parse_size
+from pools.domain.errors import Fault
 from pools.domain.scalars import BOOLEANS
 from pools.domain.structured_input import Dialect, ValueReader
 from scheduling.specs.whole_numbers import parse_whole_number
@@ -20,8 +21,8 @@ class _WorkflowFile(Dialect):
     requested, and `'2'` is a number where a number is requested."""
 
     map_name = "a map"
-    wrong_type = "wrong_type"
-    too_small = too_large = "bad_number"
+    wrong_type = Fault.WRONG_TYPE
+    too_small = too_large = Fault.BAD_NUMBER
 
     def is_absent(self, value: Node) -> bool:
         """Written without a value (`timeout:`), which counts as not written."""
@@ -94,7 +95,7 @@ class YamlCursor(ValueReader):
         if text is None:
             self.refuse("text")
         elif not text.strip() and not may_be_empty:
-            self.add_fault("empty", "The text is empty. Write a value, or leave the key out.")
+            self.add_fault(Fault.EMPTY, "The text is empty. Write a value, or leave the key out.")
             return None
         return text
 
@@ -111,7 +112,7 @@ class YamlCursor(ValueReader):
         """A whole number from `minimum`; 0 after a fault."""
         number = self.dialect.whole_number(self.value)
         if number is None or number < minimum:
-            self.refuse(f"a whole number from {minimum} to {MAX_UNITS}, written as 8", "bad_number")
+            self.refuse(f"a whole number from {minimum} to {MAX_UNITS}, written as 8", Fault.BAD_NUMBER)
             return 0
         return number
 
@@ -120,10 +121,10 @@ class YamlCursor(ValueReader):
         size = parse_size(self.value.text) if isinstance(self.value, ScalarNode) else None
         if size is None:
             units = f"{', '.join(UNITS)}, up to {MAX_BYTES // 1024**4} Ti (no unit: bytes)"
-            self.refuse(f"a number with one of the units {units}, for example 16Gi", "bad_size")
+            self.refuse(f"a number with one of the units {units}, for example 16Gi", Fault.BAD_SIZE)
         return size or 0
 
-    def refuse(self, expected: str, code: str | None = None, hint: str = "") -> None:
+    def refuse(self, expected: str, code: Fault | None = None, hint: str = "") -> None:
         if expected.startswith("a list") and isinstance(self.value, ScalarNode):
             hint = " Put it in brackets, as in [a, b], or write one `- item` a line."
         elif expected == "text":
@@ -132,7 +133,7 @@ class YamlCursor(ValueReader):
 
     def _item_text(self) -> str | None:
         if self.is_absent:
-            self.add_fault("empty", "The item is empty. Write '' for an empty text, or remove the item.")
+            self.add_fault(Fault.EMPTY, "The item is empty. Write '' for an empty text, or remove the item.")
             return None
         return self.text(may_be_empty=True)
 

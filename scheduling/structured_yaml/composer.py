@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from pools.domain.errors import Fault
+
 CORE_TAG = "tag:yaml.org,2002:"
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -21,7 +23,7 @@ _NO_KEY: Any = object()
 class CompositionStopped(Exception):
     """Reading cannot go on: code, message, and line of the text, from 0."""
 
-    def __init__(self, code: str, message: str, line: int) -> None:
+    def __init__(self, code: Fault, message: str, line: int) -> None:
         super().__init__(message)
         self.code, self.message, self.line = code, message, line
 
@@ -150,7 +152,7 @@ class YamlComposer(ABC):
                     f"The alias `*{str(event.anchor)[:60]}` points to an anchor that is not complete before this line. "
                     "Define it above as `&name`, and not around its own use."
                 )
-                raise CompositionStopped("unknown_anchor", message, line)
+                raise CompositionStopped(Fault.UNKNOWN_ANCHOR, message, line)
             value, weight = self._anchors[event.anchor]
             self._count(weight, line)
             return value
@@ -165,11 +167,13 @@ class YamlComposer(ABC):
         self._values += values
         if self._values > self.max_values:
             message = f"With every alias written out, the file has more than {self.max_values} values up to this line."
-            raise CompositionStopped("too_many_values", message, line)
+            raise CompositionStopped(Fault.TOO_MANY_VALUES, message, line)
 
     def _check_level(self, stack: list[OpenCollection], line: int) -> None:
         if len(stack) > self.max_levels:
-            raise CompositionStopped("too_deep", f"Values may be nested at most {self.max_levels} levels deep.", line)
+            raise CompositionStopped(
+                Fault.TOO_DEEP, f"Values may be nested at most {self.max_levels} levels deep.", line
+            )
 
     def _record(self, stack: list[OpenCollection], line: int) -> str:
         if self.lines is None or not stack or stack[-1].expects_key:

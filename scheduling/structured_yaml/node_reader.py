@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import yaml
 
+from pools.domain.errors import Fault
 from pools.domain.scalars import UnreadableScalar, plain_scalar
 from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
@@ -46,13 +47,13 @@ def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_k
         return None
     if not nodes:
         message = "The file holds no value, only comments. A workflow file begins with `workflow:`."
-        faults.add(path, "empty", message, 1)
+        faults.add(path, Fault.EMPTY, message, 1)
         return None
     if len(nodes) > 1:
         message = (
             "A second document begins here after `---`. One file holds one workflow: send each document on its own."
         )
-        faults.add(path, "several_documents", message, nodes[1].line)
+        faults.add(path, Fault.SEVERAL_DOCUMENTS, message, nodes[1].line)
         return None
     return nodes[0]
 
@@ -72,9 +73,9 @@ def read_yaml_documents(
         if "end of stream" in (error.problem or "") and error.context_mark:
             mark = error.context_mark  # for a quote or bracket that is never closed, the line where it opens helps
         at = mark.line if mark is not None else 0
-        faults.add(path, "yaml_syntax", _syntax_message(error, text, at), line_of(at))
+        faults.add(path, Fault.YAML_SYNTAX, _syntax_message(error, text, at), line_of(at))
     except yaml.YAMLError as error:
-        faults.add(path, "yaml_syntax", f"This is not valid YAML: {shorten(str(error), 200)}.", line_of(0))
+        faults.add(path, Fault.YAML_SYNTAX, f"This is not valid YAML: {shorten(str(error), 200)}.", line_of(0))
     return None
 
 
@@ -103,7 +104,7 @@ class _NodeComposer(YamlComposer):
         if not isinstance(key, ScalarNode):
             self.faults.add(
                 self.path,
-                "bad_key",
+                Fault.BAD_KEY,
                 "A list or a map stands where a key is expected. If `{{ … }}` was "
                 "meant, put quotes around the whole value.",
                 key.line,
@@ -122,7 +123,7 @@ class _NodeComposer(YamlComposer):
         if self.string_keys and not isinstance(key.value, str):
             self.faults.add(
                 self.path,
-                "bad_key",
+                Fault.BAD_KEY,
                 f"The key {quote(key.text)} is not read as text by YAML but as "
                 f"{key_kind_text(key.value)}. Put it in quotes.",
                 key.line,
@@ -134,7 +135,7 @@ class _NodeComposer(YamlComposer):
             if plain_value(before.node) == plain_value(value):
                 self.faults.add_warning(f"{where}, with the same value; one of them can go.")
             else:
-                self.faults.add(self.path, "duplicate_key", f"{where}, with different values. Keep one.", key.line)
+                self.faults.add(self.path, Fault.DUPLICATE_KEY, f"{where}, with different values. Keep one.", key.line)
         made.entries[key.text] = MapEntry(key.value, key.line, value)
 
     def sources_of_merge(self, value: Node) -> list[MapNode]:
@@ -143,7 +144,7 @@ class _NodeComposer(YamlComposer):
         if len(maps) != len(sources):
             self.faults.add(
                 self.path,
-                "bad_merge",
+                Fault.BAD_MERGE,
                 "`<<` merges maps; this is something else. Name an anchor of a map, as in `<<: *common`.",
                 value.line,
             )
@@ -154,7 +155,7 @@ class _NodeComposer(YamlComposer):
         if bad := next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None):
             self.faults.add(
                 self.path,
-                "bad_character",
+                Fault.BAD_CHARACTER,
                 f"The escape for U+{ord(bad):04X} makes a character that a container cannot receive. Remove it.",
                 line,
             )
@@ -167,7 +168,7 @@ class _NodeComposer(YamlComposer):
         elif event.tag != _STRING:
             value = plain_scalar(text)
             if type(value) not in _TYPES_OF_TAGS[event.tag]:
-                self.faults.add(self.path, "bad_value", "The value is not what its tag says. Remove the tag.", line)
+                self.faults.add(self.path, Fault.BAD_VALUE, "The value is not what its tag says. Remove the tag.", line)
             return ScalarNode(line, text, _as_json(value, text))
         return ScalarNode(line, text, text)
 
@@ -179,7 +180,7 @@ class _NodeComposer(YamlComposer):
         name = tag.replace(CORE_TAG, "!!")
         self.faults.add(
             self.path,
-            "unknown_tag",
+            Fault.UNKNOWN_TAG,
             f"The tag {quote(name)} is not known here; values are text, numbers, "
             "true/false, lists and maps. Remove the tag.",
             line,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.scalars import UnreadableScalar, json_number, plain_scalar
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
 
@@ -45,7 +45,7 @@ def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocumen
     """The documents of a file, in order; a document that cannot be read ends the file."""
     if len(text) > MAX_CHARACTERS:
         message = f"The file has more than {MAX_CHARACTERS} characters."
-        return [YamlDocument(faults=[Violation("", "bad_value", message)])]
+        return [YamlDocument(faults=[Violation("", Fault.BAD_VALUE, message)])]
     if not record_lines and text.lstrip()[:1] in {"{", "["}:
         quick = _json(text)
         if quick is not None:
@@ -54,16 +54,16 @@ def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocumen
     try:
         found.extend(_documents(text, record_lines=record_lines))
     except UnicodeEncodeError:
-        found.append(YamlDocument(faults=[Violation("", "bad_value", "The text holds invalid characters.")]))
+        found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, "The text holds invalid characters.")]))
     except CompositionStopped as stop:
-        found.append(YamlDocument(faults=[Violation("", "bad_value", str(stop), stop.line + 1)]))
+        found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, str(stop), stop.line + 1)]))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it breaks off"
         line = None if mark is None else mark.line + 1
-        found.append(YamlDocument(faults=[Violation("", "bad_value", f"This is not valid YAML: {problem}.", line)]))
+        found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, f"This is not valid YAML: {problem}.", line)]))
     if not found:
-        found.append(YamlDocument(faults=[Violation("", "bad_value", "The file is empty.")]))
+        found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, "The file is empty.")]))
     return found
 
 
@@ -92,7 +92,7 @@ def _json(text: str) -> YamlDocument | None:
         return None
     except RecursionError:
         return YamlDocument(
-            faults=[Violation("", "bad_value", f"Values may be nested at most {MAX_LEVELS} levels deep.")]
+            faults=[Violation("", Fault.BAD_VALUE, f"Values may be nested at most {MAX_LEVELS} levels deep.")]
         )
     return YamlDocument(value)
 
@@ -118,7 +118,7 @@ class _ValueComposer(YamlComposer):
 
     def key(self, event: Any, line: int) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise CompositionStopped("bad_key", "A key is a name, not a list or a map.", line)
+            raise CompositionStopped(Fault.BAD_KEY, "A key is a name, not a list or a map.", line)
         return str(event.value)
 
     def collection(self, line: int, *, is_map: bool) -> Any:
@@ -134,7 +134,7 @@ class _ValueComposer(YamlComposer):
         holder[key] = value
 
     def unknown_tag(self, tag: str, line: int) -> None:
-        raise CompositionStopped("unknown_tag", f"The tag '{tag}' is not known here.", line)
+        raise CompositionStopped(Fault.UNKNOWN_TAG, f"The tag '{tag}' is not known here.", line)
 
 
 def _scalar(event: Any) -> Any:

@@ -21,7 +21,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.ownership import OwnedKind
 from pools.domain.query_values import (
     BOOLEAN_RULE,
@@ -69,7 +69,7 @@ def _read_time(reader: FieldReader, key: str) -> datetime | None:
     text = reader.body[key]
     found = parse_datetime(text) if isinstance(text, str) else None
     if found is None:
-        reader.add_fault(key, "bad_value", "must be a time such as 2026-11-27T18:00:00 (UTC).")
+        reader.add_fault(key, Fault.BAD_VALUE, "must be a time such as 2026-11-27T18:00:00 (UTC).")
     return found
 
 
@@ -77,7 +77,7 @@ def _read_name(reader: FieldReader, key: str) -> str:
     text = reader.body[key]
     if isinstance(text, str) and text:
         return text
-    reader.add_fault(key, "bad_value", "must be a text.")
+    reader.add_fault(key, Fault.BAD_VALUE, "must be a text.")
     return ""
 
 
@@ -130,7 +130,7 @@ def whole_number(minimum: int, maximum: int, rule: str = "") -> ValueKind:
         given = reader.body[key]
         if isinstance(given, int) and not isinstance(given, bool) and minimum <= given <= maximum:
             return given
-        reader.add_fault(key, "bad_value", rule or f"must be {bounds}.")
+        reader.add_fault(key, Fault.BAD_VALUE, rule or f"must be {bounds}.")
         return None
 
     schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
@@ -225,7 +225,7 @@ class ChangeCommand:
         the product wrote and this one cannot read."""
         if stored_format > cls.format:
             message = f"This change was stored in format {stored_format}; formats up to {cls.format} can be read here."
-            raise BadInput(message, [Violation("", "bad_value", message)])
+            raise BadInput(message, [Violation("", Fault.BAD_VALUE, message)])
         return read_command(cls, {**stored, **cls.upgrade(stored, stored_format)})
 
     @classmethod
@@ -263,7 +263,7 @@ def read_fields(reader: FieldReader, fields: Mapping[str, ChangeField]) -> dict[
     """The values that an object gives to these fields; `null` is the same as no value. Faults are noted."""
     for name, about in fields.items():
         if about.is_required and not reader.is_given(name):
-            reader.add_fault(name, "missing", about.missing)
+            reader.add_fault(name, Fault.MISSING, about.missing)
     return {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
 
 

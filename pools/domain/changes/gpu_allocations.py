@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from pools.domain.changes.command import BOOLEAN, TEXT, ChangeCommand, ValueKind, in_address, value
+from pools.domain.errors import Fault
 from pools.domain.gpu_quota.spec import AMOUNTS_SCHEMA
 from pools.domain.gpu_quota.workers import (
     MAX_GPUS,
@@ -33,7 +34,7 @@ def _read_id(reader: FieldReader, key: str) -> str:
     if isinstance(name, str) and _ID.fullmatch(name):
         return name
     reader.add_fault(
-        key, "bad_value", f"must be 1 to {MAX_LENGTH} printable characters without spaces and without '/'."
+        key, Fault.BAD_VALUE, f"must be 1 to {MAX_LENGTH} printable characters without spaces and without '/'."
     )
     return ""
 
@@ -41,7 +42,7 @@ def _read_id(reader: FieldReader, key: str) -> str:
 def _read_workload(reader: FieldReader, key: str) -> str:
     text = reader.read_text(key)
     if len(text) > MAX_LENGTH:
-        reader.add_fault(key, "bad_value", f"has {len(text)} characters; the most is {MAX_LENGTH}.")
+        reader.add_fault(key, Fault.BAD_VALUE, f"has {len(text)} characters; the most is {MAX_LENGTH}.")
     return text
 
 
@@ -123,7 +124,7 @@ class AdjustWorker(WorkerChange):
     @classmethod
     def note_faults(cls, reader: FieldReader) -> None:
         if not (reader.faults.violations or reader.is_given("request") or reader.is_given("limit")):
-            reader.faults.add("request", "missing", "Give new amounts as request, as limit, or both.")
+            reader.faults.add("request", Fault.MISSING, "Give new amounts as request, as limit, or both.")
 
     def changed(self, before: GpuWorker) -> GpuWorker:
         """The worker with these amounts; one that is not given stays the same."""

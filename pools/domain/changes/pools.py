@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
+from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
@@ -15,10 +16,10 @@ from pools.domain.structured_input.fields import FieldReader
 def _read_configurations(reader: FieldReader, key: str) -> Any:
     found = reader.body[key]
     if not found:
-        reader.add_fault(key, "missing", "is missing: give the configuration of each pool by name.")
+        reader.add_fault(key, Fault.MISSING, "is missing: give the configuration of each pool by name.")
     for name, body in found.items():
         if not isinstance(body, dict):
-            reader.faults.add(name[:60], "bad_value", f"The configuration of {name[:60]!r} must be an object.")
+            reader.faults.add(name[:60], Fault.BAD_VALUE, f"The configuration of {name[:60]!r} must be an object.")
     return found
 
 
@@ -26,7 +27,7 @@ def _read_name(reader: FieldReader, key: str) -> str:
     found = reader.body[key]
     if isinstance(found, str) and found:
         return found
-    reader.add_fault(key, "bad_value", "must be a text.")
+    reader.add_fault(key, Fault.BAD_VALUE, "must be a text.")
     return ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value, whole_number
+from pools.domain.errors import Fault
 from pools.domain.query_values import MAX_INTEGER
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
@@ -18,14 +19,14 @@ _NUMBER = whole_number(1, MAX_INTEGER, "must be the number of a revision.")
 def _read_tags(reader: FieldReader, key: str) -> list[str]:
     tags = reader.read_texts(key)
     if not all(tags):
-        reader.add_fault(key, "bad_value", "must be a list of texts that are not empty.")
+        reader.add_fault(key, Fault.BAD_VALUE, "must be a list of texts that are not empty.")
     return tags
 
 
 def _read_type(reader: FieldReader, key: str) -> str:
     found = reader.field(key).text() or POOL
     if found.upper() != POOL:
-        reader.add_fault(key, "bad_value", f"must be {POOL}: only pools have revisions.")
+        reader.add_fault(key, Fault.BAD_VALUE, f"must be {POOL}: only pools have revisions.")
     return found
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from pools.domain.changes.command import BOOLEAN, JSON, QUOTA, TEXT, TIME, ChangeCommand, in_address, value
+from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
@@ -24,7 +25,7 @@ _QUOTAS_RULE = 'must be an object such as {"team--a": 20}.'
 def _read_quotas(reader: FieldReader, key: str) -> Any:
     found = reader.body[key]
     if not isinstance(found, dict):
-        reader.add_fault(key, "bad_value", _QUOTAS_RULE)
+        reader.add_fault(key, Fault.BAD_VALUE, _QUOTAS_RULE)
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pools.domain.errors import Violation
+from pools.domain.errors import RuleName, Violation
 from pools.domain.gpu_quota.workers import (
     NO_AMOUNTS,
     RESOURCES,
@@ -105,7 +105,9 @@ class BrokenCap:
             "used": None if self.used is None else _json_amount(self.used),
             "resolvable": self.is_resolvable,
         }
-        return Violation(self.path, self.resource, self.refusal_text(namespace), numbers=tuple(numbers.items()))
+        return Violation(
+            self.path, RuleName(self.resource), self.refusal_text(namespace), numbers=tuple(numbers.items())
+        )
 
 
 def _json_amount(amount: Quantity | int) -> str | int:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, read_gpu_amounts, read_quantity
 from pools.domain.structured_input.config_fields import ConfigField, Schema, object_schema
@@ -26,7 +26,7 @@ def namespace_violations(namespace: str) -> list[Violation]:
     if _NAMESPACE.fullmatch(namespace):
         return []
     rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
-    return [Violation("namespace", "bad_name", f"This is not a valid namespace: {rule}.")]
+    return [Violation("namespace", Fault.BAD_NAME, f"This is not a valid namespace: {rule}.")]
 
 
 def _caps(place: FieldReader, key: str) -> ResourceCaps:
@@ -40,13 +40,13 @@ def _caps(place: FieldReader, key: str) -> ResourceCaps:
 def _count(place: FieldReader, key: str) -> int | None:
     if not place.is_given(key):
         return None
-    return place.whole_number(key, 0, minimum=0, maximum=MAX_COUNT, below_code="negative")
+    return place.whole_number(key, 0, minimum=0, maximum=MAX_COUNT, below_code=Fault.NEGATIVE)
 
 
 def _threshold(place: FieldReader, key: str) -> int:
     value = place.body.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= 100:
-        place.add_fault(key, "bad_value", "must be between 0 and 100.")
+        place.add_fault(key, Fault.BAD_VALUE, "must be between 0 and 100.")
         return DEFAULT_THRESHOLD
     return place.whole_number(key, DEFAULT_THRESHOLD, minimum=0, maximum=100)
 
@@ -120,7 +120,7 @@ def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec
     """The `spec` of a quota, and every fault in it. An absent cap is not checked."""
     faults: list[Violation] = []
     if not isinstance(body, Mapping):
-        return GpuQuotaSpec(), [Violation(path, "bad_value", f"{path} must be an object with total and single.")]
+        return GpuQuotaSpec(), [Violation(path, Fault.BAD_VALUE, f"{path} must be an object with total and single.")]
     spec = FieldReader(body, path, faults)
     spec.reject_unknown_keys(PARTS)
     found: dict[str, Any] = {}
@@ -160,6 +160,6 @@ def _check_limits(total: FieldReader, requests: ResourceCaps, limits: ResourceCa
         if limit.milli < request.milli:
             total.add_fault(
                 f"limits.{resource}",
-                "limit_below_request",
+                Fault.LIMIT_BELOW_REQUEST,
                 f"cannot be less than requests.{resource}: {limit} is below {request}.",
             )

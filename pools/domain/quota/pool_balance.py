@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.counting import counted
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.scalars import is_decimal
 from pools.domain.subpool_lifecycle import SubpoolState
 
@@ -143,7 +143,7 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     """Whole GPUs from an integer, a fraction (`12.9`) or a percentage of the parent (`"25%"`), floored (D7)."""
     bad = Violation(
         path,
-        "bad_quota",
+        Fault.BAD_QUOTA,
         'This is not a valid quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "25%".',
     )
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
@@ -157,13 +157,15 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     if not number.is_finite() or (number and number.adjusted() < MIN_EXPONENT):
         return bad
     if number < 0:
-        return Violation(path, "negative_quota", "A quota cannot be negative; the least is 0.")
+        return Violation(path, Fault.NEGATIVE_QUOTA, "A quota cannot be negative; the least is 0.")
     if is_share and parent == UNLIMITED:
         return Violation(
-            path, "no_guarantee", "A percentage needs a pool with a finite guarantee; give it one, or give whole GPUs."
+            path,
+            Fault.NO_GUARANTEE,
+            "A percentage needs a pool with a finite guarantee; give it one, or give whole GPUs.",
         )
     if number > MAX_GPUS:
-        return Violation(path, "quota_too_large", f"A quota is at most {MAX_GPUS}.")
+        return Violation(path, Fault.QUOTA_TOO_LARGE, f"A quota is at most {MAX_GPUS}.")
     exact = number * int(parent) / 100 if is_share else number
     gpus = math.floor(exact)
     if exact == gpus:
@@ -178,7 +180,7 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
     if balance.is_unlimited:
         return Violation(
             "quota",
-            "no_guarantee",
+            Fault.NO_GUARANTEE,
             f"Pool {balance.name} has no finite GPU guarantee, so there is nothing to cut subpools from. "
             "Set resources.gpu.guarantee first.",
         )
@@ -188,7 +190,7 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
         return None
     return Violation(
         "quota",
-        "quota_exceeds_parent",
+        Fault.QUOTA_EXCEEDS_PARENT,
         f"{quota} GPUs asked for {balance.name}--{name}, {free} are free to give: pool {balance.name} guarantees "
         f"{balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most {free}, or shrink "
         "another subpool.",
@@ -204,7 +206,7 @@ def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int]) -> Vi
         return None
     return Violation(
         "quotas",
-        "quota_exceeds_parent",
+        Fault.QUOTA_EXCEEDS_PARENT,
         f"The subpools of {balance.name} would hold {total} GPUs; pool {balance.name} guarantees {balance.guarantee}. "
         f"Ask for {counted(total - balance.guarantee, 'GPU')} less.",
         numbers=(("requested", total), ("limit", balance.guarantee)),
@@ -217,13 +219,15 @@ def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | No
     path = "resources.gpu.guarantee"
     if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
         return Violation(
-            path, "no_guarantee", f"Pool {balance.name} has subpools; its guarantee must stay a finite number of GPUs."
+            path,
+            Fault.NO_GUARANTEE,
+            f"Pool {balance.name} has subpools; its guarantee must stay a finite number of GPUs.",
         )
     if guarantee >= balance.allocated:
         return None
     return Violation(
         path,
-        "guarantee_below_slices",
+        Fault.GUARANTEE_BELOW_SUBPOOLS,
         f"A guarantee of {guarantee} is below the {balance.allocated} GPUs allocated to subpools of {balance.name}: "
         f"{_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated)),

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final, TypedDict, cast
 
 from pools.domain.amounts import Amount, Number
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import AMOUNT_KEYS
 
 MAX_QUOTA_ROWS: Final = 16 * 64
@@ -52,7 +52,7 @@ def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: boo
     lending limit bounds its whole subtree."""
     found = list(_duplicates(rows))
     if len(rows) > MAX_QUOTA_ROWS:
-        found.append(Violation("quotas", "too_many", f"A node has at most {MAX_QUOTA_ROWS} rows, not {len(rows)}."))
+        found.append(Violation("quotas", Fault.TOO_MANY, f"A node has at most {MAX_QUOTA_ROWS} rows, not {len(rows)}."))
     for row in rows:
         found.extend(_check(row, has_parent=has_parent, is_pool=is_pool))
     return found
@@ -66,21 +66,21 @@ def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violat
             continue
         called = name.replace("_", " ")
         if amount < 0:
-            yield Violation(f"{row.path}.{name}", "negative", f"The {called} of {what} must be at least 0.")
+            yield Violation(f"{row.path}.{name}", Fault.NEGATIVE, f"The {called} of {what} must be at least 0.")
         if name != "nominal" and not has_parent:
             above = "cohort" if is_pool else "parent"
             message = f"A {called} of {what} needs a {above}: without one it can neither borrow nor lend."
-            yield Violation(f"{row.path}.{name}", "limit_without_parent", message)
+            yield Violation(f"{row.path}.{name}", Fault.LIMIT_WITHOUT_PARENT, message)
     if is_pool and row.lending_limit is not None and row.lending_limit > row.nominal >= 0:
         message = f"The lending limit of {what} ({row.lending_limit}) is above the quota ({row.nominal})."
-        yield Violation(f"{row.path}.lending_limit", "lending_above_nominal", message)
+        yield Violation(f"{row.path}.lending_limit", Fault.LENDING_ABOVE_NOMINAL, message)
 
 
 def _duplicates(rows: Sequence[QuotaRow]) -> Iterator[Violation]:
     seen: set[tuple[str, str]] = set()
     for row in rows:
         if (row.flavor, row.resource) in seen:
-            yield Violation(row.path, "duplicate", f"{row.flavor}/{row.resource} is given twice.")
+            yield Violation(row.path, Fault.DUPLICATE, f"{row.flavor}/{row.resource} is given twice.")
         seen.add((row.flavor, row.resource))
 
 
@@ -88,7 +88,7 @@ def check_weight(weight: Number) -> list[Violation]:
     """A weight is 0 (never preferred while borrowing) or at least a billionth."""
     if weight == 0 or weight >= MIN_WEIGHT:
         return []
-    return [Violation("weight", "bad_weight", "A weight is 0, or at least 0.000000001.")]
+    return [Violation("weight", Fault.BAD_WEIGHT, "A weight is 0, or at least 0.000000001.")]
 
 
 def find_closed_cycle(parents: Mapping[str, str | None], name: str, parent: str | None) -> list[str]:

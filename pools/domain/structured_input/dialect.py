@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pools.domain.errors import Fault
+
 
 class Dialect:
     """Parsed JSON: a text is a `str`, a number is a number, and null counts as absent.
@@ -14,9 +16,9 @@ class Dialect:
     """
 
     map_name = "an object"
-    wrong_type = "bad_value"
-    too_small = "bad_value"
-    too_large = "too_large"
+    wrong_type = Fault.BAD_VALUE
+    too_small = Fault.BAD_VALUE
+    too_large = Fault.TOO_LARGE
 
     def is_absent(self, value: Any) -> bool:
         """Whether the value counts as absent."""

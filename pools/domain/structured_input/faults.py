@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, RuleName, Violation
 
 MAX_WARNINGS = 50
 _MAX_PATH = 200
@@ -31,7 +31,7 @@ class Faults:
         """Whether further violations are only counted."""
         return self.maximum is not None and len(self.violations) >= self.maximum
 
-    def add(self, path: str, code: str, message: str, line: int | None = None) -> None:
+    def add(self, path: str, code: Fault | RuleName, message: str, line: int | None = None) -> None:
         """Note one broken rule. `path` as in `workflow.tasks[2].image`, `line` from 1 in the file of the author."""
         self.append(Violation(path if self.maximum is None else shorten(path, _MAX_PATH), code, message, line))
 

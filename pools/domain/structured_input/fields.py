@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.faults import Faults
 from pools.domain.structured_input.values import ValueReader, unknown_key_message
 
@@ -26,7 +26,7 @@ class FieldReader:
         """The path of a key, such as `resources.gpu.guarantee`."""
         return f"{self.path}.{key}" if self.path else key
 
-    def add_fault(self, key: str, code: str, message: str) -> None:
+    def add_fault(self, key: str, code: Fault, message: str) -> None:
         """Note a fault of a key; the path of the key is the subject of the message."""
         path = self.path_of(key)
         self.faults.add(path, code, f"{path} {message}")
@@ -36,7 +36,9 @@ class FieldReader:
         for key in self.body:
             if key not in known and key not in ignored:
                 path = self.path_of(shorten_value(str(key)))
-                self.faults.add(path, "unknown_key", unknown_key_message(path, str(key), sorted(known), self.faults))
+                self.faults.add(
+                    path, Fault.UNKNOWN_KEY, unknown_key_message(path, str(key), sorted(known), self.faults)
+                )
 
     def is_given(self, key: str) -> bool:
         """Whether the key has a value."""
@@ -52,7 +54,7 @@ class FieldReader:
             return default
         text = self.field(key).text()
         if text is not None and len(text) > MAX_TEXT_LENGTH:
-            self.add_fault(key, "bad_value", f"must be a text of at most {MAX_TEXT_LENGTH} characters.")
+            self.add_fault(key, Fault.BAD_VALUE, f"must be a text of at most {MAX_TEXT_LENGTH} characters.")
             return default
         return default if text is None else text
 
@@ -60,7 +62,9 @@ class FieldReader:
         """True or false."""
         return self.field(key).boolean(default) if self.is_given(key) else default
 
-    def whole_number(self, key: str, default: int, *, minimum: int, maximum: int, below_code: str | None = None) -> int:
+    def whole_number(
+        self, key: str, default: int, *, minimum: int, maximum: int, below_code: Fault | None = None
+    ) -> int:
         """A whole number inside its bounds."""
         if not self.is_given(key):
             return default
@@ -70,7 +74,7 @@ class FieldReader:
         """A list of texts."""
         items = self._items(key, "texts")
         if any(item.dialect.text(item.value) is None for item in items):
-            self.add_fault(key, "bad_value", "must be a list of texts.")
+            self.add_fault(key, Fault.BAD_VALUE, "must be a list of texts.")
             return []
         return [item.value for item in items]
 
@@ -88,7 +92,7 @@ class FieldReader:
         """The maps of a list, each with its index in its path: `nodes[2]`."""
         items = self._items(key, "objects")
         if not all(item.is_map for item in items):
-            self.add_fault(key, "bad_value", "must be a list of objects.")
+            self.add_fault(key, Fault.BAD_VALUE, "must be a list of objects.")
             return []
         return [type(self)(item.value, item.path, self.faults) for item in items]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
+from pools.domain.errors import Fault
 from pools.domain.structured_input.dialect import JSON, Dialect
 from pools.domain.structured_input.faults import Faults, join_words, quote, shorten
 
@@ -23,11 +24,11 @@ class ValueReader:
     def __init__(self, value: Any, path: str, line: int | None, faults: Faults) -> None:
         self.value, self.path, self.line, self.faults = value, path, line, faults
 
-    def add_fault(self, code: str, message: str) -> None:
+    def add_fault(self, code: Fault, message: str) -> None:
         """Note a fault of this value."""
         self.faults.add(self.path or self.root, code, message, self.line)
 
-    def refuse(self, expected: str, code: str | None = None, hint: str = "") -> None:
+    def refuse(self, expected: str, code: Fault | None = None, hint: str = "") -> None:
         """Note that the value is not `expected`. The message names the kind of the value where that helps, and never
         the value."""
         subject = shorten(self.path, _MAX_SUBJECT) or "The input"
@@ -66,10 +67,10 @@ class ValueReader:
         found = self.map_entries("")
         for key in [key for key in found if key not in allowed]:
             unknown = found.pop(key)
-            unknown.add_fault("unknown_key", unknown_key_message(unknown.path, key, allowed, self.faults))
+            unknown.add_fault(Fault.UNKNOWN_KEY, unknown_key_message(unknown.path, key, allowed, self.faults))
         found = {key: reader for key, reader in found.items() if not reader.is_absent}
         for key in [key for key in required if key not in found]:
-            self.child(key, None, self.line).add_fault("missing", f"The key {quote(key)} is missing. Add it.")
+            self.child(key, None, self.line).add_fault(Fault.MISSING, f"The key {quote(key)} is missing. Add it.")
         return found
 
     def list_items(self, expected: str) -> list[Self]:
@@ -102,7 +103,7 @@ class ValueReader:
         return found
 
     def whole_number(
-        self, default: int = 0, *, minimum: int = 0, maximum: int | None = None, below_code: str | None = None
+        self, default: int = 0, *, minimum: int = 0, maximum: int | None = None, below_code: Fault | None = None
     ) -> int:
         """A whole number inside its bounds."""
         found = self.dialect.whole_number(self.value)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from pools.domain.changes.command import BOOLEAN, JSON, TEXT, TIME, ChangeCommand, value, whole_number
+from pools.domain.errors import Fault
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 
@@ -19,7 +20,7 @@ MAX_TRIES: Final = 200
 
 def _read_changes(reader: FieldReader, key: str) -> list[Any]:
     if not isinstance(reader.body[key], list):
-        reader.add_fault(key, "bad_value", "must be a list of changes.")
+        reader.add_fault(key, Fault.BAD_VALUE, "must be a list of changes.")
         return []
     return list(reader.body[key])
 
@@ -63,4 +64,4 @@ class RequestReplay(ChangeCommand):
     @classmethod
     def note_faults(cls, reader: FieldReader) -> None:
         if reader.is_given("tries") and reader.body.get("advise") is not True:
-            reader.add_fault("tries", "bad_value", "is the number of replays for advice: add `advise`.")
+            reader.add_fault("tries", Fault.BAD_VALUE, "is the number of replays for advice: add `advise`.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pools.domain.changes.command import ChangeCommand, value, whole_number
+from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
@@ -39,4 +40,4 @@ class UpdateSettings(ChangeCommand):
     @classmethod
     def note_faults(cls, reader: FieldReader) -> None:
         if not reader.is_given(DRAIN_INTERVAL) and not reader.is_given(MAX_RETRY):
-            reader.add_fault(DRAIN_INTERVAL, "missing", f"is missing, and so is {MAX_RETRY}; give one of them.")
+            reader.add_fault(DRAIN_INTERVAL, Fault.MISSING, f"is missing, and so is {MAX_RETRY}; give one of them.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.errors import Fault
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 from scheduling.domain.priorities import Priority
@@ -21,7 +22,7 @@ def _read_pairs(reader: FieldReader, key: str) -> dict[str, str]:
     for text in reader.read_texts(key):
         name, equals, given = text.partition("=")
         if not name or not equals:
-            reader.add_fault(key, "bad_value", "must have the form KEY=VALUE.")
+            reader.add_fault(key, Fault.BAD_VALUE, "must have the form KEY=VALUE.")
         else:
             result[name] = given
     return result
@@ -31,7 +32,7 @@ def _read_variables(reader: FieldReader, key: str) -> dict[str, str]:
     found = _read_pairs(reader, key)
     for name in found:
         if not _ENV_NAME.match(name):
-            reader.add_fault(key, "bad_value", "has a name that is not valid for a variable.")
+            reader.add_fault(key, Fault.BAD_VALUE, "has a name that is not valid for a variable.")
     return found
 
 
@@ -39,7 +40,7 @@ def _read_priority(reader: FieldReader, key: str) -> Priority | None:
     text = reader.field(key).text() or ""
     found = {str(each): each for each in Priority}.get(text.upper())
     if text and found is None:
-        reader.add_fault(key, "bad_query", f"must be one of {', '.join(Priority)}.")
+        reader.add_fault(key, Fault.BAD_QUERY, f"must be one of {', '.join(Priority)}.")
     return found
 
 

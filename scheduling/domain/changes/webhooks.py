@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.errors import Fault
 from pools.domain.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 
@@ -26,7 +27,7 @@ class GuardMode(StrEnum):
 def _read_mode(reader: FieldReader, key: str) -> str | None:
     if reader.body[key] in tuple(GuardMode):
         return str(reader.body[key])
-    reader.faults.add(key, "bad_value", "A webhook's mode is off, audit or enforce.")
+    reader.faults.add(key, Fault.BAD_VALUE, "A webhook's mode is off, audit or enforce.")
     return None
 
 
@@ -39,7 +40,7 @@ def _read_accounts(reader: FieldReader, key: str) -> list[str]:
     given = reader.body[key]
     if isinstance(given, list) and len(given) <= MAX_ACCOUNTS:
         return [_read_account(reader, f"{key}[{position}]", each, "account") for position, each in enumerate(given)]
-    reader.faults.add(key, "bad_value", f"`{key}` is a list of at most {MAX_ACCOUNTS} users or groups.")
+    reader.faults.add(key, Fault.BAD_VALUE, f"`{key}` is a list of at most {MAX_ACCOUNTS} users or groups.")
     return []
 
 
@@ -50,7 +51,7 @@ def _read_account(reader: FieldReader, path: str, given: object, what: str) -> s
         f"An {what} is a user or group as the API server names it, such as system:serviceaccount:NAMESPACE:NAME, of at "
         f"most {MAX_ACCOUNT_LENGTH} characters and without spaces."
     )
-    reader.faults.add(path, "bad_value", message)
+    reader.faults.add(path, Fault.BAD_VALUE, message)
     return ""
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.errors import Fault
 from pools.domain.structured_input.fields import FieldReader
 
 
@@ -70,7 +71,7 @@ class EndWorkflow(WorkflowChange):
     @classmethod
     def note_faults(cls, reader: FieldReader) -> None:
         if reader.body.get("status") not in list(EndStatus):
-            reader.add_fault("status", "bad_value", f"must be {' or '.join(EndStatus)}.")
+            reader.add_fault("status", Fault.BAD_VALUE, f"must be {' or '.join(EndStatus)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

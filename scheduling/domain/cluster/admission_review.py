@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.errors import BadInput, Violation
-from scheduling.domain.cluster.gpu_pod import PERCENT_UNDER_CAP
-from scheduling.domain.cluster.own_changes import FOREIGN_CHANGE
-from scheduling.domain.cluster.queue_access import FOREIGN_WORK, Caller
+from pools.domain.errors import BadInput, Fault, Violation
+from scheduling.domain.cluster.queue_access import Caller
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 API_VERSION = "admission.k8s.io/v1"
@@ -17,7 +15,7 @@ FORBIDDEN_STATUS, INVALID_STATUS = 403, 422
 MAX_WARNING_LENGTH = 240
 """The API server cuts warnings that are longer than 4096 characters in sum."""
 
-_FORBIDDING = (FOREIGN_WORK, FOREIGN_CHANGE, PERCENT_UNDER_CAP, "single.max.", "total.max.")
+_FORBIDDING = (Fault.FOREIGN_WORK, Fault.FOREIGN_CHANGE, Fault.PERCENT_UNDER_CAP, "single.max.", "total.max.")
 """Prefixes of the codes of well-formed requests that are not allowed."""
 
 
@@ -42,25 +40,27 @@ def read_review(body: Any) -> AdmissionRequest:
     request = body.get("request") if isinstance(body, Mapping) else None
     if not isinstance(request, Mapping):
         sentence = f"The body is not an AdmissionReview of {API_VERSION}: it has no `request`."
-        raise BadInput(sentence, [Violation("request", "bad_value", sentence)])
+        raise BadInput(sentence, [Violation("request", Fault.BAD_VALUE, sentence)])
     faults: list[Violation] = []
     version = body.get("apiVersion")
     if version != API_VERSION:
-        faults.append(Violation("apiVersion", "bad_value", f"Only {API_VERSION} is understood, not {version!r:.80}."))
+        faults.append(
+            Violation("apiVersion", Fault.BAD_VALUE, f"Only {API_VERSION} is understood, not {version!r:.80}.")
+        )
 
     def text(holder: ReadOnlyObject, key: str, path: str, *, needed: bool = False) -> str:
         value = holder.get(key)
         if (value is None or value == "") and not needed:
             return ""
         if not isinstance(value, str) or not value:
-            faults.append(Violation(f"{path}.{key}", "bad_value", f"`{key}` is a text."))
+            faults.append(Violation(f"{path}.{key}", Fault.BAD_VALUE, f"`{key}` is a text."))
             return ""
         return value
 
     def item(holder: ReadOnlyObject, key: str, path: str) -> Any:
         value = holder.get(key)
         if value is not None and not isinstance(value, Mapping):
-            faults.append(Violation(f"{path}.{key}", "bad_value", f"`{key}` is an object or null."))
+            faults.append(Violation(f"{path}.{key}", Fault.BAD_VALUE, f"`{key}` is an object or null."))
             return None
         return value
 

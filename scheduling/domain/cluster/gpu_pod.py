@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.workers import MAX_GPUS, GpuWorker, WorkerKeys, parse_worker, read_quantity
 from pools.domain.quantities import THOUSAND
@@ -36,7 +36,6 @@ AMOUNT_ANNOTATIONS = (*_KEYS.request, *_KEYS.limit, _KEYS.count, *_PERCENT.value
 
 _GPU_IDS = f"{TENSOR_FUSION_PREFIX}gpu-ids"
 FINALIZER = f"{TENSOR_FUSION_PREFIX}finalizer"
-PERCENT_UNDER_CAP = "percent_under_cap"
 """The code of a percentage of a GPU in a namespace with a cap on TFLOPS."""
 
 
@@ -75,7 +74,7 @@ class GpuPod:
         return [
             Violation(
                 _path_of(_PERCENT[side]),
-                PERCENT_UNDER_CAP,
+                Fault.PERCENT_UNDER_CAP,
                 f"{_PERCENT[side]} is a percentage of a GPU, and this namespace has a cap on the TFLOPS of each "
                 f"{side}. Give {_TFLOPS[side]} instead.",
             )
@@ -160,7 +159,7 @@ def _faults_of_form(metadata: ReadOnlyObject) -> list[Violation]:
     given = metadata.get("annotations")
     texts = given if isinstance(given, Mapping) else {}
     wrong = [name for name in AMOUNT_ANNOTATIONS if name in texts and not isinstance(texts[name], str)]
-    return [Violation(name, "bad_value", f"{name} must be a text.") for name in wrong]
+    return [Violation(name, Fault.BAD_VALUE, f"{name} must be a text.") for name in wrong]
 
 
 def _read_percents(annotations: Mapping[str, str], worker: GpuWorker, faults: list[Violation]) -> tuple[str, ...]:
@@ -173,9 +172,9 @@ def _read_percents(annotations: Mapping[str, str], worker: GpuWorker, faults: li
         if percent is None or not percent.milli:
             continue
         if percent.milli > 100 * THOUSAND:
-            place.add_fault(key, "bad_value", "must be a percentage of a GPU, from 0 to 100.")
+            place.add_fault(key, Fault.BAD_VALUE, "must be a percentage of a GPU, from 0 to 100.")
         elif tflops:
-            place.add_fault(key, "two_ways", f"and {tflops[0]} both say how much compute the pod gets. Keep one.")
+            place.add_fault(key, Fault.TWO_WAYS, f"and {tflops[0]} both say how much compute the pod gets. Keep one.")
         else:
             found.append(side)
     return tuple(found)

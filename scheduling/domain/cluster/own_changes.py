@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from scheduling.domain.cluster.drift import OUR_LABEL_PREFIX, SCHEDULER_FIELDS
 from scheduling.domain.cluster.naming import (
     INSTALLATION_LABEL,
@@ -21,8 +21,6 @@ from scheduling.domain.cluster.naming import (
 )
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS, Caller, QueueAccessPolicy, WorkloadKind
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
-
-FOREIGN_CHANGE = "foreign_change"
 
 
 def own_label_keys(shard_key: str) -> tuple[str, ...]:
@@ -41,7 +39,7 @@ def change_violations(
     if policy.accounts & {caller.username, *caller.groups}:
         return []
     return [
-        Violation(path, FOREIGN_CHANGE, _message(path, kind, caller))
+        Violation(path, Fault.FOREIGN_CHANGE, _message(path, kind, caller))
         for path in _changed_paths(kind, new_object, old_object, policy.shard_key)
     ]
 

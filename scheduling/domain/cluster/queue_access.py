@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Fault, Violation
 from scheduling.domain.cluster.naming import INSTALLATION_LABEL, POD_GROUP_OF_POD
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 from scheduling.domain.queues.desired import root_queue_name
 
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
-FOREIGN_WORK = "foreign_work"
 
 
 class WorkloadKind(StrEnum):
@@ -86,7 +85,7 @@ def access_violations(
         return []
     known = set(_queue_uses(kind, old_object, policy)) if old_object is not None else set()
     return [
-        Violation(use.path, FOREIGN_WORK, _message(use, caller, policy))
+        Violation(use.path, Fault.FOREIGN_WORK, _message(use, caller, policy))
         for use in _queue_uses(kind, new_object, policy)
         if use not in known
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps
 from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
@@ -43,7 +43,7 @@ def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "")
     request = admission_review.read_review(body)
     if request.kind not in {POD, BINDING}:
         message = f"This address reviews a {POD} or a {BINDING}, not a {request.kind[:40]}."
-        raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
+        raise BadInput(message, [Violation("request.kind.kind", Fault.BAD_VALUE, message)])
     guard = None if backend is None else marked_guard(backend, mark)
     if guard is None:
         if backend is not None:

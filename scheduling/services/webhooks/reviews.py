@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Fault, Violation
 from pools.models import Backend
 from scheduling.domain.cluster import admission_review, own_changes, queue_access
 from scheduling.domain.cluster.admission_review import AdmissionRequest
@@ -43,7 +43,7 @@ def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, 
     request = admission_review.read_review(body)
     if request.kind != kind:
         message = f"This address reviews a {kind}, not a {request.kind[:40]}."
-        raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
+        raise BadInput(message, [Violation("request.kind.kind", Fault.BAD_VALUE, message)])
     guard = None if backend is None else marked_guard(backend, mark)
     if guard is None:
         return _answer_stranger(kind, request, backend)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pools.domain.counting import counted
-from pools.domain.errors import BadInput, ErrorCode, Throttled, Violation
+from pools.domain.errors import BadInput, ErrorCode, Fault, Throttled, Violation
 from scheduling.domain.admission import SubmissionRefusal
 
 MAX_DETAILS = 500
@@ -43,7 +43,7 @@ def live_work_refusal(username: str, live: int, requested: int, limit: int) -> T
         "most of one user. Nothing was stored: wait until some have ended, or cancel some."
     )
     numbers = (("live", live), ("requested", requested), ("limit", limit))
-    violation = Violation("workflow", "too_many_live_workflows", message, numbers=numbers)
+    violation = Violation("workflow", Fault.TOO_MANY_LIVE_WORKFLOWS, message, numbers=numbers)
     return Throttled(message, [violation], error_code=ErrorCode.RESOURCE, retry_after=ROOM_RETRY_SECONDS)
 
 
@@ -60,11 +60,13 @@ def batch_refusal(
     unlisted = len(found) - MAX_DETAILS
     listed = found[:MAX_DETAILS]
     if unlisted > 0:
-        listed.append(Violation("workflows", "more", f"{unlisted} more faults are not listed. Correct these first."))
+        listed.append(
+            Violation("workflows", Fault.MORE, f"{unlisted} more faults are not listed. Correct these first.")
+        )
     if unread:
         text = f"The {unread} workflows after it were" if unread > 1 else "The workflow after it was"
         listed.append(
-            Violation("workflows", "not_read", f"{text} not read: a template was too slow. Correct it first.")
+            Violation("workflows", Fault.NOT_READ, f"{text} not read: a template was too slow. Correct it first.")
         )
     message = (
         f"{refused} of {len(faults) + unread} workflows cannot be submitted, so none was: "
@@ -79,4 +81,4 @@ def _location_text(fault: Violation) -> str:
 
 def _error_code(faults: Sequence[Violation]) -> ErrorCode:
     """Faults that no correction of the file can remove are about resources (contract, 7.3: no platform)."""
-    return ErrorCode.RESOURCE if all(fault.code == "no_platform" for fault in faults) else ErrorCode.USAGE
+    return ErrorCode.RESOURCE if all(fault.code == Fault.NO_PLATFORM for fault in faults) else ErrorCode.USAGE

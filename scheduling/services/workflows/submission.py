@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import connection
 
 from pools.domain.amounts import Gpus
-from pools.domain.errors import BadInput, DomainError, ErrorCode, Violation
+from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Violation
 from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name, split_name, with_pool_names
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -145,7 +145,7 @@ def retry_submission(failed: Workflow) -> Submission:
     not fail (OSMO contract, 7.1)."""
     if not WorkflowStatus(failed.status).is_failed:
         message = f"Workflow {failed.name} is {failed.status}; only failed workflows can be restarted."
-        violation = Violation("workflow", "not_failed", message)
+        violation = Violation("workflow", Fault.NOT_FAILED, message)
         raise BadInput(message, [violation], error_code=ErrorCode.USAGE, workflow_id=failed.name)
     return resubmission(failed, Submission(file="", priority=Priority(failed.priority)))
 

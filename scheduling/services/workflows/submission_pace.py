@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-from pools.domain.errors import BadInput, ErrorCode, Throttled, Violation
+from pools.domain.errors import BadInput, ErrorCode, Fault, Throttled, Violation
 
 _PACE_SQL = """
     SELECT count(*), ceil(extract(epoch FROM
@@ -26,7 +26,7 @@ def require_pace(*, username: str, user_id: int, requested: int, limit: int) -> 
             "send fewer at a time."
         )
         numbers: tuple[tuple[str, int], ...] = (("requested", requested), ("limit", limit))
-        violation = Violation("workflow", "too_many_in_request", message, numbers=numbers)
+        violation = Violation("workflow", Fault.TOO_MANY_IN_REQUEST, message, numbers=numbers)
         raise BadInput(message, [violation], error_code=ErrorCode.RESOURCE)
     with connection.cursor() as cursor:
         # Room comes when this one, counted from the newest, is older than a minute.
@@ -40,5 +40,5 @@ def require_pace(*, username: str, user_id: int, requested: int, limit: int) -> 
         f"would be more than {limit}, the most of one user. Nothing was stored: try again in {pause} s."
     )
     numbers = (("submitted", submitted), ("requested", requested), ("limit", limit))
-    violation = Violation("workflow", "too_many_submissions", message, numbers=numbers)
+    violation = Violation("workflow", Fault.TOO_MANY_SUBMISSIONS, message, numbers=numbers)
     raise Throttled(message, [violation], error_code=ErrorCode.RESOURCE, retry_after=pause)

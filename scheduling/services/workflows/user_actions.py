@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
@@ -36,7 +36,7 @@ def cancel_workflow(command: CancelWorkflow, *, actor: Actor, description: str =
             _cancel_all(work, actor, reason)
         elif not command.force:
             message = f"Workflow {workflow.name} has already ended ({workflow.status}); there is nothing to cancel."
-            raise BadInput(message, [Violation("status", "ended", message)], workflow_id=workflow.name)
+            raise BadInput(message, [Violation("status", Fault.ENDED, message)], workflow_id=workflow.name)
     return workflow
 
 
@@ -71,7 +71,7 @@ def end_workflow(command: EndWorkflow, *, actor: Actor, description: str = "") -
             what = f"Group {group} of workflow {visible.name}" if group else f"Workflow {visible.name}"
             states = ", ".join(f"{each.name} {each.status}" for each in requested)
             message = f"{what} is not running ({states}); only a running group can end."
-            raise Conflict(message, [Violation("group", "not_running", message)], workflow_id=visible.name)
+            raise Conflict(message, [Violation("group", Fault.NOT_RUNNING, message)], workflow_id=visible.name)
         for each in running:
             work.report_end(each, status, description if status is not TaskStatus.COMPLETED else "")
         work.save()
@@ -82,7 +82,9 @@ def tag_workflow(command: TagWorkflow, *, actor: Actor, description: str = "") -
     """Remove tags, then add tags. For the owner or an admin of the pool. A repetition is not an error."""
     visible = require_own_or_manage(actor, command.name)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
-    found = [Violation("add", "bad_tag", f"A tag is not valid: {rule}.") for tag in command.add if not _TAG.match(tag)]
+    found = [
+        Violation("add", Fault.BAD_TAG, f"A tag is not valid: {rule}.") for tag in command.add if not _TAG.match(tag)
+    ]
     if found:
         raise BadInput.of(found)
     with change(actor=actor, description=description):
@@ -90,7 +92,7 @@ def tag_workflow(command: TagWorkflow, *, actor: Actor, description: str = "") -
         tags = dict.fromkeys([tag for tag in workflow.tags if tag not in command.remove] + list(command.add))
         if len(tags) > MAX_TAGS:
             message = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
-            raise BadInput.of([Violation("add", "too_many", message)])
+            raise BadInput.of([Violation("add", Fault.TOO_MANY, message)])
         workflow.tags = list(tags)
         workflow.save(update_fields=["tags"])
     return workflow

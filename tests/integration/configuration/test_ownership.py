@@ -13,8 +13,8 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, RenamePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
-from pools.domain.errors import Conflict, DomainError
-from pools.domain.ownership import OWNED_BY_GIT, OwnedKind, OwnerKind
+from pools.domain.errors import Conflict, DomainError, Fault
+from pools.domain.ownership import OwnedKind, OwnerKind
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, ConfigurationOwner, Node, Pool
 from pools.services.backends import put_backend
@@ -116,7 +116,7 @@ def test_each_service_refuses_what_git_owns_and_says_where_it_comes_from(install
     for what, operation in WRITES.items():
         refusal = refusal_of(operation)
         (violation,) = refusal.violations
-        assert violation.code == OWNED_BY_GIT, what
+        assert violation.code == Fault.OWNED_BY_GIT, what
         found = violation.as_dict()
         assert found["owner"] == "git"
         assert found["source"] == "git@example.com/config"
@@ -192,7 +192,7 @@ def test_one_source_owns_an_object(installed: None) -> None:
     with pytest.raises(DomainError) as refused:
         apply("pools:\n  team: {backend: sim}\n", ApplyOptions("elsewhere"))
     (violation,) = refused.value.details
-    assert (violation.code, violation.line) == (OWNED_BY_GIT, 2)
+    assert (violation.code, violation.line) == (Fault.OWNED_BY_GIT, 2)
     assert violation.as_dict()["source"] == GIT.source
 
 
@@ -237,7 +237,7 @@ RAW_WRITES = {
 def test_raw_sql_is_refused(installed: None, statement: str) -> None:
     with pytest.raises(IntegrityError) as refused, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
-    assert refused.value.__cause__.diag.constraint_name == OWNED_BY_GIT  # type: ignore[union-attr]
+    assert refused.value.__cause__.diag.constraint_name == Fault.OWNED_BY_GIT  # type: ignore[union-attr]
 
 
 def test_raw_sql_on_a_cluster_is_refused(installed: None) -> None:

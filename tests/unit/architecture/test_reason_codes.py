@@ -13,10 +13,6 @@ HOME = ROOT / "scheduling/domain/reason_codes.py"
 OTHER_WORDS = {
     "cycle": {
         "scheduling/domain/dispatch_admission.py",  # the limit of a quota tree that has one
-        "scheduling/domain/podgroup_rules.py",
-        "scheduling/scenario/fields.py",
-        "scheduling/specs/template.py",
-        "scheduling/specs/workflow_file.py",
     },
     "elsewhere": {"scheduling/kube/cluster_lease.py", "scheduling/selectors/queue_sync_state.py"},
     "gpu_quota": {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.cli.offline_text import simulation_text
+from pools.domain.errors import Fault
 from scheduling.scenario import ScenarioError, answer
-from scheduling.scenario.fields import ScenarioFaultCode
 from scheduling.scenario.parse import COHORT_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS
 from scheduling.scenario.workloads import GANG_KEYS, GROUP_KEYS, TASK_KEYS, WORKLOAD_KEYS
 
@@ -20,7 +20,7 @@ SCENARIOS = dict(re.findall(r"<!-- scenario: ([\w-]+) -->\n```yaml\n(.*?)```", P
 OUTPUTS = dict(re.findall(r"<!-- output: ([\w-]+) -->\n```text\n(.*?)```", PAGE, re.DOTALL))
 REFUSED = re.findall(r"<!-- refused: ([\w, ]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
 TABLES = dict(re.findall(r"<!-- keys: (\w+) -->\n.*?\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE))
-CODES = {value for name, value in vars(ScenarioFaultCode).items() if name.isupper()}
+CODES = {Fault.UNKNOWN_KEY, Fault.UNKNOWN_NAME, Fault.DUPLICATE_NAME, Fault.CYCLE, Fault.BAD_VALUE}
 
 
 def keys_of(table: str) -> set[str]:

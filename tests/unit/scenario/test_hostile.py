@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.scenario.fields import ScenarioFaultCode
+from pools.domain.errors import Fault
 from tests.support import hostile, resource_limits
 
 READ = "tests.support.hostile:read_scenario"
@@ -27,7 +27,7 @@ EXPECTED_MESSAGES = [
 ]
 """Some of the files, the path of a fault, and what it says."""
 
-CODES = {value for name, value in vars(ScenarioFaultCode).items() if name.isupper()}
+CODES = {Fault.UNKNOWN_KEY, Fault.UNKNOWN_NAME, Fault.DUPLICATE_NAME, Fault.CYCLE, Fault.BAD_VALUE}
 
 
 def read(texts: list[str]) -> list[Any]:
