@@ -12,6 +12,7 @@ from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get
 from drf_spectacular.plumbing import resolve_type_hint
 
 from pools.api.schema import DATETIME, NULL, NUMBER, array_of, nullable, object_with, without_type_lists
+from pools.domain.errors import Fault
 
 
 def schema_of(shape: Any) -> dict[str, Any]:
@@ -39,6 +40,8 @@ def schema_of(shape: Any) -> dict[str, Any]:
         kinds = [schema_of(each) for each in args if each is not NoneType]
         schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         return dict(nullable(schema)) if NoneType in args else schema
+    if shape is Fault:  # long, and a part of many answers
+        return {"$ref": "#/components/schemas/Fault"}
     if isinstance(shape, EnumType):
         return {"type": "string", "enum": [each.value for each in list[Enum](shape)]}
     if origin is list:

@@ -12,7 +12,7 @@ from osmo_admin.answer_schema import schema_of
 from osmo_admin.health import HealthAnswer, ReadyAnswer
 from pools.api.schema import BOOLEAN, DRY_RUN, REQUEST_APPROVAL, TEXT, QueryParameter, describe_operation
 from pools.api.version import VersionAnswer
-from pools.domain.errors import ErrorAnswer
+from pools.domain.errors import ErrorAnswer, Fault
 from pools.representations.approval import ApprovalAnswer
 from pools.services.dry_run import EffectAnswer
 
@@ -33,6 +33,7 @@ COMPONENTS = {
         "Error": schema_of(ErrorAnswer),
         "DryRun": schema_of(EffectAnswer),
         "Approval": schema_of(ApprovalAnswer),
+        "Fault": {"type": "string", "enum": list(Fault), "description": "The meanings: docs/error-codes.md."},
     },
     "responses": {
         str(status): {

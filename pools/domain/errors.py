@@ -40,7 +40,7 @@ class ViolationBody(TypedDict):
     """One broken rule; its numbers follow under keys of their own."""
 
     path: str
-    code: Annotated[Fault | str, "The meanings: docs/error-codes.md; others name a rule, such as one of the ledger."]
+    code: Annotated[Fault | str, "A fault, or the name of a rule, such as one of the ledger."]
     message: str
     line: NotRequired[int]
 
