@@ -362,7 +362,7 @@ REMOVALS = (
     ),
     Removal(
         GANGS, "D13", "a SubGroup with children has no minMember", _PODGROUP,
-        "            yield self._violation_at(names.min_member, \"inner_with_min_member\", message)\n"
+        "            yield self._violation_at(names.min_member, Fault.INNER_WITH_MIN_MEMBER, message)\n"
         "        if not self.children and self.member is None:\n",
         "        if not self.children and self.member is None:\n", f"{_TEST_PODGROUP}::test_one_broken_rule_each",
     ),
