@@ -36,6 +36,7 @@ from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import parse_time
 from osmo_admin.cli.yaml_files import parse_amounts, parse_number
 from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
+from pools.domain.errors import Fault
 from pools.domain.query_values import MAX_INTEGER
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
@@ -187,7 +188,7 @@ def without_approval_needs(effect: Any) -> Any:
     """The effect of a change for which an approval is requested: the need of it is no refusal."""
     if not isinstance(effect, dict):
         return effect
-    violations = [each for each in effect.get("violations") or [] if each.get("code") != "approval_needed"]
+    violations = [each for each in effect.get("violations") or [] if each.get("code") != Fault.APPROVAL_NEEDED]
     return effect | {"violations": violations}
 
 
