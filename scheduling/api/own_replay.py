@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -20,33 +20,8 @@ from scheduling.domain.changes.replays import DEFAULT_TRIES, RequestReplay
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus
 from scheduling.selectors.history_replays import find_replay, list_replays
-from scheduling.services.own_replay import ReplayQuestion, find_replay_backend
-from scheduling.services.replays import ReplayRefusalAnswer, cancel_replay, request_replay
-
-
-class ReplaySideAnswer(TypedDict):
-    """One of the two courses of a window."""
-
-    summary: dict[str, Any] | None
-    teams: dict[str, Any]
-
-
-class ReplayResultAnswer(TypedDict):
-    """What a window of the past would have looked like."""
-
-    backend: str
-    since: UtcText
-    until: UtcText
-    steps: int
-    identical: bool
-    first_difference: dict[str, Any] | None
-    on: ReplaySideAnswer
-    against: ReplaySideAnswer | None
-    difference: dict[str, Any] | None
-    people: list[dict[str, Any]]
-    more_people: int
-    sentences: list[str]
-    advice: dict[str, Any] | None
+from scheduling.services.own_replay import ReplayQuestion, ReplayResultAnswer, find_replay_backend
+from scheduling.services.replays import ReplayQuestionAnswer, ReplayRefusalAnswer, cancel_replay, request_replay
 
 
 class ReplayAnswer(TypedDict):
@@ -58,7 +33,7 @@ class ReplayAnswer(TypedDict):
     requested_at: UtcText
     started_at: UtcText | None
     ended_at: UtcText | None
-    question: dict[str, Any]
+    question: ReplayQuestionAnswer
     answer: ReplayResultAnswer | None
     refusal: ReplayRefusalAnswer | None
 

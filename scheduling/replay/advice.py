@@ -8,7 +8,6 @@ from typing import Any
 from pools.domain.errors import Fault
 from scheduling.domain.advisor.advice import Window, advise, guaranteed_by_team, use_by_team
 from scheduling.domain.advisor.allotment import find_pools
-from scheduling.domain.advisor.dry_runs import add_dry_runs
 from scheduling.domain.advisor.trials import TraceTrials
 from scheduling.domain.replay.jobs import SECOND
 from scheduling.garbage_collector import garbage_collector
@@ -40,5 +39,4 @@ def advise_from_files(request: ReplayRequest, replays: int, report: Report = lam
         hours = float(trials.today.summary["makespan_s"] or 0) / 3600
         window = Window(use_by_team(jobs), guaranteed_by_team(jobs), hours, trials.idle_promises)
         answer = advise(pools, trials, window, replays=replays)
-    add_dry_runs(answer)
-    return answer | {"notes": list(given.notes), "seconds": round(time.monotonic() - began, 3)}
+    return {**answer, "notes": list(given.notes), "seconds": round(time.monotonic() - began, 3)}

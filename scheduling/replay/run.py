@@ -16,7 +16,7 @@ from scheduling.domain.forecast.forecaster import Forecaster
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.clock import ArrivalCount, ReplayClock, ReplayObserver, ReplayRules
 from scheduling.domain.replay.jobs import SECOND, JobTable
-from scheduling.domain.replay.measures import Measures, compare
+from scheduling.domain.replay.measures import Course, Measures, compare
 from scheduling.garbage_collector import garbage_collector
 from scheduling.replay import values
 from scheduling.replay.calibration_plot import calibration_svg
@@ -155,9 +155,9 @@ def replay(
     forecast = {} if forecaster is None else {"forecast": forecaster.summary()}
     if request.against is not None:
         against = _run(request.against, given.clusters[request.against], given.jobs, request.rules, [], report)
-        keys = ("summary", "teams")
-        pair = {"on": {key: answer[key] for key in keys}, "against": {key: against[key] for key in keys}}
-        return {**pair, "difference": compare(answer, against), **forecast, "notes": list(given.notes)}
+        pair = (Course(summary=each["summary"], teams=each["teams"]) for each in (answer, against))
+        courses = dict(zip(("on", "against"), pair, strict=True))
+        return {**courses, "difference": compare(**courses), **forecast, "notes": list(given.notes)}
     return (
         answer
         | forecast

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from pools.models import Backend
 from scheduling.domain.advisor.advice import Window, advise
-from scheduling.domain.advisor.dry_runs import add_dry_runs
 from scheduling.domain.advisor.past_trials import PastTrials, find_past_pools
 from scheduling.domain.advisor.sentences import advice_sentences
 from scheduling.domain.replay.history_clock import HistoryClock
@@ -14,7 +13,13 @@ from scheduling.domain.replay.measures import HOUR
 from scheduling.domain.replay.sentences import exactness_sentences
 from scheduling.garbage_collector import garbage_collector
 from scheduling.selectors.own_history import read_history
-from scheduling.services.own_replay import ReplayQuestion, Viewpoint, answer_without_changes
+from scheduling.services.own_replay import (
+    OwnAdvice,
+    ReplayQuestion,
+    ReplayResultAnswer,
+    Viewpoint,
+    answer_without_changes,
+)
 
 
 class Work(Protocol):
@@ -30,7 +35,7 @@ class Work(Protocol):
 
 def advise_on_own_history(
     backend: Backend, view: Viewpoint, question: ReplayQuestion, work: Work, *, tries: int
-) -> dict[str, Any]:
+) -> ReplayResultAnswer:
     """Replay the window with other quotas and lending limits, in at most so many replays besides today's, and propose
     the best for each pool. When the time is used up, the answer has what was tried by then.
 
@@ -51,8 +56,7 @@ def advise_on_own_history(
         use = {name: float(row["used_gpu_h"] or 0) for name, row in trials.today.teams.items()}
         hours = (history.until - history.since) / HOUR
         window = Window(use, trials.guaranteed_jobs(), hours, trials.idle_promises())
-        found = advise(pools, trials, window, replays=tries, is_over=lambda: trials.is_over)
-    add_dry_runs(found, backend.name)
-    advice = found | {"quotas_changed": trials.quotas_changed, "out_of_time": trials.is_over}
+        found = advise(pools, trials, window, replays=tries, is_over=lambda: trials.is_over, backend=backend.name)
+    advice: OwnAdvice = {**found, "quotas_changed": trials.quotas_changed, "out_of_time": trials.is_over}
     answer = answer_without_changes(backend, view, question, history, unchanged, trials.past)
     return {**answer, "advice": advice, "sentences": [*advice_sentences(advice), *exactness_sentences(answer)]}

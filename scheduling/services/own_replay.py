@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db.models import QuerySet
 
@@ -14,6 +14,7 @@ from pools.domain.names import canonical_name, queue_name
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.transactions import database_time
+from scheduling.domain.advisor.advice import Advice
 from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.history import Configuration, RecordedHistory, RecordedStep
@@ -25,8 +26,8 @@ from scheduling.domain.replay.history_clock import (
     gpu_quota,
     shares_follow,
 )
-from scheduling.domain.replay.measures import Summary
-from scheduling.domain.replay.past_measures import affected_people, summarize, summarize_queues
+from scheduling.domain.replay.measures import Course, CourseDifference, compare
+from scheduling.domain.replay.past_measures import PersonAnswer, affected_people, summarize, summarize_queues
 from scheduling.domain.replay.sentences import replay_sentences
 from scheduling.garbage_collector import garbage_collector
 from scheduling.scenario import ScenarioError
@@ -42,6 +43,52 @@ CHANGED_KEYS = frozenset({"quota", "limit", "weight"})
 
 Pace = Callable[[float], bool]
 """Asked at each instant with the share of the work that is done, from 0 to 1: whether the replay has to stop."""
+
+
+class StepAnswer(TypedDict):
+    """A start or preemption; the time is UTC without a zone."""
+
+    time: str
+    action: str
+    workflow: str
+    nodes: list[str]
+
+
+class FirstDifferenceAnswer(TypedDict):
+    """The first step that the replay does not make as recorded; null where one has no more, or nobody may see it."""
+
+    recorded: StepAnswer | None
+    replayed: StepAnswer | None
+
+
+class OwnAdvice(Advice):
+    """The advice from recorded history."""
+
+    quotas_changed: bool
+    out_of_time: bool
+
+
+class ReplayNumbers(TypedDict):
+    """What a window of the past would have looked like; times are UTC without a zone."""
+
+    backend: str
+    since: str
+    until: str
+    steps: int
+    identical: bool
+    first_difference: FirstDifferenceAnswer | None
+    on: Course
+    against: Course | None
+    difference: CourseDifference | None
+    people: list[PersonAnswer]
+    more_people: int
+    advice: OwnAdvice | None
+
+
+class ReplayResultAnswer(ReplayNumbers):
+    """What a window of the past would have looked like, also in sentences; times are UTC without a zone."""
+
+    sentences: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +197,7 @@ def _unknown_name(number: int, name: Any) -> Violation:
     return Violation(f"changes[{number}].set.name", Fault.UNKNOWN_NAME, message)
 
 
-def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuestion, pace: Pace) -> dict[str, Any]:
+def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuestion, pace: Pace) -> ReplayResultAnswer:
     """Replay the window as it was and with the changes, and compare.
 
     Raises `BadInput`, `ScenarioError`, `Conflict`, and `TooLong` where `pace` stopped it.
@@ -167,8 +214,8 @@ def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuesti
     answer = answer_without_changes(backend, view, question, history, pasts[0], as_it_was)
     if would is not None:
         known = _known_names(view.names)
-        answer["against"] = _numbers(view, would, known)
-        answer["difference"] = _difference(answer["on"], answer["against"])
+        against = _numbers(view, would, known)
+        answer |= {"against": against, "difference": compare(answer["on"], against)}
         people = affected_people(as_it_was, would, known)
         answer["people"] = [{**row, "queue": known[row["queue"]]} for row in people[:MAX_PEOPLE]]
         answer["more_people"] = max(0, len(people) - MAX_PEOPLE)
@@ -178,12 +225,12 @@ def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuesti
 
 def answer_without_changes(
     backend: Backend, view: Viewpoint, question: ReplayQuestion, history: RecordedHistory, unchanged: Past, shown: Past
-) -> dict[str, Any]:
+) -> ReplayNumbers:
     """The keys of an answer, without sentences: the window as it was (`shown`), and whether the `unchanged` replay is
     the record."""
     known = _known_names(view.names)
     difference = first_difference(history.steps, unchanged.steps)
-    first = None
+    first: FirstDifferenceAnswer | None = None
     if difference is not None:
         first = {
             "recorded": _step(difference.recorded, history, known),
@@ -261,28 +308,11 @@ def _known_names(names: Mapping[str, str]) -> dict[str, str]:
     return {queue: name for name, queue in names.items() if queue not in containers}
 
 
-def _numbers(view: Viewpoint, past: Past, known: Mapping[str, str]) -> dict[str, Any]:
+def _numbers(view: Viewpoint, past: Past, known: Mapping[str, str]) -> Course:
     rows = summarize_queues(past, known)
     return {
         "summary": summarize(past, past.jobs.values()) if view.reads_all else None,
         "teams": {known[queue]: row for queue, row in rows.items() if row["jobs"]},
-    }
-
-
-def _difference(on: Mapping[str, Any], against: Mapping[str, Any]) -> dict[str, Any]:
-    teams = {name: _less(on["teams"][name], row) for name, row in against["teams"].items()}
-    waits = {name: row["wait_mean_s"] for name, row in teams.items()}
-    return {
-        "summary": None if on["summary"] is None else _less(on["summary"], against["summary"]),
-        "teams": teams,
-        "better": [name for name, change in waits.items() if change is not None and change < 0],
-        "worse": [name for name, change in waits.items() if change is not None and change > 0],
-    }
-
-
-def _less(on: Summary, against: Summary) -> Summary:
-    return {
-        key: None if before is None or (after := against[key]) is None else after - before for key, before in on.items()
     }
 
 
@@ -291,7 +321,7 @@ def _count_steps(history: RecordedHistory, known: Mapping[str, str]) -> int:
     return sum(step.gang in visible for step in history.steps)
 
 
-def _step(step: RecordedStep | None, history: RecordedHistory, known: Mapping[str, str]) -> dict[str, Any] | None:
+def _step(step: RecordedStep | None, history: RecordedHistory, known: Mapping[str, str]) -> StepAnswer | None:
     """A step, if the reader may see its work."""
     if step is None or next(job.queue for job in history.jobs if job.name == step.gang) not in known:
         return None

@@ -9,7 +9,7 @@ import logging
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 from uuid import UUID
 
 from django.db import transaction
@@ -32,6 +32,7 @@ from scheduling.services import notifications
 from scheduling.services.own_advice import advise_on_own_history
 from scheduling.services.own_replay import (
     ReplayQuestion,
+    ReplayResultAnswer,
     check_question,
     find_replay_backend,
     replay_own_history,
@@ -158,7 +159,7 @@ def _run_waiting(replay_id: UUID) -> None:
         _ours(row).update(status=ReplayStatus.COMPLETED, ended_at=Now(), answer=answer, progress=1)
 
 
-def _run(row: HistoryReplay, work: _Work) -> dict[str, Any]:
+def _run(row: HistoryReplay, work: _Work) -> ReplayResultAnswer:
     backend = Backend.objects.filter(pk=row.backend_id).first()
     if backend is None:
         raise NotFound("The cluster of this replay was removed.")
@@ -230,6 +231,17 @@ def _ours(row: HistoryReplay) -> Any:
 
 def _fail(row: HistoryReplay, refusal: DomainError) -> None:
     _ours(row).update(status=ReplayStatus.FAILED, ended_at=Now(), refusal=_refusal_body(refusal))
+
+
+class ReplayQuestionAnswer(TypedDict):
+    """The window (UTC without a zone), and what is tried in it."""
+
+    backend: str
+    since: str
+    until: str
+    changes: list[Any]
+    advise: NotRequired[bool]
+    tries: NotRequired[int]
 
 
 class ReplayRefusalAnswer(TypedDict):

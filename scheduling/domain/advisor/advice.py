@@ -6,14 +6,75 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from pools.domain.amounts import UNLIMITED, Amount
 from scheduling.domain.advisor.allotment import AdvicePool, Allotment
+from scheduling.domain.advisor.dry_runs import QuotaChange, dry_run_commands, what_if
 from scheduling.domain.advisor.search import Found, Rival, find_best
 from scheduling.domain.advisor.trials import Trial, Trials
 from scheduling.domain.replay.jobs import Job
-from scheduling.domain.replay.measures import HOUR, compare
+from scheduling.domain.replay.measures import HOUR, Course, CourseDifference, compare
+
+
+class Cost(TypedDict):
+    """The delay of the work in GPU-hours; null without a replay."""
+
+    waiting_gpu_h: float | None
+    lost_gpu_h: float | None
+    cost_gpu_h: float | None
+
+
+class Proposal(Cost):
+    """Changes that cost less, with ready dry runs of them."""
+
+    changes: list[QuotaChange]
+    saved_gpu_h: float
+    effect: CourseDifference
+    what_if: list[dict[str, Any]]
+    commands: list[str]
+
+
+class RivalAnswer(Cost):
+    """What a simple rule would do; null where its replay was not reached."""
+
+    name: str
+    leaves: dict[str, int]
+    allowed: bool | None
+    guaranteed_later: dict[str, int] | None
+    never_again: int | None
+
+
+class PoolAdvice(TypedDict):
+    """The advice for a pool."""
+
+    pool: str | None
+    quota: int
+    leaves: dict[str, int]
+    lending_limits: dict[str, float | int | None]
+    guaranteed_jobs: int
+    least: dict[str, int]
+    exact: bool
+    replays: int
+    proposal: Proposal | None
+    rivals: list[RivalAnswer]
+
+
+class IdlePromise(TypedDict):
+    """Quota that nobody used while work of others waited."""
+
+    team: str
+    gpu_h: float
+
+
+class Advice(Cost):
+    """What today's quotas cost, and better ones."""
+
+    today: Course
+    pools: list[PoolAdvice]
+    together: Proposal | None
+    idle_promises: list[IdlePromise]
+    replays: int
 
 
 def use_by_team(jobs: Iterable[Job]) -> dict[str, float]:
@@ -49,7 +110,8 @@ def advise(
     *,
     replays: int,
     is_over: Callable[[], bool] = bool,
-) -> dict[str, Any]:
+    backend: str | None = None,
+) -> Advice:
     """The whole answer (docs/advisor.md). `replays`: the most for all pools together, today's excluded; pools whose
     work waits most come first."""
     today = trials.today
@@ -60,9 +122,9 @@ def advise(
         found.append(find_best(_that_keeps_use(pool, window), trials, window.use, share, is_over))
     return {
         **_cost(today),
-        "today": {"summary": today.summary, "teams": today.teams},
-        "pools": [_pool(each, today, window) for each in found],
-        "together": _together(found, trials),
+        "today": today.course,
+        "pools": [_pool(each, today, window, backend) for each in found],
+        "together": _together(found, trials, backend),
         "idle_promises": [
             {"team": team, "gpu_h": hours}
             for team, hours in sorted(window.idle.items(), key=lambda item: (-item[1], item[0]))
@@ -86,7 +148,7 @@ def _guaranteed_jobs(pool: AdvicePool, window: Window) -> int:
     return sum(window.guaranteed.get(name, 0) for name, _ in pool.today.quotas)
 
 
-def _cost(trial: Trial | None) -> dict[str, float | None]:
+def _cost(trial: Trial | None) -> Cost:
     """The parts of the cost and their sum; null without a trial."""
     if trial is None:
         return {"waiting_gpu_h": None, "lost_gpu_h": None, "cost_gpu_h": None}
@@ -100,7 +162,7 @@ def _by_waiting(pool: AdvicePool, today: Trial) -> tuple[float, str]:
     return -waiting, pool.name or ""
 
 
-def _pool(found: Found, today: Trial, window: Window) -> dict[str, Any]:
+def _pool(found: Found, today: Trial, window: Window, backend: str | None) -> PoolAdvice:
     is_better = found.allotment != found.pool.today
     return {
         "pool": found.pool.name,
@@ -111,12 +173,12 @@ def _pool(found: Found, today: Trial, window: Window) -> dict[str, Any]:
         "least": dict(found.pool.least),
         "exact": found.is_exact,
         "replays": found.replays,
-        "proposal": _proposal([found], found.trial, today) if is_better else None,
+        "proposal": _proposal([found], found.trial, today, backend) if is_better else None,
         "rivals": [_rival(Rival("today", found.pool.today, today)), *map(_rival, found.rivals)],
     }
 
 
-def _rival(rival: Rival) -> dict[str, Any]:
+def _rival(rival: Rival) -> RivalAnswer:
     trial = rival.trial
     return {
         "name": rival.name,
@@ -128,19 +190,19 @@ def _rival(rival: Rival) -> dict[str, Any]:
     }
 
 
-def _proposal(parts: Sequence[Found], trial: Trial, today: Trial) -> dict[str, Any]:
+def _proposal(parts: Sequence[Found], trial: Trial, today: Trial, backend: str | None) -> Proposal:
     changes = [change for part in parts for change in changes_of(part.pool.today, part.allotment)]
     return {
         "changes": changes,
         **_cost(trial),
         "saved_gpu_h": (today.cost - trial.cost) / HOUR,
-        "effect": compare(
-            {"summary": today.summary, "teams": today.teams}, {"summary": trial.summary, "teams": trial.teams}
-        ),
+        "effect": compare(today.course, trial.course),
+        "what_if": [what_if(change) for change in changes],
+        "commands": dry_run_commands(changes, backend),
     }
 
 
-def _together(found: Sequence[Found], trials: Trials) -> dict[str, Any] | None:
+def _together(found: Sequence[Found], trials: Trials, backend: str | None) -> Proposal | None:
     """The proposals of all pools at once, if there are several and they are allowed together; else None."""
     parts = [each for each in found if each.allotment != each.pool.today]
     if len(parts) < 2:
@@ -150,17 +212,17 @@ def _together(found: Sequence[Found], trials: Trials) -> dict[str, Any] | None:
         tuple(pair for part in parts for pair in part.allotment.lending),
     )
     trial = trials.run(whole, min(part.trial.cost for part in parts))
-    return None if trial is None else _proposal(parts, trial, trials.today)
+    return None if trial is None else _proposal(parts, trial, trials.today, backend)
 
 
-def changes_of(today: Allotment, proposed: Allotment) -> list[dict[str, Any]]:
+def changes_of(today: Allotment, proposed: Allotment) -> list[QuotaChange]:
     """What differs: quotas that fall, then those that rise, then lending limits; a limit of None is no limit."""
     pairs = zip(today.quotas, proposed.quotas, strict=True)
     moved = sorted(((name, before, after) for (name, before), (_, after) in pairs), key=lambda move: move[2] > move[1])
-    quotas: list[dict[str, Any]] = [
+    quotas: list[QuotaChange] = [
         {"name": name, "key": "quota", "from": before, "to": after} for name, before, after in moved if before != after
     ]
-    limits = [
+    limits: list[QuotaChange] = [
         {"name": name, "key": "lending_limit", "from": _limit(before), "to": _limit(after)}
         for (name, before), (_, after) in zip(today.lending, proposed.lending, strict=True)
         if before != after

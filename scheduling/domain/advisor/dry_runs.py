@@ -5,31 +5,26 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from pools.domain.names import SHARED_QUEUE, split_name
 
-
-def add_dry_runs(answer: dict[str, Any], backend: str | None = None) -> None:
-    """Give each proposal its change in the form of a what-if, and the commands that try it. `backend`: the cluster of
-    the pools, which the question about the present state has to name where there are several; None: not known."""
-    for proposal in (*(pool["proposal"] for pool in answer["pools"]), answer["together"]):
-        if proposal is not None:
-            proposal["what_if"] = [_set(change) for change in proposal["changes"]]
-            proposal["commands"] = dry_run_commands(proposal["changes"], backend)
+QuotaChange = TypedDict("QuotaChange", {"name": str, "key": str, "from": float | int | None, "to": float | int | None})
+"""A change of a quota or of a lending limit; null is no limit."""
 
 
-def _set(change: dict[str, Any]) -> dict[str, Any]:
-    """-1 is no limit there."""
+def what_if(change: QuotaChange) -> dict[str, Any]:
+    """The change in the form of a question about the present state, where -1 is no limit."""
     to = -1 if change["to"] is None else change["to"]
     return {"set": {"name": change["name"], change["key"]: to}}
 
 
-def dry_run_commands(changes: Sequence[dict[str, Any]], backend: str | None = None) -> list[str]:
+def dry_run_commands(changes: Sequence[QuotaChange], backend: str | None = None) -> list[str]:
     """Commands that show the effect of the changes on an installation with these pools and subpools, and change
     nothing: first all of them in the present state, then each of them as the change that it would be. The remainder
-    of a pool follows from its subpools."""
-    question = json.dumps({"changes": [_set(change) for change in changes]})
+    of a pool follows from its subpools. `backend`: the cluster of the pools, which the question about the present state
+    has to name where there are several; None: not known."""
+    question = json.dumps({"changes": [what_if(change) for change in changes]})
     words = ["osmo", "simulate", "--live", *([] if backend is None else ["--backend", backend]), "-"]
     commands = [f"echo {shlex.quote(question)} | {shlex.join(words)}"]
     pools: dict[str, dict[str, Any]] = {}

@@ -17,7 +17,7 @@ from scheduling.domain.advisor.idle_promises import IdlePromises
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.clock import ArrivalCount, EndReason, LiveJob, ReplayClock, ReplayObserver, ReplayRules
 from scheduling.domain.replay.jobs import Job
-from scheduling.domain.replay.measures import Measures, Summary
+from scheduling.domain.replay.measures import Course, Measures, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,13 @@ class Trial:
     never_again: int
     later: Mapping[str, int]
     summary: Summary
-    teams: Mapping[str, Summary]
+    teams: dict[str, Summary]
     unused: Mapping[str, float]
+
+    @property
+    def course(self) -> Course:
+        """The numbers of the cluster and its teams."""
+        return {"summary": self.summary, "teams": self.teams}
 
     @property
     def cost(self) -> int:

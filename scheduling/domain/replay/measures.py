@@ -11,7 +11,7 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from pools.domain.amounts import GPU, Number
 from scheduling.domain.engine.facts import ClusterFacts
@@ -24,6 +24,20 @@ SLOWDOWN_FLOOR = 10 * SECOND
 
 Summary = dict[str, float | int | None]
 """The numbers of a cluster or of a team, by their keys in the answer."""
+
+
+class Course(TypedDict):
+    """The numbers of the cluster (null for those who do not see all of it), and of its teams."""
+
+    summary: Summary | None
+    teams: dict[str, Summary]
+
+
+class CourseDifference(Course):
+    """What a second course has more; `better` and `worse`: the teams that wait less, and more, in the mean."""
+
+    better: list[str]
+    worse: list[str]
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
@@ -223,13 +237,12 @@ class Measures(ReplayObserver):
         return summary, teams
 
 
-def compare(on: Mapping[str, Any], against: Mapping[str, Any]) -> dict[str, Any]:
-    """Against − on, for every number that both have; null where one has none. `better` and `worse`: the teams that
-    wait less, and more, in the mean."""
+def compare(on: Course, against: Course) -> CourseDifference:
+    """Against − on, for every number that both have; null where one has none."""
     teams = {name: _difference(on["teams"][name], of) for name, of in against["teams"].items() if name in on["teams"]}
     changes = {name: difference["wait_mean_s"] for name, difference in teams.items()}
     return {
-        "summary": _difference(on["summary"], against["summary"]),
+        "summary": _difference(on["summary"], against["summary"]) if on["summary"] and against["summary"] else None,
         "teams": teams,
         "better": [name for name, change in changes.items() if change is not None and change < 0],
         "worse": [name for name, change in changes.items() if change is not None and change > 0],

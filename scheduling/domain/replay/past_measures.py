@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from scheduling.domain.replay.history_clock import Past, PastJob
 from scheduling.domain.replay.jobs import SECOND
@@ -52,7 +52,17 @@ class _Person:
     jobs: int = 0
 
 
-def affected_people(before: Past, after: Past, queues: Collection[str]) -> list[dict[str, Any]]:
+class PersonAnswer(TypedDict):
+    """How much longer the work of a person in a queue waits, and how much more often it loses its GPUs."""
+
+    user: str
+    queue: str
+    workloads: int
+    wait_s: float
+    preemptions: int
+
+
+def affected_people(before: Past, after: Past, queues: Collection[str]) -> list[PersonAnswer]:
     """The people whose work in these queues waits noticeably longer or shorter, or loses its GPUs more or less often;
     those with the largest change of waits first."""
     people: dict[tuple[str, str], _Person] = defaultdict(_Person)
@@ -68,7 +78,7 @@ def affected_people(before: Past, after: Past, queues: Collection[str]) -> list[
         person.lost_before += lost
         person.lost_after += loses
         person.jobs += abs(waits - waited) >= NOTICED or lost != loses
-    found = [
+    found: list[PersonAnswer] = [
         {
             "user": user,
             "queue": queue,

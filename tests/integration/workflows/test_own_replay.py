@@ -17,6 +17,7 @@ from pools.models import AuditEntry, Backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from pools.transactions import database_time
+from scheduling.api.own_replay import ReplayAnswer
 from scheduling.domain.changes.workflows import EndWorkflow
 from scheduling.models import Decision
 from scheduling.services import replays
@@ -24,6 +25,7 @@ from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import factories
 from tests.support.factories import workflow_file
+from tests.support.shapes import assert_has_shape
 
 HOUR = timedelta(hours=1)
 
@@ -61,6 +63,7 @@ def replay(who: Any, body: dict[str, Any]) -> dict[str, Any]:
         return told  # type: ignore[no-any-return]
     replays.run_replay(UUID(told["id"]))
     row = who.get(f"/api/replay/{told['id']}")
+    assert_has_shape(row, ReplayAnswer)
     return row["answer"] or row["refusal"]  # type: ignore[no-any-return]
 
 
