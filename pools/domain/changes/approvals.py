@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import NUMBER, ChangeCommand, in_address
 
 
@@ -24,6 +25,7 @@ class Approve(ApprovalDecision):
     """Approve a request: the change is made now, in the name of the caller, who is not the requester."""
 
     service: ClassVar = "approve"
+    audit: ClassVar = (AuditAction.APPROVAL_APPROVED,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Reject(ApprovalDecision):
     """Reject a request; the caller is not the requester."""
 
     service: ClassVar = "reject"
+    audit: ClassVar = (AuditAction.APPROVAL_REJECTED,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +41,4 @@ class Withdraw(ApprovalDecision):
     """Withdraw the own request."""
 
     service: ClassVar = "withdraw"
+    audit: ClassVar = (AuditAction.APPROVAL_WITHDRAWN,)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.backend_config import BACKEND_TYPES, VictimRule
 from pools.domain.changes.command import (
     BOOLEAN,
@@ -107,6 +108,7 @@ class PutBackend(BackendChange):
     backend. `kubeconfig` is never shown again."""
 
     service: ClassVar = "put_backend"
+    audit: ClassVar = (AuditAction.BACKEND_CREATED, AuditAction.BACKEND_UPDATED)
 
     body: Mapping[str, Any] = value(SECRET_JSON, "Configuration", "The keys of the backend that change.")
 
@@ -116,3 +118,4 @@ class DeleteBackend(BackendChange):
     """Remove a backend that has no pools."""
 
     service: ClassVar = "delete_backend"
+    audit: ClassVar = (AuditAction.BACKEND_DELETED,)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, JSON, ChangeCommand, in_address, value
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
@@ -26,6 +27,7 @@ class PutCohort(CohortChange):
     """Create a cohort, or replace its configuration."""
 
     service: ClassVar = "put_cohort"
+    audit: ClassVar = (AuditAction.COHORT_CREATED, AuditAction.COHORT_UPDATED, AuditAction.COHORT_MOVED)
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the cohort, with every key.")
 
@@ -35,6 +37,7 @@ class CreateCohort(CohortChange):
     """Create a cohort that is not configured yet."""
 
     service: ClassVar = "create_cohort"
+    audit: ClassVar = (AuditAction.COHORT_CREATED,)
     needs_version: ClassVar = False
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the cohort, with every key.")
@@ -45,6 +48,7 @@ class PatchCohort(CohortChange):
     """Replace only the keys that are given: another parent moves it with everything below it."""
 
     service: ClassVar = "patch_cohort"
+    audit: ClassVar = (AuditAction.COHORT_UPDATED, AuditAction.COHORT_MOVED)
 
     patch: Mapping[str, Any] = value(JSON, "Configuration", "The keys that change.")
 
@@ -54,6 +58,7 @@ class DeleteCohort(CohortChange):
     """Delete a cohort with its quota. A cohort with children needs `orphan`."""
 
     service: ClassVar = "delete_cohort"
+    audit: ClassVar = (AuditAction.COHORT_DELETED,)
 
     orphan: bool = value(
         BOOLEAN,

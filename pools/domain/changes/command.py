@@ -21,6 +21,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.ownership import OwnedKind
 from pools.domain.query_values import (
@@ -196,13 +197,15 @@ def in_address(metavar: str, label: str, help: str, *, kind: ValueKind = TEXT) -
 
 class ChangeCommand:
     """One change. `service` is the name of its service, stored with a request for an approval; the docstring is its
-    sentence for the API document. `permission` is needed on the pool that the field `pool_field` names (on the platform
-    if it is empty); None: the service judges, by the owner of the object. `needs_version`: a caller may name the
-    version of the object that it has seen. `has_preview`: a dry run shows the effect.
+    sentence for the API document. `audit`: the actions under which the audit trail has it, the usual one first; none
+    if it changes nothing that is audited. `permission` is needed on the pool that the field `pool_field` names (on the
+    platform if it is empty); None: the service judges, by the owner of the object. `needs_version`: a caller may name
+    the version of the object that it has seen. `has_preview`: a dry run shows the effect.
     `owned_kind`: the kind of the object that Git may own; `is_of_subpools`: only where it owns the subpools, too."""
 
     __slots__ = ()
     service: ClassVar[str]
+    audit: ClassVar[tuple[AuditAction, ...]]
     permission: ClassVar[Permission | None]
     pool_field: ClassVar[str] = ""
     needs_version: ClassVar[bool] = True

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, TEXT, ChangeCommand, ValueKind, in_address, value
 from pools.domain.errors import Fault
 from pools.domain.gpu_quota.spec import AMOUNTS_SCHEMA
@@ -74,6 +75,7 @@ class AllocateWorker(AllocationChange):
     """Allocate one worker if every cap allows it; an id that is in use already is answered as it is."""
 
     service: ClassVar = "allocate"
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_COMMITTED, AuditAction.GPU_ALLOCATION_ASSUMED)
 
     id: str = value(
         replace(TEXT, read=_read_id),
@@ -115,6 +117,7 @@ class AdjustWorker(WorkerChange):
     """Change the amounts of a worker per GPU; only an increase is checked."""
 
     service: ClassVar = "adjust"
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_ADJUSTED,)
 
     request: Mapping[str, Quantity] | None = value(_GIVEN_AMOUNTS, "Request", _REQUEST, default=None, metavar=_METAVAR)
     limit: Mapping[str, Quantity] | None = value(
@@ -137,6 +140,7 @@ class CommitWorker(WorkerChange):
     """Commit a reservation."""
 
     service: ClassVar = "commit"
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_COMMITTED,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +148,4 @@ class ReleaseWorker(WorkerChange):
     """Release a worker; releasing it again is allowed."""
 
     service: ClassVar = "release"
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_RELEASED,)

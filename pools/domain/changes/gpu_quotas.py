@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import JSON, ChangeCommand, in_address, value
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
@@ -26,6 +27,7 @@ class PutGpuQuota(GpuQuotaChange):
     """Create the GPU quota of a namespace, or replace it as a whole."""
 
     service: ClassVar = "put_gpu_quota"
+    audit: ClassVar = (AuditAction.GPU_QUOTA_CREATED, AuditAction.GPU_QUOTA_UPDATED)
 
     spec: Mapping[str, Any] = value(
         JSON,
@@ -40,3 +42,4 @@ class DeleteGpuQuota(GpuQuotaChange):
     """Remove the GPU quota of a namespace; its workers stay."""
 
     service: ClassVar = "delete_gpu_quota"
+    audit: ClassVar = (AuditAction.GPU_QUOTA_DELETED,)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, ChangeCommand, choice, in_address, value
 from pools.domain.notices import Channel, NoticeKind
 
@@ -39,6 +40,7 @@ class CreateTarget(NoticeChange):
     Only this answer contains the secret that verifies a webhook's signatures."""
 
     service: ClassVar = "create_target"
+    audit: ClassVar = (AuditAction.NOTICE_TARGET_CREATED,)
 
     name: str = value(
         NAME,
@@ -82,6 +84,7 @@ class UpdateTarget(TargetChange):
     """Change a target: its address, the kinds of notices, the pools to which it is limited, on or off."""
 
     service: ClassVar = "update_target"
+    audit: ClassVar = (AuditAction.NOTICE_TARGET_UPDATED,)
 
     address: str | None = value(_ADDRESS, "New address", "A new address. Default: the present one stays.", default=None)
     kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
@@ -94,6 +97,7 @@ class DeleteTarget(TargetChange):
     """Remove a target and its notices."""
 
     service: ClassVar = "delete_target"
+    audit: ClassVar = (AuditAction.NOTICE_TARGET_DELETED,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ class SendTest(TargetChange):
     """Send a test notice. It is sent within seconds; GET /api/notices shows what came of it."""
 
     service: ClassVar = "send_test"
+    audit: ClassVar = ()
     has_preview: ClassVar = False
 
 
@@ -109,6 +114,7 @@ class RenewSecret(TargetChange):
     """Replace the secret that verifies a webhook's signatures; only this answer contains it."""
 
     service: ClassVar = "renew_secret"
+    audit: ClassVar = (AuditAction.NOTICE_TARGET_UPDATED,)
     has_preview: ClassVar = False
 
 
@@ -117,6 +123,7 @@ class ReplayDeadNotices(TargetChange):
     """Send all dead letters of a target again, in their order."""
 
     service: ClassVar = "replay_dead_notices"
+    audit: ClassVar = (AuditAction.NOTICE_REPLAYED,)
     has_preview: ClassVar = False
 
 
@@ -125,6 +132,7 @@ class ReplayNotice(NoticeChange):
     """Send a notice again, with the same id."""
 
     service: ClassVar = "replay_notice"
+    audit: ClassVar = (AuditAction.NOTICE_REPLAYED,)
     has_preview: ClassVar = False
 
     notice: str = in_address("NOTICE", "Notice", "Id of a notice: msg_….")

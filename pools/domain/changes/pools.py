@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
 from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
@@ -52,6 +53,7 @@ class PutPool(PoolChange):
     """Create a pool, replace its configuration, or restore an archived one."""
 
     service: ClassVar = "put_pool"
+    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_UPDATED, AuditAction.POOL_REACTIVATED)
     may_need_approval: ClassVar = True
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the pool, with every key.")
@@ -62,6 +64,7 @@ class PatchPool(PoolChange):
     """Merge a part into a pool's configuration."""
 
     service: ClassVar = "patch_pool"
+    audit: ClassVar = (AuditAction.POOL_UPDATED,)
     may_need_approval: ClassVar = True
 
     patch: Mapping[str, Any] = value(JSON, "Configuration", "The keys that change.")
@@ -72,6 +75,7 @@ class DeletePool(PoolChange):
     """Remove a pool; a pool with a history is archived instead."""
 
     service: ClassVar = "delete_pool"
+    audit: ClassVar = (AuditAction.POOL_ARCHIVED,)
     may_need_approval: ClassVar = True
 
 
@@ -80,6 +84,7 @@ class CreatePool(PoolChange):
     """Create a pool whose name is free."""
 
     service: ClassVar = "create_pool"
+    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_REACTIVATED)
     needs_version: ClassVar = False
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the pool.")
@@ -90,6 +95,7 @@ class PutPools(ChangeCommand):
     """Create or replace many pools, all or none; other pools stay."""
 
     service: ClassVar = "put_pools"
+    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_UPDATED, AuditAction.POOL_REACTIVATED)
     permission: ClassVar = Permission.POOL_CONFIGURE
     needs_version: ClassVar = False
     has_tags: ClassVar = True
@@ -105,6 +111,7 @@ class RenamePool(PoolChange):
     """Rename a pool with its roles and archived subpools."""
 
     service: ClassVar = "rename_pool"
+    audit: ClassVar = (AuditAction.POOL_RENAMED,)
 
     new_name: str = value(_NAME, "New name", "The name of the pool from now on.", missing="must be a text.")
 
@@ -121,6 +128,7 @@ class PutPlatform(PlatformChange):
     """Create or replace one platform of a pool."""
 
     service: ClassVar = "put_platform"
+    audit: ClassVar = (AuditAction.POOL_UPDATED,)
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The settings of work on the platform.")
 
@@ -130,5 +138,6 @@ class RenamePlatform(PlatformChange):
     """Rename a platform of a pool; the default platform follows."""
 
     service: ClassVar = "rename_platform"
+    audit: ClassVar = (AuditAction.POOL_UPDATED,)
 
     new_name: str = value(_NAME, "New name", "The name of the platform from now on.", missing="must be a text.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, TEXT, ChangeCommand, value
 
 
@@ -13,6 +14,7 @@ class UpdateProfile(ChangeCommand):
     """Set the default pool, the mail address (empty: none), or switch a notification."""
 
     service: ClassVar = "update_profile"
+    audit: ClassVar = (AuditAction.USER_UPDATED,)
     permission: ClassVar = None
     needs_version: ClassVar = False
 

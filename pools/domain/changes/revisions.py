@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value, whole_number
 from pools.domain.errors import Fault
 from pools.domain.query_values import MAX_INTEGER
@@ -49,6 +50,7 @@ class DeleteRevision(RevisionChange):
     """Hide a revision from the history; the revision in force stays."""
 
     service: ClassVar = "delete_revision"
+    audit: ClassVar = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class TagRevision(RevisionChange):
     """Add tags to a revision and remove others."""
 
     service: ClassVar = "tag_revision"
+    audit: ClassVar = ()
 
     set_tags: Sequence[str] = value(_TAGS, "Add", "Tags to add.", default=())
     delete_tags: Sequence[str] = value(_TAGS, "Remove", "Tags to remove.", default=())
@@ -66,6 +69,7 @@ class RollBack(ChangeCommand):
     """Restore the pools of a revision; pools created since then stay."""
 
     service: ClassVar = "rollback_configuration"
+    audit: ClassVar = (AuditAction.POOL_UPDATED, AuditAction.POOL_CREATED, AuditAction.POOL_REACTIVATED)
     permission: ClassVar = Permission.POOL_CONFIGURE
     needs_version: ClassVar = False
     has_tags: ClassVar = True

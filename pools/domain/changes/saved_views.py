@@ -25,6 +25,7 @@ class SaveView(ViewChange):
     """Save filters of a list under a name; a view of this name is replaced."""
 
     service: ClassVar = "save_view"
+    audit: ClassVar = ()
 
     query: str = value(
         NAME, "Filters", "The query of the list's address, such as pool=team.", missing="must be a text."
@@ -36,3 +37,4 @@ class DeleteView(ViewChange):
     """Delete a saved view."""
 
     service: ClassVar = "delete_view"
+    audit: ClassVar = ()

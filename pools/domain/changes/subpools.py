@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, JSON, QUOTA, TEXT, TIME, ChangeCommand, in_address, value
 from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
@@ -49,6 +50,7 @@ class CreateSubpool(SubpoolChange):
     """Create a subpool, or restore an archived one of that name."""
 
     service: ClassVar = "create_subpool"
+    audit: ClassVar = (AuditAction.SUBPOOL_CREATED, AuditAction.SUBPOOL_REACTIVATED)
     may_need_approval: ClassVar = True
 
     subpool_name: str = value(
@@ -77,6 +79,7 @@ class ResizeSubpool(NamedSubpoolChange):
     """
 
     service: ClassVar = "resize_subpool"
+    audit: ClassVar = (AuditAction.SUBPOOL_UPDATED,)
     may_need_approval: ClassVar = True
 
     quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q")
@@ -95,6 +98,7 @@ class DeleteSubpool(NamedSubpoolChange):
     is stopped."""
 
     service: ClassVar = "delete_subpool"
+    audit: ClassVar = (AuditAction.SUBPOOL_DELETING, AuditAction.SUBPOOL_ARCHIVED)
     may_need_approval: ClassVar = True
 
     cancel_pending: bool = value(
@@ -111,6 +115,7 @@ class SetDrainDeadline(NamedSubpoolChange):
     """Set the time by which the work of a draining subpool should have ended, with `drain_by` alone; null for none."""
 
     service: ClassVar = "set_drain_deadline"
+    audit: ClassVar = (AuditAction.SUBPOOL_UPDATED,)
     owned_kind: ClassVar = None
 
     drain_by: datetime | None = value(
@@ -123,6 +128,7 @@ class ResizeSubpools(ChangeCommand):
     """Change the quotas of many subpools, all of them or none. A subpool that has its quota already is left alone."""
 
     service: ClassVar = "resize_subpools"
+    audit: ClassVar = (AuditAction.SUBPOOL_UPDATED,)
     permission: ClassVar = None  # of each pool
     needs_version: ClassVar = False
     owned_kind: ClassVar[OwnedKind | None] = OwnedKind.POOL

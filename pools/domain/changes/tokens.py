@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import DAY, TEXT, TEXTS, ChangeCommand, in_address, value
 
 
@@ -26,6 +27,7 @@ class CreateToken(TokenChange):
     """Create an access token. Only this answer contains its secret."""
 
     service: ClassVar = "create_token"
+    audit: ClassVar = (AuditAction.TOKEN_CREATED,)
 
     expires_at: datetime | None = value(
         DAY,
@@ -53,3 +55,4 @@ class DeleteToken(TokenChange):
     """Delete an access token and the tokens made with it; their sessions end at once."""
 
     service: ClassVar = "delete_token"
+    audit: ClassVar = (AuditAction.TOKEN_DELETED,)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, NAME, SECRET, TEXTS, ChangeCommand, in_address, value
 from pools.domain.roles import Permission
 
@@ -25,6 +26,7 @@ class CreateUser(UserChange):
     """Create a user, or restore a removed one."""
 
     service: ClassVar = "create_user"
+    audit: ClassVar = (AuditAction.USER_CREATED, AuditAction.USER_UPDATED, AuditAction.ROLE_GRANTED)
 
     id: str = value(NAME, "Name", "Name of the user: letters, digits and @ . + - _.", metavar="USER", positional=True)
     roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP, default=(), metavar="ROLE...", short="-r")
@@ -47,6 +49,7 @@ class DeleteUser(NamedUserChange):
     """Remove a user with roles and tokens; the work of the user stays."""
 
     service: ClassVar = "delete_user"
+    audit: ClassVar = (AuditAction.USER_UPDATED, AuditAction.ROLE_REVOKED, AuditAction.TOKEN_DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class SetRoles(NamedUserChange):
     """Give a user exactly these roles."""
 
     service: ClassVar = "set_roles"
+    audit: ClassVar = (AuditAction.ROLE_GRANTED, AuditAction.ROLE_REVOKED)
 
     roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP)
 
@@ -63,6 +67,7 @@ class GrantRole(NamedUserChange):
     """Give a role to a user; giving it again is allowed."""
 
     service: ClassVar = "grant_role"
+    audit: ClassVar = (AuditAction.ROLE_GRANTED,)
 
     role_name: str = value(NAME, "Role", _ROLE_HELP, metavar="ROLE", positional=True)
 
@@ -72,6 +77,7 @@ class RevokeRole(NamedUserChange):
     """Remove a role from a user, and from every token that carries it."""
 
     service: ClassVar = "revoke_role"
+    audit: ClassVar = (AuditAction.ROLE_REVOKED,)
 
     role_name: str = in_address("ROLE", "Role", _ROLE_HELP)
 
@@ -81,6 +87,7 @@ class SetActive(NamedUserChange):
     """Disable an account, or enable it; roles, tokens and work stay."""
 
     service: ClassVar = "set_active"
+    audit: ClassVar = (AuditAction.USER_UPDATED,)
 
     active: bool = value(BOOLEAN, "Enabled", "Whether the user can sign in.")
 
@@ -90,6 +97,7 @@ class SetPassword(NamedUserChange):
     """Give a user another password; open sessions end. Users may change their own."""
 
     service: ClassVar = "set_password"
+    audit: ClassVar = (AuditAction.USER_PASSWORD_CHANGED,)
     permission: ClassVar = None
 
     password: str = value(
@@ -102,5 +110,6 @@ class UnlinkUser(NamedUserChange):
     """Part a user from an account at an identity provider; sessions and client logins that began there end."""
 
     service: ClassVar = "unlink"
+    audit: ClassVar = (AuditAction.SIGN_ON_UNLINKED,)
 
     provider: str = in_address("PROVIDER", "Provider", "Name of the identity provider.")

@@ -36,6 +36,7 @@ class RequestReplay(ChangeCommand):
     """
 
     service: ClassVar = "request_replay"
+    audit: ClassVar = ()
     has_preview: ClassVar = False
     permission: ClassVar = Permission.POOL_PARTITION
     needs_version: ClassVar = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import ChangeCommand, value, whole_number
 from pools.domain.errors import Fault
 from pools.domain.ownership import OwnedKind
@@ -20,6 +21,7 @@ class UpdateSettings(ChangeCommand):
     """Change the workflow configuration; what is left out stays."""
 
     service: ClassVar = "update_workflow_config"
+    audit: ClassVar = (AuditAction.WORKFLOW_CONFIG_UPDATED,)
     permission: ClassVar = Permission.PLATFORM_WRITE
     owned_kind: ClassVar[OwnedKind | None] = OwnedKind.SETTINGS
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, choice, in_address, value
 from pools.domain.errors import Fault
 from pools.domain.roles import Permission
@@ -54,6 +55,7 @@ class SubmitWorkflow(ChangeCommand):
     """Submit a workflow file, or a PodGroup manifest as work."""
 
     service: ClassVar = "submit"
+    audit: ClassVar = (AuditAction.WORKFLOW_SUBMITTED,)
     permission: ClassVar = Permission.POOL_SUBMIT
     pool_field: ClassVar = "pool"
     needs_version: ClassVar = False
@@ -101,6 +103,7 @@ class RestartWorkflow(ChangeCommand):
     """Submit a failed workflow again."""
 
     service: ClassVar = "submit"
+    audit: ClassVar = (AuditAction.WORKFLOW_SUBMITTED,)
     permission: ClassVar = Permission.POOL_SUBMIT
     pool_field: ClassVar = "pool"
     needs_version: ClassVar = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, ChangeCommand, choice, in_address, value
 from pools.domain.errors import Fault
 from pools.domain.structured_input.fields import FieldReader
@@ -34,6 +35,7 @@ class CancelWorkflow(WorkflowChange):
     """Cancel a workflow. A dry run also names the work that would start, and the LOW work that would be reclaimed."""
 
     service: ClassVar = "cancel_workflow"
+    audit: ClassVar = (AuditAction.WORKFLOW_CANCELED,)
 
     message: str = value(
         TEXT,
@@ -58,6 +60,7 @@ class EndWorkflow(WorkflowChange):
     """Report how simulated work ended."""
 
     service: ClassVar = "end_workflow"
+    audit: ClassVar = (AuditAction.WORKFLOW_ENDED,)
 
     status: EndStatus = value(
         choice(list(EndStatus)),
@@ -79,6 +82,7 @@ class TagWorkflow(WorkflowChange):
     """Add tags to a workflow and remove others."""
 
     service: ClassVar = "tag_workflow"
+    audit: ClassVar = (AuditAction.WORKFLOW_UPDATED,)
 
     add: Sequence[str] = value(TEXTS, "Add", "Tags to add.", default=(), in_query=True)
     remove: Sequence[str] = value(TEXTS, "Remove", "Tags to remove.", default=(), in_query=True)
