@@ -108,7 +108,13 @@ class PutBackend(BackendChange):
     backend. `kubeconfig` is never shown again."""
 
     service: ClassVar = "put_backend"
-    audit: ClassVar = (AuditAction.BACKEND_CREATED, AuditAction.BACKEND_UPDATED)
+    audit: ClassVar = (
+        AuditAction.BACKEND_UPDATED,
+        AuditAction.BACKEND_CREATED,
+        AuditAction.NODE_CREATED,
+        AuditAction.NODE_UPDATED,
+        AuditAction.NODE_DELETED,
+    )
 
     body: Mapping[str, Any] = value(SECRET_JSON, "Configuration", "The keys of the backend that change.")
 
@@ -118,4 +124,4 @@ class DeleteBackend(BackendChange):
     """Remove a backend that has no pools."""
 
     service: ClassVar = "delete_backend"
-    audit: ClassVar = (AuditAction.BACKEND_DELETED,)
+    audit: ClassVar = (AuditAction.BACKEND_DELETED, AuditAction.NODE_DELETED)

@@ -75,7 +75,7 @@ class DeletePool(PoolChange):
     """Remove a pool; a pool with a history is archived instead."""
 
     service: ClassVar = "delete_pool"
-    audit: ClassVar = (AuditAction.POOL_ARCHIVED,)
+    audit: ClassVar = (AuditAction.POOL_ARCHIVED, AuditAction.POOL_DELETED)
     may_need_approval: ClassVar = True
 
 
@@ -84,7 +84,7 @@ class CreatePool(PoolChange):
     """Create a pool whose name is free."""
 
     service: ClassVar = "create_pool"
-    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_REACTIVATED)
+    audit: ClassVar = (AuditAction.POOL_CREATED,)
     needs_version: ClassVar = False
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the pool.")

@@ -26,7 +26,7 @@ class CreateUser(UserChange):
     """Create a user, or restore a removed one."""
 
     service: ClassVar = "create_user"
-    audit: ClassVar = (AuditAction.USER_CREATED, AuditAction.USER_UPDATED, AuditAction.ROLE_GRANTED)
+    audit: ClassVar = (AuditAction.USER_CREATED, AuditAction.USER_PASSWORD_CHANGED, AuditAction.ROLE_GRANTED)
 
     id: str = value(NAME, "Name", "Name of the user: letters, digits and @ . + - _.", metavar="USER", positional=True)
     roles: Collection[str] = value(TEXTS, "Roles", _ROLE_HELP, default=(), metavar="ROLE...", short="-r")
@@ -49,7 +49,12 @@ class DeleteUser(NamedUserChange):
     """Remove a user with roles and tokens; the work of the user stays."""
 
     service: ClassVar = "delete_user"
-    audit: ClassVar = (AuditAction.USER_UPDATED, AuditAction.ROLE_REVOKED, AuditAction.TOKEN_DELETED)
+    audit: ClassVar = (
+        AuditAction.USER_DELETED,
+        AuditAction.USER_PASSWORD_CHANGED,
+        AuditAction.ROLE_REVOKED,
+        AuditAction.TOKEN_DELETED,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class UpdateSettings(ChangeCommand):
     """Change the workflow configuration; what is left out stays."""
 
     service: ClassVar = "update_workflow_config"
-    audit: ClassVar = (AuditAction.WORKFLOW_CONFIG_UPDATED,)
+    audit: ClassVar = (AuditAction.WORKFLOW_CONFIG_UPDATED, AuditAction.WORKFLOW_CONFIG_CREATED)
     permission: ClassVar = Permission.PLATFORM_WRITE
     owned_kind: ClassVar[OwnedKind | None] = OwnedKind.SETTINGS
 
