@@ -79,6 +79,7 @@ class AutoSchema(SpectacularSchema):
         operation: dict[str, Any] = {
             "operationId": _operation_id(method, path),
             "summary": documented.summary,
+            **({"description": documented.details} if documented.details else {}),
             "tags": [_tag(path)],
             "security": [] if documented.is_anonymous else [{"bearer": []}, {"session": []}],
             "responses": _responses(documented, method, path),

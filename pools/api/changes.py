@@ -197,10 +197,12 @@ def describe_change(
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
     asked = [each for kind in kinds for each in parameters_of(kind)]
+    actions = dict.fromkeys(action for kind in kinds for action in kind.audit)
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
         query_parameters=[*query_parameters, *asked, *preview, *needs],
         body=body or (schema_of(fields, required) if fields else None),
         answer=answer,
         status=status,
+        details=f"In the audit trail: {', '.join(actions)}." if actions else "",
     )

@@ -102,7 +102,8 @@ class describe_operation:  # noqa: N801  # it is used as a decorator
     """Put a description on a handler method. `body` is a JSON schema, `answer` a type or a schema; without them: any
     JSON. `excluded_statuses` are error statuses that the operation never answers, `extra_statuses` are further ones;
     `is_anonymous` means that no login is needed; `text_types` are media types of texts that the operation answers
-    instead of `media_type` on request; `status` is the one of success."""
+    instead of `media_type` on request; `status` is the one of success; `details` stand
+    below the summary."""
 
     summary: str
     _: KW_ONLY
@@ -115,6 +116,7 @@ class describe_operation:  # noqa: N801  # it is used as a decorator
     extra_statuses: Sequence[int] = ()
     text_types: Sequence[str] = ()
     status: int = 200
+    details: str = ""
 
     def __call__(self, handler: Handler) -> Handler:
         handler.documentation = self  # type: ignore[attr-defined]  # read by the schema generator

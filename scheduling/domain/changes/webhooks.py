@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, ChangeCommand, choice, in_address, value
 from pools.domain.errors import Fault
 from pools.domain.roles import Permission
@@ -60,6 +61,7 @@ class PutQueueGuard(ChangeCommand):
     """Set mode, identity or allowed accounts of a backend's admission webhooks."""
 
     service: ClassVar = "put_queue_guard"
+    audit: ClassVar = (AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_UPDATED)
     permission: ClassVar = Permission.PLATFORM_WRITE
 
     backend: str = in_address("BACKEND", "Cluster", "Name of the backend.")

@@ -87,14 +87,17 @@ from pools.services.config_rollback import rollback_configuration
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
+from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow, TagWorkflow
 from scheduling.selectors.workflows import get_visible_workflow
 from scheduling.services.own_replay import ReplayQuestion
 from scheduling.services.replays import request_replay
 from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config
 from scheduling.services.workflows import user_actions
 from scheduling.services.workflows.submission import retry_submission, submit
+from tests.support.agent_harness import kubernetes_backend
 from tests.support.factories import admin_actor, make_pool, make_user, request_quota, submit_workflow
 from tests.unit.gpu_quota.builders import make_amounts
 
@@ -289,4 +292,7 @@ def _work_and_settings(make: Trail) -> None:
     make.follow(RestartWorkflow, lambda: submit(actor=make.actor, pool="shop", submission=again))
     question = ReplayQuestion(timezone.now() - timedelta(hours=1), timezone.now(), backend="sim")
     make.follow(RequestReplay, lambda: request_replay(actor=make.actor, question=question))
+    kubernetes_backend("ns")
+    make(put_queue_guard, PutQueueGuard(backend="lab", mode="audit"))
+    make(put_queue_guard, PutQueueGuard(backend="lab", mode="enforce", identity="system:serviceaccount:osmo:osmo"))
     make(update_workflow_config, UpdateSettings(max_retry_per_task=3))
