@@ -13,8 +13,16 @@ from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import AnswerPart, build_table
-from pools.domain.changes.command import fields_of
-from pools.domain.changes.notices import CreateTarget, DeleteTarget, RenewSecret, SendTest, UpdateTarget
+from pools.domain.changes.command import fields_of, summary_of
+from pools.domain.changes.notices import (
+    CreateTarget,
+    DeleteTarget,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
+    SendTest,
+    UpdateTarget,
+)
 from pools.domain.lists import NoticeQuery
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")
@@ -126,19 +134,21 @@ def _notices_table(answer: dict[str, Any]) -> AnswerPart:
     return build_table(("ID", "Time (UTC)", "Target", "Notice", "Status", "Attempts", "Error"), cells)
 
 
-@client_command(app, "replay")
-def replay(
-    session: ClientSession,
-    *,
-    notice: Annotated[str | None, typer.Argument(metavar="[NOTICE]", help="Id of a notice: msg_….")] = None,
-    target: Annotated[int | None, typer.Option("--target", help="All dead letters of this target.")] = None,
-) -> None:
+_REPLAY_OPTIONS = {
+    "notice": Annotated[str | None, typer.Argument(metavar="[NOTICE]", help=fields_of(ReplayNotice)["notice"].help)],
+    "target": Annotated[int | None, typer.Option("--target", help=summary_of(ReplayDeadNotices))],
+}
+
+
+@change_command(app, "replay", ReplayNotice, options=_REPLAY_OPTIONS)
+def replay(_: ClientSession, change: TypedChange) -> None:
     """Send a notice again with the same id, or all dead letters of a target."""
+    notice, target = change["notice"], change["target"]
     if (notice is None) == (target is None):
         raise typer.BadParameter("Name a notice, or a target with --target.")
     if notice is not None:
-        answer = session.http().send_change("POST", url_path("api", "notices", notice, "replay"))
-        print_answer(session, answer, lambda: f"Notice {notice} waits to be sent again.")
-        return
-    answer = session.http().send_change("POST", _target_url(str(target), "replay"))
-    print_answer(session, answer, lambda: f"{answer.get('notices')} notices wait to be sent again.")
+        answer = change.send("POST", url_path("api", "notices", notice, "replay"))
+        change.show(answer, lambda _: f"Notice {notice} waits to be sent again.")
+    else:
+        answer = change.send("POST", _target_url(str(target), "replay"))
+        change.show(answer, lambda sent: f"{sent.get('notices')} notices wait to be sent again.")
