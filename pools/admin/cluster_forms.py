@@ -10,7 +10,8 @@ from django.forms import Field
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from pools.admin import forms
-from pools.admin.confirm_flow import REASON_HELP, ChangeForm, FieldGroup
+from pools.admin.command_forms import reason_field
+from pools.admin.confirm_flow import ChangeForm, FieldGroup
 from pools.domain import cluster_config
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.models import Backend, KubernetesSettings
@@ -86,7 +87,7 @@ class ClusterForm(ChangeForm):
     node_pool_key = backend_field("node_pool_key")
     node_pool = backend_field("node_pool")
     sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    description = reason_field()
     field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
@@ -142,11 +143,5 @@ def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[
         "namespace": backend.namespace,
         "about": backend.description,
         "offline": backend.desired_offline,
-        "access": settings.access,
-        "kubeconfig_file": settings.kubeconfig_file,
-        "context": settings.context,
-        "scheduler_name": settings.scheduler_name,
-        "node_pool_key": settings.node_pool_key,
-        "node_pool": settings.node_pool,
-        "sync_mode": settings.sync_mode,
+        **{key: getattr(settings, key) for key in cluster_config.ClusterKeys.__annotations__},
     }

@@ -14,7 +14,7 @@ from typing import Any
 from django.forms import Field
 
 from pools.admin import forms
-from pools.admin.confirm_flow import REASON_HELP, ChangeForm
+from pools.admin.confirm_flow import ChangeForm
 from pools.domain.changes.command import ChangeCommand, fields_of
 
 
@@ -34,7 +34,7 @@ def input_field(looks: str, label: str, help_text: str) -> Field:
 
 def reason_field() -> Field:
     """The reason of a change."""
-    return forms.text_field("Reason", help_text=REASON_HELP)
+    return forms.text_field("Reason", help_text="Optional. Recorded in the audit log beside your name.")
 
 
 class CommandForm(ChangeForm):

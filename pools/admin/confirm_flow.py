@@ -33,7 +33,6 @@ from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.approvals import request_approval
 from pools.services.dry_run import EffectAnswer, warnings_of
 
-REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
 NOTICE = "changed_meanwhile"
 """The key in the address of a preview that replaces an older one, which another change made obsolete."""

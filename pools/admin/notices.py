@@ -201,17 +201,15 @@ class NoticeTargetAdmin(PolicyAdmin):
 
     def _secret(self, request: HttpRequest, target: int) -> HttpResponse:
         row = get_target(actor_of(request), target)
-        if request.method == "POST":
-            try:
-                return self._secret_page(
-                    request, row, renew_secret(RenewSecret(target=target), actor=actor_of(request))
-                )
-            except DomainError as refusal:
-                self.show_warning(request, refusal.message)
-                return _back()
-        return self.render_form_page(
+
+        def renew() -> HttpResponse:
+            secret = renew_secret(RenewSecret(target=target), actor=actor_of(request))
+            return self._secret_page(request, row, secret)
+
+        return self.change_by_form(
             request,
-            forms.ServiceForm(),
+            forms.ServiceForm(forms.submitted_data(request)),
+            renew,
             title=f"Replace the secret of {row.name}",
             button="Replace the secret",
             crumbs=_crumbs(),

@@ -14,7 +14,8 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.command_forms import reason_field
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
@@ -163,7 +164,7 @@ class QuotaFileForm(ChangeForm):
         help_text="A first line pool,subpool,quota, then a line for each subpool. Other columns are not read, so the "
         "CSV of the list of pools can be edited and given back. Only lines that change a quota count.",
     )
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    description = reason_field()
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
@@ -204,7 +205,7 @@ def _pool_form(present: Mapping[str, int]) -> type[ChangeForm]:
     fields: dict[str, Any] = {
         _field_of(name): forms.text_field(split_name(name).subpool or "", inputmode="decimal") for name in present
     }
-    fields["description"] = forms.text_field("Reason", help_text=REASON_HELP)
+    fields["description"] = reason_field()
     fields["field_by_path"] = {f"quotas.{name}": _field_of(name) for name in present}
     return type("PoolQuotasForm", (ChangeForm,), fields)
 

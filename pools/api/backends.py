@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypedDict, cast
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, schema_of, unwrap_as
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, schema_of, unwrap_as
 from pools.api.request_parsing import etag_header
 from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
@@ -92,7 +93,7 @@ class BackendDetail(View):
 
 
 def _effect(command: BackendChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:
-    return read_effect(run, read_state=lambda: _find_backend_body(command.name), actor=actor)
+    return read_effect(run, read_state=partial(_find_backend_body, command.name), actor=actor)
 
 
 def _render(result: BackendResult) -> Response:
@@ -100,7 +101,7 @@ def _render(result: BackendResult) -> Response:
 
 
 BACKEND_CHANGES: ChangeAnswer[PutBackend, BackendResult] = ChangeAnswer(_render, _effect)
-BACKEND_DELETION: ChangeAnswer[DeleteBackend, None] = ChangeAnswer(lambda _: Response(None), _effect)
+BACKEND_DELETION: ChangeAnswer[DeleteBackend, None] = ChangeAnswer(answer_nothing, _effect)
 
 
 def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> BackendAnswer:

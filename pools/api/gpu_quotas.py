@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, Unwrapped, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, Unwrapped, answer_change, describe_change, effect_on
 from pools.api.questions import parameters_of
-from pools.api.request_parsing import (
-    etag_header,
-    unwrap_body,
-)
-from pools.api.schema import (
-    INTEGER,
-    NULL,
-    TEXT,
-    QueryParameter,
-    describe_operation,
-    object_with,
-    without_type_lists,
-)
+from pools.api.request_parsing import etag_header, unwrap_body
+from pools.api.schema import INTEGER, NULL, TEXT, QueryParameter, describe_operation, object_with, without_type_lists
 from pools.api.views import View
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, GpuQuotaChange, PutGpuQuota
 from pools.domain.errors import BadInput, Fault, Violation
@@ -45,7 +32,6 @@ from pools.representations.gpu_quota import (
     usage_history_body,
 )
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
-from pools.services.dry_run import EffectAnswer, read_effect
 from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
 SPEC = without_type_lists(spec_schema())
@@ -118,14 +104,11 @@ def _render(facts: GpuNamespace | None) -> Response:
     return Response(answer, headers=etag_header(answer["version"]))
 
 
-def _effect(command: GpuQuotaChange, run: Callable[[], GpuNamespace | None], _actor: Actor) -> EffectAnswer:
-    return read_effect(run, read_state=partial(current_gpu_quota_body, command.namespace))
+def _state(command: GpuQuotaChange, _: Actor) -> GpuQuotaAnswer | None:
+    return current_gpu_quota_body(command.namespace)
 
 
-QUOTA_CHANGES: ChangeAnswer[GpuQuotaChange, GpuNamespace | None] = ChangeAnswer(
-    _render,
-    _effect,
-)
+QUOTA_CHANGES: ChangeAnswer[GpuQuotaChange, GpuNamespace | None] = ChangeAnswer(_render, effect_on(_state))
 
 
 class GpuHeadroom(View):

@@ -11,7 +11,8 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow, Done
+from pools.admin.command_forms import reason_field
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, Done
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.domain.changes.command import fields_of, read_command
@@ -36,7 +37,7 @@ class SchedulerSettingsForm(ChangeForm):
     kept_fields = frozenset({"minutes", "retries"})
     minutes = forms.text_field(_MINUTES.label, help_text=_MINUTES.help, inputmode="numeric")
     retries = forms.text_field(_RETRIES.label, help_text=_RETRIES.help, inputmode="numeric")
-    description = forms.text_field("Reason", help_text=REASON_HELP)
+    description = reason_field()
 
     def command(self) -> UpdateSettings:
         """The change; an empty number of retries changes nothing."""
