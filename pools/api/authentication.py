@@ -48,7 +48,7 @@ class DevHeaderAuthentication(authentication.BaseAuthentication):
             return None
         user = User.objects.filter(username=name, is_active=True).first()
         if user is None:
-            raise exceptions.AuthenticationFailed(f"There is no user {name}.")
+            raise exceptions.AuthenticationFailed("There is no such user.")
         return user, None
 
 

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from pools.api.views import View
 from pools.domain.errors import BadInput, Fault, NotFound, Violation
 
-SUPPORTED_TEXT = "pool, backend, workflow"
+OFFERED = "pool, backend, workflow"
 SERVED_KINDS = frozenset({"pool", "backend", "workflow", "cohort", "gpu_quota", "history", "diff"})
 """The kinds below `/api/configs/` that have views of their own; an address below one of them is only wrong."""
 
@@ -22,10 +22,7 @@ class UnsupportedConfiguration(View):
         first = kind.partition("/")[0]
         if first in SERVED_KINDS:
             raise NotFound("There is nothing at this address.")
-        message = (
-            f"{first.upper()[:60]} configuration is not offered here. Offered are {SUPPORTED_TEXT}; "
-            "roles are given with osmo user."
-        )
+        message = f"This configuration is not offered here. Offered are {OFFERED}; roles are given with osmo user."
         raise BadInput(message, [Violation("", Fault.NOT_OFFERED, message)])
 
     post = put = patch = delete = get

@@ -106,7 +106,7 @@ class View(APIView):
 def _refuse_compressed(coding: str) -> None:
     """Refuse a compressed body: unpacked it could exceed every limit, and OSMO's clients never send one."""
     if coding.strip().lower() not in {"", "identity"}:
-        message = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
+        message = "A compressed body is not read here: send it as it is, without Content-Encoding."
         raise UnsupportedMedia.of([Violation("Content-Encoding", Fault.BAD_ENCODING, message)])
 
 

@@ -218,7 +218,7 @@ def replay_notice(command: ReplayNotice, *, actor: Actor, description: str = "")
     try:
         message_id = UUID(command.notice.removeprefix("msg_"))
     except ValueError:
-        raise NotFound(f"{command.notice[:60]} is not the id of a notice; one begins with msg_.") from None
+        raise NotFound("This is not the id of a notice; one begins with msg_.") from None
     found = list_notices(actor).filter(message_id=message_id).first()
     if found is None:
         raise NotFound(f"Notice {message_id} does not exist, or it is somebody else's.")

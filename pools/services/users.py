@@ -203,7 +203,8 @@ def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "
             user.email = email
         if pool is not None:
             if pool not in submittable_pools(actor):
-                raise BadInput.of([Violation("pool", Fault.UNKNOWN_POOL, f"Pool {pool} not found.")])
+                message = "There is no such pool to which you may submit. osmo profile list shows yours."
+                raise BadInput.of([Violation("pool", Fault.UNKNOWN_POOL, message)])
             user.default_pool = pool
         if command.email_notification is not None:
             user.email_notification = command.email_notification
@@ -301,22 +302,13 @@ def _require_unlike_others(username: str) -> None:
 
 
 def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
-    """One violation for each unknown role. The two platform roles always exist; the roles of a pool exist as long as
-    the pool."""
-    found = []
-    for role in roles:
-        parsed = parse_pool_role(role)
-        if role in PLATFORM_ROLES or (parsed and Pool.objects.roots().filter(name=parsed[0]).exists()):
-            continue
-        found.append(
-            Violation(
-                path,
-                Fault.UNKNOWN_ROLE,
-                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and "
-                "osmo-POOL-user of each pool.",
-            )
-        )
-    return found
+    """The violation of roles of which one does not exist. The two platform roles always exist; the roles of a pool
+    exist as long as the pool."""
+    of_pools = [parse_pool_role(role) for role in roles if role not in PLATFORM_ROLES]
+    if all(parsed and Pool.objects.roots().filter(name=parsed[0]).exists() for parsed in of_pools):
+        return []
+    known = f"{', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user of each pool"
+    return [Violation(path, Fault.UNKNOWN_ROLE, f"There is no such role. Roles are {known}.")]
 
 
 def _password_violations(password: str | None, username: str) -> list[Violation]:

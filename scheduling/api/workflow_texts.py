@@ -143,7 +143,7 @@ def _requested_attempts(request: Request, workflow: Workflow) -> list[Task]:
         return []
     attempts = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
     if not attempts:
-        raise NotFound(f"Workflow {workflow.name} has no task {task[:100]}.", workflow_id=workflow.name)
+        raise NotFound(f"Workflow {workflow.name} has no such task.", workflow_id=workflow.name)
     attempt = max(each.retry_id for each in attempts) if retry is None else retry
     if attempt not in {each.retry_id for each in attempts}:
         raise NotFound(f"Task {task} of workflow {workflow.name} had no attempt {attempt}.", workflow_id=workflow.name)

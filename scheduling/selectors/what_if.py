@@ -85,7 +85,7 @@ def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
         raise BadInput.of([Violation("backend", Fault.BAD_VALUE, message)])
     backend = choice.filter(name=name).first() if isinstance(name, str) else None
     if backend is None:
-        raise NotFound(f"Cluster {str(name)[:100]} does not exist, or you administer no pool on it.")
+        raise NotFound("There is no such cluster, or you administer no pool on it.")
     return backend
 
 

@@ -149,8 +149,8 @@ class YamlComposer(ABC):
                 self.key(event, line)
             if event.anchor not in self._anchors:
                 message = (
-                    f"The alias `*{str(event.anchor)[:60]}` points to an anchor that is not complete before this line. "
-                    "Define it above as `&name`, and not around its own use."
+                    "The alias of this line points to an anchor that is not complete before it. Define it above as "
+                    "`&name`, and not around its own use."
                 )
                 raise CompositionStopped(Fault.UNKNOWN_ANCHOR, message, line)
             value, weight = self._anchors[event.anchor]

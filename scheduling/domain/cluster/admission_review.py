@@ -44,9 +44,7 @@ def read_review(body: Any) -> AdmissionRequest:
     faults: list[Violation] = []
     version = body.get("apiVersion")
     if version != API_VERSION:
-        faults.append(
-            Violation("apiVersion", Fault.BAD_VALUE, f"Only {API_VERSION} is understood, not {version!r:.80}.")
-        )
+        faults.append(Violation("apiVersion", Fault.BAD_VALUE, f"Only {API_VERSION} is understood."))
 
     def text(holder: ReadOnlyObject, key: str, path: str, *, needed: bool = False) -> str:
         value = holder.get(key)

@@ -42,7 +42,7 @@ def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "")
     """
     request = admission_review.read_review(body)
     if request.kind not in {POD, BINDING}:
-        message = f"This address reviews a {POD} or a {BINDING}, not a {request.kind[:40]}."
+        message = f"This address reviews a {POD} or a {BINDING}, and nothing else."
         raise BadInput(message, [Violation("request.kind.kind", Fault.BAD_VALUE, message)])
     guard = None if backend is None else marked_guard(backend, mark)
     if guard is None:

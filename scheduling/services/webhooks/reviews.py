@@ -42,7 +42,7 @@ def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, 
     """
     request = admission_review.read_review(body)
     if request.kind != kind:
-        message = f"This address reviews a {kind}, not a {request.kind[:40]}."
+        message = f"This address reviews a {kind}, and nothing else."
         raise BadInput(message, [Violation("request.kind.kind", Fault.BAD_VALUE, message)])
     guard = None if backend is None else marked_guard(backend, mark)
     if guard is None:

@@ -64,7 +64,7 @@ def end_workflow(command: EndWorkflow, *, actor: Actor, description: str = "") -
         work = WorkflowTransition(root, [visible.pk], now=database_time())
         groups = work.groups[visible.pk]
         if group is not None and group not in groups:
-            raise NotFound(f"Workflow {visible.name} has no group {group[:100]}. It has {', '.join(groups)}.")
+            raise NotFound(f"Workflow {visible.name} has no such group. It has {', '.join(groups)}.")
         requested = list(groups.values()) if group is None else [groups[group]]
         running = [each for each in requested if each.status == TaskStatus.RUNNING]
         if not running:

@@ -406,4 +406,4 @@ def test_the_forms_of_roles_stay_small_beside_a_thousand_pools(as_person: Callab
     roles = {"osmo-team-user", "osmo-many7-admin", "osmo-many8-user"}
     assert User.objects.get(username="worker").as_actor().roles == roles
     refused = root.post("/pools/user/create/", {"username": "fresh", "more_roles": "osmo-ghost-user"}, follow=True)
-    assert "There is no role osmo-ghost-user" in refused.content.decode()
+    assert "There is no such role" in refused.content.decode()

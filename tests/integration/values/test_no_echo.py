@@ -18,6 +18,7 @@ from django.test import Client
 
 from pools.domain import cluster_config, platforms, pool_config
 from pools.models import AuditEntry, Notice, User
+from scheduling.models import Workflow
 from tests.support import factories
 from tests.support.addresses import create_example_installation, readable_addresses
 
@@ -142,6 +143,8 @@ SAMPLES: list[tuple[str, str, Any]] = [
                                     "room": 1}),
     ("POST", "/api/gpu_quota/rebuild", {"namespace": "ns"}),
 ]  # fmt: skip
+REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+          "request": {"uid": "1", "kind": {"kind": CANARY}, "operation": "CREATE", "namespace": "n"}}  # fmt: skip
 FILES = {"workflow file": WORKFLOW, "PodGroup manifest": POD_GROUP}
 
 
@@ -187,6 +190,8 @@ class Faults:
         text = answer.getvalue().decode() + str(dict(answer.headers))
         if answer.status_code >= 500:
             self.found.append(f"{method} {address} {what}: {answer.status_code}")
+        elif sent in json.dumps(_violations(answer)):
+            self.found.append(f"{method} {address} {what}: dry run {_violations(answer)}"[:300])
         elif answer.status_code >= 400 and sent in text.replace(self._shown_path(address), ""):
             self.found.append(f"{method} {address} {what}: answer {text[max(text.index(sent) - 80, 0) :][:140]}")
         if answer.status_code >= 400:
@@ -203,6 +208,13 @@ class Faults:
     def check(self) -> None:
         refused = "\n".join(self.found)
         assert not self.found, refused
+
+
+def _violations(answer: Any) -> Any:
+    """What a dry run refuses, in an answer that is not refused itself."""
+    is_effect = answer.status_code == 200 and answer.headers["Content-Type"].startswith("application/json")
+    body = json.loads(answer.getvalue()) if is_effect else None
+    return body.get("violations") if isinstance(body, dict) else None
 
 
 def fresh(call: Any) -> None:
@@ -286,7 +298,8 @@ def test_forms_of_pages() -> None:
             typed = _as_typed(form) | {form[name].html_name: CANARY}
             for method in (root.get,) if filters else (root.post,):
                 point = transaction.savepoint()
-                answer = method(address.partition("?")[0], {**typed, "step": "preview"} if not filters else typed)
+                sent = typed if filters else {**typed, "step": "preview"}
+                answer = method(address.partition("?")[0], sent, follow=True)
                 transaction.savepoint_rollback(point)
                 text = TYPED.sub("", answer.content.decode())
                 refused += answer.status_code >= 400
@@ -296,3 +309,34 @@ def test_forms_of_pages() -> None:
     assert not found, "\n".join(found)
     assert len(forms) > 25
     assert refused > 60
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "body", "headers"),
+    [
+        ("POST", f"/api/notices/{CANARY}/replay", None, {}),
+        ("POST", f"/pools/noticetarget/replay/{CANARY}/", None, {}),
+        ("PUT", f"/api/profile/views/{CANARY}/mine", {"query": "q=1"}, {}),
+        ("GET", f"/api/configs/{CANARY}", None, {}),
+        ("GET", "/api/workflow/{work}/logs?task_name=" + CANARY, {}, {}),
+        ("POST", "/api/workflow/{work}/end", {"status": "COMPLETED", "group": CANARY}, {}),
+        ("POST", "/api/workflow/{work}/end", {"status": CANARY}, {}),
+        ("POST", "/api/profile/settings", {"pool": CANARY}, {}),
+        ("POST", "/api/profile/settings", {"pool": "team"}, {"HTTP_CONTENT_ENCODING": CANARY}),
+        ("POST", "/webhooks/pod", {"apiVersion": CANARY, "request": {}}, {}),
+        ("POST", "/webhooks/pod", REVIEW, {}),
+        ("POST", "/webhooks/gpu_quota", REVIEW, {}),
+        ("POST", "/api/replay", {"since": "2026-01-01", "backend": CANARY}, {}),
+    ],
+)
+def test_other_places(client: Client, method: str, address: str, body: Any, headers: dict[str, Any]) -> None:
+    """Addresses, headers, and bodies of another kind than those of the samples."""
+    address = address.format(work=Workflow.objects.get().name)
+    content = json.dumps(body or {})
+    answer = client.generic(method, address, content, content_type="application/json", **headers)
+    if answer.status_code == 302:  # the next page says it
+        answer = client.get(answer.headers["Location"])
+        assert "This is not the id of a notice" in answer.content.decode()
+    else:
+        assert answer.status_code >= 400
+    assert CANARY.lower() not in answer.content.decode().lower()
