@@ -21,12 +21,12 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.cluster_config import KUBECONFIG
 from pools.domain.errors import Conflict
 from pools.domain.ownership import GitOwner, OwnedKind
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.roles import Permission, is_allowed
 from pools.domain.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.selectors.backend_capacity import read_capacities, read_used_gpus
-from pools.services.backends import BackendResult, put_backend, read_backend
+from pools.services.backends import BackendResult, list_backends, put_backend, read_backend
 from pools.services.ownership import find_owner
 
 MAX_POOLS_SHOWN = 5
@@ -148,8 +148,7 @@ def _parse_node_line(line: str) -> dict[str, Any]:
 class BackendAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers, changed by osmo-admin."""
 
-    def may_see(self, actor: Actor) -> bool:
-        return is_allowed(actor, Permission.PLATFORM_READ)
+    read_permission = Permission.PLATFORM_READ
 
     def extra_urls(self) -> list[URLPattern]:
         return [
@@ -159,7 +158,7 @@ class BackendAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        rows = Backend.objects.annotate(node_count=Count("nodes")).order_by("name")
+        rows = list_backends(actor_of(request)).annotate(node_count=Count("nodes"))
         capacities, used = read_capacities(), read_used_gpus()
         return self.render_page(
             request,

@@ -7,7 +7,7 @@ deletes no row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.db.models import Model
@@ -17,7 +17,7 @@ from django.urls import URLPattern, path
 from unfold.admin import ModelAdmin
 
 from pools.domain.errors import DomainError
-from pools.domain.roles import Actor
+from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import User
 
 Breadcrumbs = Sequence[tuple[str, str]]
@@ -37,9 +37,12 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
     """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both rendered
     by `show_list` and `show_object`; further addresses come from `extra_urls`."""
 
+    read_permission: ClassVar[Permission | None] = None
+    """What opens these pages at all; None: everybody may, and each page shows what the actor may see."""
+
     def may_see(self, actor: Actor) -> bool:
         """Whether `actor` may open these pages at all."""
-        return True
+        return self.read_permission is None or is_allowed(actor, self.read_permission)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.may_see(actor_of(request))

@@ -14,8 +14,9 @@ from django.utils import timezone
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.changes.tokens import CreateToken, DeleteToken
+from pools.domain.roles import Permission, is_allowed
 from pools.models import AccessToken, User
-from pools.services.access_tokens import create_token, delete_token, get_token_owner
+from pools.services.access_tokens import create_token, delete_token, get_token_owner, list_tokens
 
 LIFETIME_CHOICES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
 
@@ -47,14 +48,16 @@ class TokenAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        owner = self._owner(request)
+        actor = actor_of(request)
+        owner = get_token_owner(actor, request.GET.get("owner") or actor.username, Permission.PLATFORM_READ)
         return self.render_page(
             request,
             "osmo/tokens.html",
             title="Access tokens",
             owner=owner,
             suffix=_owner_query(request, owner),
-            tokens=list(owner.tokens.order_by("name")),
+            tokens=list_tokens(actor=actor, owner=owner.username),
+            may_write=owner.username == actor.username or is_allowed(actor, Permission.PLATFORM_WRITE),
             now=timezone.now(),
         )
 

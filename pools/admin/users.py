@@ -21,13 +21,12 @@ from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
 from pools.domain.changes.command import ChangeCommand, fields_of
 from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles, UnlinkUser
-from pools.domain.errors import NotFound
 from pools.domain.role_changes import right_changes
 from pools.domain.roles import PLATFORM_ROLES, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform
 from pools.selectors.sign_on import identity_rows, linkable_providers, roles_kept_from_groups
-from pools.selectors.users import list_accounts
+from pools.selectors.users import list_accounts, read_user
 from pools.services.accounts import set_active, set_roles
 from pools.services.sign_on import unlink
 from pools.services.users import create_user, set_password
@@ -99,7 +98,7 @@ class UserAdmin(PolicyAdmin):
         def protect_user_view(view: Callable[..., HttpResponse]) -> Any:
             def user_view(request: HttpRequest, username: str, **place: str) -> HttpResponse:
                 require_platform(actor_of(request))
-                return view(request, _find_user(username), **place)
+                return view(request, read_user(actor_of(request), username), **place)
 
             return self.protect(user_view)
 
@@ -115,8 +114,7 @@ class UserAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        require_platform(actor, Permission.PLATFORM_READ)
-        filters = UserPageFilterSet(request, list_accounts())
+        filters = UserPageFilterSet(request, list_accounts(actor))
         return self.render_page(
             request,
             "osmo/users.html",
@@ -129,9 +127,7 @@ class UserAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         actor = actor_of(request)
         is_self = object_id == actor.username
-        if not is_self:
-            require_platform(actor, Permission.PLATFORM_READ)
-        user = _find_user(object_id)
+        user = read_user(actor, object_id)
         return self.render_page(
             request,
             "osmo/user.html",
@@ -312,13 +308,6 @@ def _warnings(actor_name: str, before: dict[str, Any], after: dict[str, Any]) ->
         yield f"{after['username']} has no role then, and sees no pool."
     if after["username"] == actor_name and before[CONFIGS] != after[CONFIGS]:
         yield "These are your own roles."
-
-
-def _find_user(username: str) -> User:
-    user = User.objects.filter(username=username).first()
-    if user is None:
-        raise NotFound(f"User {username} does not exist.")
-    return user
 
 
 def _crumbs(user: User | None = None) -> list[tuple[str, str]]:

@@ -16,10 +16,9 @@ from pools.api.views import View
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.changes.backends import BACKEND_KEYS, BackendChange, DeleteBackend, PutBackend
 from pools.domain.cluster_config import ClusterKeys
-from pools.domain.roles import Actor, Permission
+from pools.domain.roles import Actor
 from pools.models import Backend, KubernetesSettings
-from pools.permissions import require_platform
-from pools.services.backends import BackendResult, delete_backend, put_backend, read_backend
+from pools.services.backends import BackendResult, delete_backend, list_backends, put_backend, read_backend
 from pools.services.dry_run import EffectAnswer, read_effect
 
 
@@ -70,8 +69,7 @@ class BackendList(View):
 
     @describe_operation("List backends with their nodes.", answer=BackendListAnswer)
     def get(self, request: Request) -> Response:
-        require_platform(self.actor, Permission.PLATFORM_READ)
-        rows = Backend.objects.select_related("kubernetes").prefetch_related("nodes", "pools").order_by("name")
+        rows = list_backends(self.actor).select_related("kubernetes").prefetch_related("nodes", "pools")
         return Response(BackendListAnswer(backends=[backend_body(row) for row in rows]))
 
 

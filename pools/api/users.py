@@ -14,13 +14,12 @@ from pools.api.rendering import utc_text
 from pools.api.schema import NULL, UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, NamedUserChange, RevokeRole, UnlinkUser
-from pools.domain.errors import NotFound
 from pools.domain.lists import UserQuery
-from pools.domain.roles import Actor, Permission
+from pools.domain.roles import Actor
 from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
-from pools.permissions import require_platform
 from pools.selectors.sign_on import IdentityRow, identity_rows
+from pools.selectors.users import list_users, read_user
 from pools.services.sign_on import unlink
 from pools.services.users import create_user, delete_user, grant_role, revoke_role
 
@@ -80,10 +79,8 @@ class UserList(View):
 
     @describe_operation("List users by name.", query_parameters=parameters_of(UserQuery), answer=UserListAnswer)
     def get(self, request: Request) -> Response:
-        require_platform(self.actor, Permission.PLATFORM_READ)
-        filters = UserFilterSet(
-            request.query_params, User.objects.filter(is_active=True).order_by("username"), actor=self.actor
-        )
+        active = list_users(self.actor).filter(is_active=True)
+        filters = UserFilterSet(request.query_params, active, actor=self.actor)
         rows, count, start = filters.matching_rows(), filters.value("count"), filters.value("start_index")
         page = [user_body(row) for row in rows[start - 1 : start - 1 + count]]
         answer: UserListAnswer = {
@@ -104,12 +101,7 @@ class UserDetail(View):
 
     @describe_operation("Show a user with the roles.", answer=UserWithRolesAnswer)
     def get(self, request: Request, user: str) -> Response:
-        if user != self.actor.username:
-            require_platform(self.actor, Permission.PLATFORM_READ)
-        found = _find_user_body(user)
-        if found is None:
-            raise NotFound(f"User {user} does not exist.")
-        return Response(found)
+        return Response(_with_roles(read_user(self.actor, user, with_disabled=False)))
 
     @describe_change(DeleteUser, answer=NULL)
     def delete(self, request: Request, user: str) -> Response:
@@ -139,12 +131,7 @@ class UserIdentities(View):
         "List the accounts of a user at identity providers, with their groups.", answer=list[IdentityAnswer]
     )
     def get(self, request: Request, user: str) -> Response:
-        if user != self.actor.username:
-            require_platform(self.actor, Permission.PLATFORM_READ)
-        found = User.objects.filter(username=user).first()
-        if found is None:
-            raise NotFound(f"User {user} does not exist.")
-        return Response([_identity_body(row) for row in identity_rows(found)])
+        return Response([_identity_body(row) for row in identity_rows(read_user(self.actor, user))])
 
 
 class UserIdentity(View):
@@ -187,13 +174,13 @@ def _role_body(row: RoleAssignment) -> RoleAnswer:
     }
 
 
-def _find_user_body(username: str) -> UserWithRolesAnswer | None:
-    user = User.objects.filter(username=username, is_active=True).first()
-    return {**user_body(user), "roles": role_bodies(user)} if user else None
+def _with_roles(user: User) -> UserWithRolesAnswer:
+    return {**user_body(user), "roles": role_bodies(user)}
 
 
 def _state(command: CreateUser | NamedUserChange, _: Actor) -> UserWithRolesAnswer | None:
-    return _find_user_body(command.username)
+    user = User.objects.filter(username=command.username, is_active=True).first()
+    return _with_roles(user) if user else None
 
 
 def _render_user(user: User) -> Response:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.db.models import QuerySet
+
 from pools.domain import cluster_config
 from pools.domain.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
 from pools.domain.changes.backends import DeleteBackend, PutBackend
@@ -116,6 +118,12 @@ def delete_backend(
         release_backend_pods(row)
         lock_backend(row.pk)  # its agent may write a row that refers to it, after the others were found for deletion
         row.delete()
+
+
+def list_backends(actor: Actor) -> QuerySet[Backend]:
+    """All backends by name, for platform viewers."""
+    require_platform(actor, Permission.PLATFORM_READ)
+    return Backend.objects.order_by("name")
 
 
 def read_backend(actor: Actor, name: str) -> Backend:

@@ -12,7 +12,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import reason_field
 from pools.domain.changes.command import body_fields, read_command
 from pools.domain.errors import DomainError, Stale
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.roles import Permission, is_allowed
 from pools.models import Backend
 from pools.permissions import require_platform
 from scheduling.domain.changes.webhooks import PutQueueGuard
@@ -47,8 +47,7 @@ class AdmissionWebhookForm(forms.ServiceForm):
 class AdmissionWebhookAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers, changed by osmo-admin."""
 
-    def may_see(self, actor: Actor) -> bool:
-        return is_allowed(actor, Permission.PLATFORM_READ)
+    read_permission = Permission.PLATFORM_READ
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         clusters = (

@@ -8,15 +8,14 @@ from django.urls import reverse
 from django_celery_beat.models import PeriodicTask
 
 from pools.admin.base import PolicyAdmin
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.roles import Permission
 
 
 @admin.register(PeriodicTask)
 class BackgroundJobAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers."""
 
-    def may_see(self, actor: Actor) -> bool:
-        return is_allowed(actor, Permission.PLATFORM_READ)
+    read_permission = Permission.PLATFORM_READ
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")

@@ -15,7 +15,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.forms import script_media
 from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.roles import Permission, is_allowed
 from pools.models import Backend, Pool
 from pools.permissions import require_platform
 from pools.services.backends import read_backend
@@ -50,8 +50,7 @@ class SyncRow:
 class ClusterSyncAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers; an osmo-admin requests a sync or a connection test."""
 
-    def may_see(self, actor: Actor) -> bool:
-        return is_allowed(actor, Permission.PLATFORM_READ)
+    read_permission = Permission.PLATFORM_READ
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         clusters = Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")

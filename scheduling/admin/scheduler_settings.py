@@ -17,7 +17,7 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.domain.changes.command import fields_of, read_command
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.roles import Permission, is_allowed
 from pools.domain.scalars import typed_number
 from pools.permissions import require_platform
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
@@ -63,8 +63,7 @@ class SettingsPreview(ObjectPreview[Done]):
 class WorkflowConfigAdmin(PolicyAdmin):
     """One row on one page: the form for those who may change it, the values for all other readers."""
 
-    def may_see(self, actor: Actor) -> bool:
-        return is_allowed(actor, Permission.PLATFORM_READ)
+    read_permission = Permission.PLATFORM_READ
 
     def extra_urls(self) -> list[URLPattern]:
         return [path(PREVIEW_SEGMENT, self.protect(self._configure), name="scheduling_workflowconfig_preview")]

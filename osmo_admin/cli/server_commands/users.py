@@ -71,9 +71,10 @@ def list_users(
 ) -> None:
     """List all accounts, also disabled ones."""
     use_django(data_dir)
+    from pools.domain.roles import SYSTEM
     from pools.selectors.users import list_accounts
 
-    entries = [_account_entry(user) for user in list_accounts()]
+    entries = [_account_entry(user) for user in list_accounts(SYSTEM)]
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print(serialize({"users": entries}, output))
     elif entries:

@@ -8,7 +8,11 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 
+from pools.domain.changes.tokens import CreateToken
+from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
+from pools.security.tokens import issue_jwt
+from pools.services.access_tokens import create_token
 from tests.integration.admin.conftest import ROLES_BY_USER, submit_workflow
 
 EVERYBODY = frozenset(ROLES_BY_USER)
@@ -26,7 +30,7 @@ PAGES = {
     "/pools/auditentry/": (EVERYBODY, 403),
     "/pools/accesstoken/": (EVERYBODY, 403),
     "/pools/accesstoken/create/": (EVERYBODY, 403),
-    "/pools/accesstoken/?owner=worker": (ROOT | {"worker"}, 403),
+    "/pools/accesstoken/?owner=worker": (PLATFORM | {"worker"}, 403),
     "/pools/accesstoken/create/?owner=worker": (ROOT | {"worker"}, 403),
     "/password_change/": (EVERYBODY, 403),
     "/mail_change/": (EVERYBODY, 403),
@@ -66,6 +70,37 @@ def test_pages_of_the_platform(as_person: Callable[[str], Client], address: str)
     for person in ROLES_BY_USER:
         expected = 200 if person in allowed else refusal
         assert as_person(person).get(address).status_code == expected, person
+
+
+@pytest.mark.parametrize(
+    ("page", "address"),
+    [
+        ("/pools/user/", "/api/auth/user"),
+        ("/pools/user/worker/change/", "/api/auth/user/worker"),
+        ("/pools/user/worker/change/", "/api/auth/user/worker/identity"),
+        ("/pools/backend/", "/api/configs/backend"),
+        ("/pools/backend/sim/change/", "/api/configs/backend/sim"),
+        ("/pools/accesstoken/?owner=worker", "/api/auth/user/worker/access_token"),
+        ("/pools/auditentry/", "/api/audit"),
+        ("/pools/pool/", "/api/pool"),
+        ("/scheduling/workflow/", "/api/workflow"),
+        ("/scheduling/queuesync/sim/change/", "/api/backend/sim/sync"),
+    ],
+)
+def test_a_page_and_its_list_of_the_api_are_for_the_same_people(
+    as_person: Callable[[str], Client], page: str, address: str
+) -> None:
+    for person in ROLES_BY_USER:
+        token = create_token(CreateToken(owner=person, name="t"), actor=SYSTEM)[0]
+        answer = Client().get(address, headers={"Authorization": f"Bearer {issue_jwt(token)[0]}"})
+        assert answer.status_code == as_person(person).get(page).status_code, person
+
+
+def test_a_viewer_reads_the_tokens_of_others_and_has_no_button_for_them(as_person: Callable[[str], Client]) -> None:
+    create_token(CreateToken(owner="worker", name="ci"), actor=SYSTEM)
+    for person, may_write in (("viewer", False), ("root", True), ("worker", True)):
+        page = as_person(person).get("/pools/accesstoken/?owner=worker").content.decode()
+        assert ("ci</th>" in page, "Create a token" in page, "Revoke" in page) == (True, may_write, may_write), person
 
 
 def test_a_pool_without_subpools_has_the_form_of_its_archive(as_person: Callable[[str], Client]) -> None:
