@@ -14,10 +14,12 @@ from typing import Any, Final, Self
 
 from pools.domain.amounts import UNLIMITED, decode_gpus
 from pools.domain.durations import minute_text
+from pools.domain.pool_fields import POOL_FIELDS
 
 Image = Mapping[str, Any]
 SHOWN_CHANGES = 3
 LONGEST_VALUE = 60
+_POOL_LABELS: Final = {each.column: each.label for each in POOL_FIELDS}
 # Fields that change with every write and tell a reader nothing.
 SILENT = frozenset({"id", "version", "created_at", "updated_at", "last_login", "start_time", "end_time", "cohort_id"})
 # Reasons of the system that repeat the action; earlier versions wrote "settled" for "reconciled".
@@ -50,11 +52,17 @@ class _AuditEntry:
     def changes(self, *mentioned: str) -> str:
         """The other changed values, in brackets; `mentioned` names the keys that the message has already."""
         hidden = {*SILENT, *mentioned}
-        lines = [f"{key}: {old} → {new}" for key, old, new in _find_differences(self.before, self.after, hidden)]
+        found = _find_differences(self.before, self.after, hidden)
+        lines = [f"{self._label(key)}: {old} → {new}" for key, old, new in found]
         if not lines or not self.before or not self.after:
             return ""
         more = f", and {len(lines) - SHOWN_CHANGES} more" if len(lines) > SHOWN_CHANGES else ""
         return f" ({', '.join(lines[:SHOWN_CHANGES])}{more})"
+
+    def _label(self, path: str) -> str:
+        """What people call a value: the label of a key of a pool, which may be in the column `config`."""
+        key = path.removeprefix("config.") if self.kind == "pool" else ""
+        return _POOL_LABELS.get(key, key) or path
 
 
 _Words = str | Callable[[_AuditEntry], str]

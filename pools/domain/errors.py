@@ -296,7 +296,7 @@ class Violation:
 
     def as_dict(self) -> ViolationBody:
         """One entry of `details`."""
-        body: ViolationBody = {"path": self.path, "code": self.code, "message": self.message}
+        body: ViolationBody = {"path": self.path, "code": str(self.code), "message": self.message}
         if self.line is not None:
             body["line"] = self.line
         return cast("ViolationBody", {**body, **dict(self.numbers)})

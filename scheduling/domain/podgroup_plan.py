@@ -76,7 +76,7 @@ class PlanAnswer(ProgressAnswer):
 def ranked_violations(violations: Iterable[Violation]) -> list[RankedViolationAnswer]:
     """The broken rules of a manifest with their severity."""
     return [
-        {"path": each.path, "code": each.code, "message": each.message, "severity": each.severity}
+        {"path": each.path, "code": str(each.code), "message": each.message, "severity": each.severity}
         for each in violations
     ]
 

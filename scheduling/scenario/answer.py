@@ -72,7 +72,7 @@ def render_answer(scenario: Scenario, settled: CycleResult) -> ScenarioAnswer:
         "steps": [_step(step) for step in settled.steps],
         "settled": settled.has_converged,
         "violations": [
-            {"path": v.path, "code": v.code, "message": v.message}
+            {"path": v.path, "code": str(v.code), "message": v.message}
             for v in find_rule_violations(scenario, world, why, debts)
         ],
     }

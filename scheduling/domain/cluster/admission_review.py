@@ -103,7 +103,7 @@ def review_response(
                 "name": request.name,
                 "kind": request.kind,
                 "causes": [
-                    {"reason": violation.code, "message": violation.message, "field": violation.path}
+                    {"reason": str(violation.code), "message": violation.message, "field": violation.path}
                     for violation in violations
                 ],
             },

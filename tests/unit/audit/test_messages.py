@@ -125,7 +125,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         POOL,
         POOL | {"guarantee": 80, "description": "x"},
-        "root cut pool team from 100 to 80 (description: nothing → x)",
+        "root cut pool team from 100 to 80 (Description: nothing → x)",
     ),
     "pool unlimited": (
         "pool.updated",
@@ -141,7 +141,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         POOL | {"guarantee": None},
         POOL | {"guarantee": -1},
-        "root updated pool team (guarantee: nothing → -1)",
+        "root updated pool team (Quota in GPUs: nothing → -1)",
     ),
     "maintenance": (
         "pool.updated",
@@ -165,7 +165,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         POOL | {"config": {"a": {"b": 1}}},
         POOL | {"config": {"a": {"b": 2}}},
-        "root updated pool team (config.a.b: 1 → 2)",
+        "root updated pool team (a.b: 1 → 2)",
     ),
     "pool renamed": (
         "pool.renamed",
@@ -337,7 +337,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"cohort": None, "cohort_id": None, "lending_limit": None},
         {"cohort": "org", "cohort_id": 4, "lending_limit": 2},
-        "root put pool team into cohort org (lending_limit: nothing → 2)",
+        "root put pool team into cohort org (Lending limit in GPUs: nothing → 2)",
     ),
     "a pool changes sides": (
         "pool.updated",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.audit_actions import AuditAction, audit_message
 from pools.domain.pool_config import PoolSettings, editable_body, parse_pool
 from pools.domain.pool_fields import EDITABLE_KEYS, POOL_FIELDS, pool_properties
 from scheduling.configuration.bodies import pool_body
@@ -23,6 +24,13 @@ def test_a_key_has_its_sentence_and_its_default_is_read_back(field) -> None:  # 
     if field.read is not None:
         settings, faults = parse_pool({"backend": "sim", field.key: field.default})
         assert (faults, editable_body(settings)[field.key]) == ([], field.default)
+
+
+@pytest.mark.parametrize("field", [each for each in POOL_FIELDS if each.read], ids=lambda field: field.key)
+def test_the_audit_trail_tells_a_key_by_its_label(field) -> None:  # type: ignore[no-untyped-def]
+    images = {"config": {}}, {"config": {field.key: 5}}
+    message = audit_message(AuditAction.POOL_UPDATED, "pool/team", "root", *images)
+    assert message == f"root updated pool team ({field.label}: nothing → 5)"
 
 
 @pytest.mark.parametrize("key", ["approval_above", "hold_after", "borrowing_limit", "lending_limit"])
