@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from django.http import HttpRequest
@@ -15,10 +14,7 @@ from rest_framework.request import Request
 from pools.domain.errors import BadInput, Fault, Stale, Violation
 from pools.domain.query_values import (
     BOOLEAN_RULE,
-    MAX_INTEGER,
-    integer_rule,
     parse_boolean,
-    parse_integer,
 )
 from pools.domain.stored_text import are_storable
 from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
@@ -79,13 +75,6 @@ def query_boolean(request: Request, name: str, default: bool = False) -> bool:
     return default if found is None else found
 
 
-def query_integer(request: Request, name: str, default: int, *, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
-    """The whole number of a query parameter, inside its bounds."""
-    parse = partial(parse_integer, minimum=minimum, maximum=maximum)
-    found = _query_value(request, name, parse, integer_rule(minimum, maximum))
-    return default if found is None else found
-
-
 def _query_value(request: Request, name: str, parse: Callable[[str], Value | None], rule: str) -> Value | None:
     text = request.query_params.get(name)
     if not text:
@@ -105,20 +94,6 @@ def unknown_parameters(given: Iterable[str], known: Collection[str]) -> list[Vio
             subject = f"{shorten(name)} is not a parameter of this address."
             faults.add(shorten(name), Fault.UNKNOWN_PARAMETER, f"{subject}{faults.suggestion(name, known)} {allowed}")
     return faults.violations
-
-
-def collect_faults(*reads: Callable[[], Any]) -> list[Any]:
-    """Call each reader of a request and return the values. Raises BadInput with the faults of all readers."""
-    values: list[Any] = []
-    faults: list[Violation] = []
-    for read in reads:
-        try:
-            values.append(read())
-        except BadInput as refusal:
-            faults += refusal.violations
-    if faults:
-        raise BadInput.of(faults)
-    return values
 
 
 def body_object(request: Request) -> dict[str, Any]:
@@ -142,14 +117,6 @@ class BodyReader(FieldReader):
     def any_text(self, key: str, default: str = "") -> str:
         """A text of any length, for keys whose length is checked elsewhere."""
         return self.field(key).text() or default if self.is_given(key) else default
-
-    def required_text(self, key: str) -> str:
-        """A text that is not empty."""
-        text = self.body.get(key)
-        if isinstance(text, str) and text:
-            return text
-        self.add_fault(key, Fault.MISSING if text is None else Fault.BAD_VALUE, "must be a text.")
-        return ""
 
     @property
     def description(self) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pools.api.changes import properties_of
-from pools.api.schema import ANY_VALUE, TEXT, QueryParameter, array_of, object_with
+from pools.api.schema import ANY_VALUE, array_of, object_with
 from pools.domain.changes.command import BOOLEAN, body_fields, query_fields
 from pools.domain.questions import asked
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 
 PRIORITY = {"type": "string", "enum": [str(each) for each in Priority]}
-WORKFLOW_STATUS = {"type": "string", "enum": [str(each) for each in WorkflowStatus]}
-TASK_STATUS = {"type": "string", "enum": [str(each) for each in TaskStatus]}
 _SUBMITTED = properties_of(body_fields(SubmitWorkflow))
 _ACCOMPANYING = {key: about for key, about in query_fields(SubmitWorkflow).items() if key != "workflow_id"}
 BATCH_ITEM_FIELDS = body_fields(SubmitWorkflow) | _ACCOMPANYING
@@ -53,12 +50,3 @@ class SubmissionQuery(BatchQuery):
         BOOLEAN, "With dry_run: also list other ways in with their starts. Takes up to some seconds.", default=False
     )
     validation_only: bool = asked(BOOLEAN, "Check the file and answer a message; submit nothing.", default=False)
-
-
-LINE_FILTERS = (
-    QueryParameter("task_name", TEXT, "Only of this task."),
-    QueryParameter(
-        "retry_id", {"type": "integer", "minimum": 0}, "Only of this attempt of the task; the latest if not given."
-    ),
-    QueryParameter("last_n_lines", {"type": "integer", "minimum": 0}, "Only the last lines, this many."),
-)

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
-from pools.api.request_parsing import collect_faults, query_boolean, query_integer
+from pools.api.questions import parameters_of, read_query
+from pools.api.request_parsing import query_boolean
 from pools.api.schema import BOOLEAN, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
+from pools.domain.changes.command import TEXT as TEXT_VALUE
+from pools.domain.changes.command import whole_number
 from pools.domain.errors import BadInput, Fault, NotFound, Violation
+from pools.domain.query_values import MAX_INTEGER
+from pools.domain.questions import asked
 from pools.models import Backend
-from scheduling.api.work_schemas import LINE_FILTERS
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.workflow_log import LogLine, event_log_lines, task_log_lines
 from scheduling.selectors.workflows import get_full_workflow, get_visible_workflow
 from scheduling.services.kubernetes import pod_output
 
-MAX_LINES = 2**31 - 1
 _ABOUT_OUTPUT = {
     Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. "
     "These are the recorded facts about its tasks.",
     Backend.Kind.KUBERNETES: "The recorded facts about the tasks, and then the output of their latest attempts, "
     "as the cluster has it now.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class LineQuery:
+    """Which lines are asked for."""
+
+    task_name: str = asked(TEXT_VALUE, "Only of this task.", default="")
+    retry_id: int | None = asked(
+        whole_number(0, MAX_INTEGER), "Only of this attempt of the task; the latest if not given."
+    )
+    last_n_lines: int = asked(
+        whole_number(0, MAX_INTEGER), "Only the last lines, this many; all if not given.", default=MAX_INTEGER
+    )
 
 
 class WorkflowSpecText(View):
@@ -52,21 +69,20 @@ class WorkflowLog(View):
     @describe_operation(
         "Read the recorded facts about the tasks and, on a cluster, the last lines that their containers printed: "
         f"`last_n_lines` of each, {pod_output.MAX_LINES} at most.",
-        query_parameters=LINE_FILTERS,
+        query_parameters=parameters_of(LineQuery),
         answer=TEXT,
         media_type="text/plain",
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
-        attempts = _requested_attempts(request, workflow)
+        query = read_query(LineQuery, request)
+        attempts = _requested_attempts(query, workflow)
         lines = _lines_of(attempts, task_log_lines(workflow))
         backend = _backend_of(workflow)
-        facts = _join_last_lines([_ABOUT_OUTPUT[Backend.Kind(backend.kind)], *map(str, lines)], request)
+        facts = _join_last_lines([_ABOUT_OUTPUT[Backend.Kind(backend.kind)], *map(str, lines)], query.last_n_lines)
         if backend.kind != Backend.Kind.KUBERNETES:
             return _text_response(facts)
-        output = pod_output.read_output(
-            backend, attempts or _latest_attempts(workflow), last=_read_last_n_lines(request)
-        )
+        output = pod_output.read_output(backend, attempts or _latest_attempts(workflow), last=query.last_n_lines)
         return _streamed_response(chain([facts], output))
 
 
@@ -75,14 +91,15 @@ class WorkflowErrorLog(View):
 
     @describe_operation(
         "Read the tasks that failed, with their reasons.",
-        query_parameters=LINE_FILTERS,
+        query_parameters=parameters_of(LineQuery),
         answer=TEXT,
         media_type="text/plain",
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
-        lines = _lines_of(_requested_attempts(request, workflow), task_log_lines(workflow))
-        return _text_response(_join_last_lines([str(line) for line in lines if line.is_failure], request))
+        query = read_query(LineQuery, request)
+        lines = _lines_of(_requested_attempts(query, workflow), task_log_lines(workflow))
+        return _text_response(_join_last_lines([str(line) for line in lines if line.is_failure], query.last_n_lines))
 
 
 class WorkflowEventLog(View):
@@ -91,21 +108,21 @@ class WorkflowEventLog(View):
     @describe_operation(
         "Read the events of a workflow, oldest first; on a cluster with the Kubernetes Events of its pods and "
         "PodGroups, which a cluster keeps for about an hour.",
-        query_parameters=LINE_FILTERS,
+        query_parameters=parameters_of(LineQuery),
         answer=TEXT,
         media_type="text/plain",
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
-        attempts = _requested_attempts(request, workflow)
+        query = read_query(LineQuery, request)
+        attempts = _requested_attempts(query, workflow)
         lines = _lines_of(attempts, event_log_lines(workflow))
         backend = _backend_of(workflow)
         if backend.kind != Backend.Kind.KUBERNETES:
-            return _text_response(_join_last_lines(list(map(str, lines)), request))
+            return _text_response(_join_last_lines(list(map(str, lines)), query.last_n_lines))
         groups = [] if attempts else list(workflow.groups.all())
-        asked = attempts or _latest_attempts(workflow)
-        last = _read_last_n_lines(request)
-        return _streamed_response(_with_cluster_events(lines, backend, groups, asked, last))
+        of_tasks = attempts or _latest_attempts(workflow)
+        return _streamed_response(_with_cluster_events(lines, backend, groups, of_tasks, query.last_n_lines))
 
 
 def _with_cluster_events(
@@ -134,11 +151,13 @@ def _latest_attempts(workflow: Workflow) -> list[Task]:
     ]
 
 
-def _requested_attempts(request: Request, workflow: Workflow) -> list[Task]:
+def _requested_attempts(query: LineQuery, workflow: Workflow) -> list[Task]:
     """The attempt of the requested task, the latest unless the request says which; none if no task is requested.
     Raises NotFound for a task or attempt that does not exist."""
-    task = request.query_params.get("task_name")
-    retry, _ = collect_faults(lambda: _read_retry_id(request), lambda: _read_last_n_lines(request))
+    task, retry = query.task_name, query.retry_id
+    if not task and retry is not None:
+        message = "retry_id counts the attempts of one task: name the task, too, as task_name."
+        raise BadInput.of([Violation("retry_id", Fault.BAD_QUERY, message)])
     if not task:
         return []
     attempts = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
@@ -156,23 +175,8 @@ def _lines_of(attempts: Sequence[Task], all_lines: Iterable[LogLine]) -> list[Lo
     return [line for line in all_lines if not wanted or (line.task, line.retry) in wanted]
 
 
-def _read_retry_id(request: Request) -> int | None:
-    """The number of the requested attempt, None for the latest. Attempts are counted for each task separately."""
-    number = query_integer(request, "retry_id", -1)
-    if number < 0:
-        return None
-    if not request.query_params.get("task_name"):
-        message = "retry_id counts the attempts of one task: name the task, too, as task_name."
-        raise BadInput.of([Violation("retry_id", Fault.BAD_QUERY, message)])
-    return number
-
-
-def _read_last_n_lines(request: Request) -> int:
-    return query_integer(request, "last_n_lines", MAX_LINES)
-
-
-def _join_last_lines(lines: list[str], request: Request) -> str:
-    return "".join(f"{line}\n" for line in lines[len(lines) - min(_read_last_n_lines(request), len(lines)) :])
+def _join_last_lines(lines: list[str], last: int) -> str:
+    return "".join(f"{line}\n" for line in lines[len(lines) - min(last, len(lines)) :])
 
 
 def _text_response(text: str) -> HttpResponse:

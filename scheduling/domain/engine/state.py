@@ -414,9 +414,6 @@ class GangState:
         return chosen if grow(growth) else None
 
 
-NO_GANGS: frozenset[GangState] = frozenset()
-
-
 def task_choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:
     """The choices of so many waiting tasks at once: the first ones; if tasks differ, then the cheapest ones."""
     yield gang.task_index.first_waiting(leaf, count)
