@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, Table, build_table, with_more_entries
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, Table, build_table, list_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 
@@ -93,21 +93,17 @@ def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
 
 def allocations_table(answer: Mapping[str, Any]) -> AnswerText:
     """One line for each worker."""
-    header = ("Id", "Workload", "GPUs", "Request", "Limit", "State", "Source", "Since")
-    rows = (
-        (
-            row["id"],
-            row["workload"],
-            row["count"],
-            f"{row['request']['tflops']}, {row['request']['vram']}",
-            f"{row['limit']['tflops']}, {row['limit']['vram']}",
-            row["state"],
-            row["source"],
-            format_local_time(row["created"]),
-        )
-        for row in answer["allocations"]
-    )
-    return with_more_entries(build_table(header, rows), answer)
+    columns: dict[str, Any] = {
+        "Id": "id",
+        "Workload": "workload",
+        "GPUs": "count",
+        "Request": lambda row: f"{row['request']['tflops']}, {row['request']['vram']}",
+        "Limit": lambda row: f"{row['limit']['tflops']}, {row['limit']['vram']}",
+        "State": "state",
+        "Source": "source",
+        "Since": lambda row: format_local_time(row["created"]),
+    }
+    return with_more_entries(list_table(columns, answer["allocations"]), answer)
 
 
 def fits_message(answer: Mapping[str, Any]) -> str:
@@ -125,6 +121,5 @@ def repairs_table(answer: Mapping[str, Any]) -> AnswerPart:
     """One line for each repair of a rebuild."""
     if not answer["differences"]:
         return "Nothing to repair: the ledger agrees with the pods."
-    header = ("Namespace", "Amount", "Repair", "Before", "After")
-    rows = ([each[key] for key in ("namespace", "path", "code", "before", "after")] for each in answer["differences"])
-    return build_table(header, rows)
+    columns = {"Namespace": "namespace", "Amount": "path", "Repair": "code", "Before": "before", "After": "after"}
+    return list_table(columns, answer["differences"])

@@ -146,6 +146,14 @@ def build_table(
     return Table(header, body, sums, minimum)
 
 
+def list_table(
+    columns: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], total: Sequence[Any] | None = None
+) -> Table:
+    """The rows of an answer. By each heading, a key of the rows or what makes the cell of a row."""
+    cells = ([row.get(each) if isinstance(each, str) else each(row) for each in columns.values()] for row in rows)
+    return build_table(tuple(columns), cells, total=total)
+
+
 def with_more_entries(table: Table, answer: Mapping[str, Any]) -> AnswerText:
     """The table of one page of a list, with a remark if the list goes on."""
     return [table, "More entries: use --offset or --limit."] if answer.get("more_entries") else table

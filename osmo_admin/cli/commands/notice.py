@@ -12,7 +12,7 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerPart, build_table
+from osmo_admin.cli.tables import AnswerPart, build_table, list_table
 from pools.domain.changes.command import fields_of, summary_of
 from pools.domain.changes.notices import (
     CreateTarget,
@@ -119,19 +119,8 @@ def _notices_table(answer: dict[str, Any]) -> AnswerPart:
     rows = answer.get("notices") or []
     if not rows:
         return "No notices found."
-    cells = (
-        [
-            row.get("id"),
-            row.get("created_at"),
-            row.get("target_name"),
-            row.get("title"),
-            row.get("status"),
-            row.get("attempts"),
-            row.get("error"),
-        ]
-        for row in rows
-    )
-    return build_table(("ID", "Time (UTC)", "Target", "Notice", "Status", "Attempts", "Error"), cells)
+    columns = {"ID": "id", "Time (UTC)": "created_at", "Target": "target_name", "Notice": "title", "Status": "status"}
+    return list_table(columns | {"Attempts": "attempts", "Error": "error"}, rows)
 
 
 _REPLAY_OPTIONS = {

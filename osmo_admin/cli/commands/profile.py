@@ -13,7 +13,7 @@ from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_pools
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, Facts, build_table
+from osmo_admin.cli.tables import AnswerPart, Facts, list_table
 from pools.domain.changes.profiles import UpdateProfile
 
 SETTINGS_URL = "api/profile/settings"
@@ -45,8 +45,7 @@ def views(session: ClientSession) -> None:
 def _views_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "No saved views. Filter a list on the web pages and choose “Save this view”."
-    rows = ([entry.get(key) for key in ("name", "list", "query", "page")] for entry in entries)
-    return build_table(("Name", "List", "Filters", "Page"), rows)
+    return list_table({"Name": "name", "List": "list", "Filters": "query", "Page": "page"}, entries)
 
 
 def _profile_text(answer: dict[str, Any]) -> Facts:

@@ -14,12 +14,22 @@ from osmo_admin.cli.options import (
 )
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, build_table
+from osmo_admin.cli.tables import AnswerPart, list_table
 from osmo_admin.cli.times import format_local_time
 from scheduling.domain.lists import TaskQuery
 
 app = command_group("Tasks of workflows.")
 ACTIVE_STATUSES = ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"]
+COLUMNS: dict[str, Any] = {
+    "User": "user",
+    "Workflow ID": "workflow_id",
+    "Task": "task_name",
+    "Status": "status",
+    "Pool": "pool",
+    "Priority": "priority",
+    "Node": "node",
+    "Start Time": lambda row: format_local_time(row.get("start_time")),
+}
 AMOUNT_COLUMNS = {"Storage [Gi]": "storage", "CPU [#]": "cpu", "Memory [Gi]": "memory", "GPU [#]": "gpu"}
 
 
@@ -45,37 +55,19 @@ def list_(
 def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> AnswerPart:
     if not entries:
         return "There are no tasks to view."
-    columns = {
-        "User": "user",
-        "Workflow ID": "workflow_id",
-        "Task": "task_name",
-        "Status": "status",
-        "Pool": "pool",
-        "Priority": "priority",
-        "Node": "node",
-    }
-    amounts = AMOUNT_COLUMNS if verbose else {}
-    rows = [
-        [
-            *(entry.get(key) for key in columns.values()),
-            format_local_time(entry.get("start_time")),
-            *(entry.get(key) for key in amounts.values()),
-        ]
-        for entry in entries
-    ]
-    total = [""] * (len(columns) + 1) + [_sum_column(entries, key) for key in amounts.values()] if verbose else None
-    return build_table((*columns, "Start Time", *amounts), rows, total=total)
+    return _with_sums(COLUMNS | (AMOUNT_COLUMNS if verbose else {}), entries)
 
 
 def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> AnswerPart:
     if not entries:
         return "There are no tasks to sum up."
     workflow = {"Workflow ID": "workflow_id"} if by_workflow else {}
-    columns = {"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNT_COLUMNS}
-    rows = [[entry.get(key) for key in columns.values()] for entry in entries]
-    total = [""] * (len(columns) - len(AMOUNT_COLUMNS)) + [_sum_column(entries, key) for key in AMOUNT_COLUMNS.values()]
-    return build_table(tuple(columns), rows, total=total)
+    return _with_sums({"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNT_COLUMNS}, entries)
 
 
-def _sum_column(entries: list[dict[str, Any]], key: str) -> Any:
-    return sum(entry.get(key) or 0 for entry in entries)
+def _with_sums(columns: dict[str, Any], entries: list[dict[str, Any]]) -> AnswerPart:
+    sums = [
+        sum(entry.get(key) or 0 for entry in entries) if heading in AMOUNT_COLUMNS else ""
+        for heading, key in columns.items()
+    ]
+    return list_table(columns, entries, total=sums if AMOUNT_COLUMNS.keys() <= columns.keys() else None)

@@ -12,7 +12,7 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table, list_table
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 
 app = command_group("Access tokens.")
@@ -20,6 +20,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the t
 
 
 OWNER = {"owner": UserOption}
+COLUMNS = {
+    "Name": "token_name",
+    "User": "user_name",
+    "Description": "description",
+    "Expires At (UTC)": "expires_at",
+    "Last Used (UTC)": lambda row: row.get("last_used_at") or "never",
+    "Roles": "roles",
+}
 
 
 def _token_url(user: str | None, *rest: str) -> str:
@@ -46,18 +54,7 @@ def list_(session: ClientSession, user: UserOption = None) -> None:
 def _tokens_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "No tokens found."
-    rows = (
-        [
-            entry.get("token_name"),
-            entry.get("user_name"),
-            entry.get("description"),
-            entry.get("expires_at"),
-            entry.get("last_used_at") or "never",
-            entry.get("roles"),
-        ]
-        for entry in entries
-    )
-    return build_table(("Name", "User", "Description", "Expires At (UTC)", "Last Used (UTC)", "Roles"), rows)
+    return list_table(COLUMNS, entries)
 
 
 @change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)

@@ -16,7 +16,7 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerText, build_table
+from osmo_admin.cli.tables import AnswerText, list_table
 from osmo_admin.cli.times import format_local_time
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.lists import UserQuery
@@ -41,8 +41,8 @@ def _users_table(answer: dict[str, Any]) -> AnswerText:
     users = answer["users"]
     if not users:
         return "No users found."
-    rows = ([user["id"], format_local_time(user.get("created_at")), user.get("created_by")] for user in users)
-    table = build_table(("User", "Created At", "Created By"), rows)
+    created = {"Created At": lambda row: format_local_time(row.get("created_at")), "Created By": "created_by"}
+    table = list_table({"User": "id", **created}, users)
     total = answer.get("total_results", len(users))
     return [table, f"{len(users)} of {total} users."] if total != len(users) else table
 

@@ -11,20 +11,22 @@ from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
-from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, with_more_entries
+from osmo_admin.cli.tables import AnswerText, Facts, format_cell, list_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
 from scheduling.domain.lists import PendingQueueQuery
 
-COLUMNS = {
-    "backend": "Backend",
-    "position_in_queue": "In Own Queue",
-    "position": "Next Pass",
-    "workflow": "Workflow ID",
-    "group": "Group",
-    "user": "User",
-    "pool": "Pool",
-    "priority": "Priority",
-    "gpus": "GPUs",
+COLUMNS: dict[str, Any] = {
+    "Backend": "backend",
+    "In Own Queue": "position_in_queue",
+    "Next Pass": "position",
+    "Workflow ID": "workflow",
+    "Group": "group",
+    "User": "user",
+    "Pool": "pool",
+    "Priority": "priority",
+    "GPUs": "gpus",
+    "Half Start By": lambda row: start_cell(row.get("start")),
+    "Reason": lambda row: row["reason"]["message"],
 }
 
 
@@ -63,12 +65,9 @@ def _queue_table(answer: dict[str, Any]) -> AnswerText:
     entries = answer["entries"]
     if not entries:
         return "No workflow is pending."
-    columns = [key for key in COLUMNS if key != "backend" or len({entry.get(key) for entry in entries}) > 1]
-    rows = [
-        [*(entry.get(key) for key in columns), start_cell(entry.get("start")), entry["reason"]["message"]]
-        for entry in entries
-    ]
-    table = build_table([*(COLUMNS[key] for key in columns), "Half Start By", "Reason"], rows)
+    has_backends = len({entry.get("backend") for entry in entries}) > 1
+    columns = {heading: cell for heading, cell in COLUMNS.items() if has_backends or cell != "backend"}
+    table = list_table(columns, entries)
     return with_more_entries(table, answer)
 
 
