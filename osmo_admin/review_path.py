@@ -23,6 +23,7 @@ from prometheus_client import Histogram
 
 from pools.api.request_parsing import parse_json
 from pools.transactions import request_id
+from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.cluster.queue_access import WorkloadKind
 from scheduling.services.gpu_quota.admission import review_gpu_request
 from scheduling.services.webhooks.reviews import review_object
@@ -30,7 +31,7 @@ from scheduling.services.webhooks.reviews import review_object
 logger = structlog.get_logger(__name__)
 
 _PREFIX = "/webhooks/"
-_REVIEWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+_REVIEWERS: Mapping[str, Callable[..., ReviewAnswer]] = {
     "pod": partial(review_object, WorkloadKind.POD),
     "podgroup": partial(review_object, WorkloadKind.POD_GROUP),
     "gpu_quota": review_gpu_request,

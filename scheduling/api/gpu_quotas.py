@@ -12,7 +12,8 @@ from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
 from pools.services.gpu_rebuild import GpuRepairAnswer
-from scheduling.api.webhooks import REVIEW, REVIEW_TIMEOUT, ReviewAnswer
+from scheduling.api.webhooks import REVIEW, REVIEW_TIMEOUT
+from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.services.gpu_quota.admission import review_gpu_request
 from scheduling.services.gpu_quota.rebuild import rebuild_from_all_clusters
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,7 +24,7 @@ class ProblemAnswer(TypedDict):
     message: str
     urgent: bool
     since: UtcText | None
-    numbers: dict[str, Any]
+    numbers: dict[str, int]
 
 
 class OwnWorkAnswer(TypedDict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,6 +13,7 @@ from pools.api.schema import OBJECT, TEXT, QueryParameter, describe_operation, o
 from pools.api.views import View
 from pools.domain.roles import Actor
 from scheduling.domain.changes.webhooks import PutQueueGuard
+from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.cluster.queue_access import WorkloadKind
 from scheduling.models import QueueGuard
 from scheduling.services.webhooks.queue_guard import (
@@ -32,14 +33,6 @@ REVIEW = object_with(
 REVIEW_TIMEOUT = QueryParameter(
     "timeout", TEXT, "How long the API server waits, as in `10s`; it adds this itself. A review takes no notice of it."
 )
-
-
-class ReviewAnswer(TypedDict):
-    """An AdmissionReview with our answer in `response`."""
-
-    apiVersion: str
-    kind: str
-    response: dict[str, Any]
 
 
 class BypassListAnswer(TypedDict):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
-from pools.domain.amounts import Amount, as_json
+from pools.domain.amounts import Amount, JsonAmount, as_json
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
@@ -26,7 +26,8 @@ from scheduling.garbage_collector import garbage_collector
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.rule_checks import find_rule_violations
 
-_NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt")
+Amounts = dict[str, JsonAmount]
+"""Amounts by resource."""
 
 
 class ScenarioViolationAnswer(TypedDict):
@@ -37,15 +38,89 @@ class ScenarioViolationAnswer(TypedDict):
     message: str
 
 
+class ScenarioNumbers(TypedDict):
+    """The numbers of a node of the tree of quotas (docs/glossary.md)."""
+
+    subtree_quota: Amounts
+    usage: Amounts
+    t: Amounts
+    available: Amounts
+    potential_available: Amounts
+    borrowed: Amounts
+    lent: Amounts
+    lendable: Amounts
+    debt: Amounts
+
+
+class ScenarioNodeAnswer(ScenarioNumbers):
+    """A cohort."""
+
+    parent: str | None
+    weighted_share: int | str
+    dominant_resource: str | None
+
+
+class ScenarioQueueAnswer(ScenarioNodeAnswer):
+    """A queue; its fair share is null where neither nodes nor capacity are known."""
+
+    fair_share: Amounts | None
+
+
+class ScenarioTaskAnswer(TypedDict):
+    """Where a task is."""
+
+    state: str
+    node: str | None
+
+
+class ScenarioReasonAnswer(TypedDict):
+    """Why a workload waits."""
+
+    code: str
+    message: str
+    queue: str | None
+    limit: str | None
+    requested: Amounts
+    free: Amounts
+    missing: Amounts
+
+
+class ScenarioReservationAnswer(TypedDict):
+    """The start reservation of a workload."""
+
+    since: JsonAmount
+    latest_start: JsonAmount | None
+    is_certain: bool
+    nodes: dict[str, Amounts] | None
+
+
+class ScenarioWorkloadAnswer(TypedDict):
+    """A workload; with a policy also its start reservation."""
+
+    state: str
+    tasks: dict[str, ScenarioTaskAnswer]
+    position: int | None
+    position_in_queue: int | None
+    reason: ScenarioReasonAnswer | None
+    unblock: list[str]
+    reservation: NotRequired[ScenarioReservationAnswer | None]
+
+
+ScenarioStepAnswer = TypedDict(
+    "ScenarioStepAnswer",
+    {"pass": int, "action": str, "workload": str, "tasks": list[str], "for": str | None, "message": str},
+)
+
+
 class ScenarioAnswer(TypedDict):
     """The state after the run, and the steps to it; `live` and `backend` are there for the live state."""
 
     live: NotRequired[bool]
     backend: NotRequired[str]
-    queues: dict[str, dict[str, Any]]
-    cohorts: dict[str, dict[str, Any]]
-    workloads: dict[str, dict[str, Any]]
-    steps: list[dict[str, Any]]
+    queues: dict[str, ScenarioQueueAnswer]
+    cohorts: dict[str, ScenarioNodeAnswer]
+    workloads: dict[str, ScenarioWorkloadAnswer]
+    steps: list[ScenarioStepAnswer]
     settled: bool
     violations: list[ScenarioViolationAnswer]
 
@@ -95,18 +170,19 @@ class _TreeNumbers:
             return {key: held - limit for key, held, limit in over if held > limit}
         return {key: table[name].debt for key, table in self._by_key.items() if table[name].debt > 0}
 
-    def node(self, name: str) -> dict[str, Any]:
+    def node(self, name: str) -> ScenarioNodeAnswer:
         """One cohort or queue."""
         tables = {key: table[name] for key, table in self._by_key.items()}
         share_of = weighted_share(self._tree, name)
-        body: dict[str, Any] = {"parent": self._tree.nodes[name].parent}
-        for number in _NUMBERS:
-            body[number] = _amounts(self.debt(name)) if number == "debt" else _column(tables, number)
-        body["weighted_share"] = share_of.reported_share
-        body["dominant_resource"] = share_of.dominant_resource
-        return body
+        numbers = {number: _column(tables, number) for number in ScenarioNumbers.__annotations__}
+        return {
+            "parent": self._tree.nodes[name].parent,
+            **cast("ScenarioNumbers", numbers | {"debt": _amounts(self.debt(name))}),
+            "weighted_share": share_of.reported_share,
+            "dominant_resource": share_of.dominant_resource,
+        }
 
-    def queue(self, name: str) -> dict[str, Any]:
+    def queue(self, name: str) -> ScenarioQueueAnswer:
         """One queue, with its fair share."""
         world = self._world
         queue = world.queue_of[name]
@@ -127,11 +203,11 @@ def _with_usage(world: World) -> QuotaTree:
     return QuotaTree(world.tree.nodes.values(), own)
 
 
-def _column(tables: Mapping[str, NodeNumbers], number: str) -> dict[str, Any]:
+def _column(tables: Mapping[str, NodeNumbers], number: str) -> Amounts:
     return _amounts({key: getattr(table, number) for key, table in tables.items()})
 
 
-def _amounts(amounts: Mapping[str, Amount]) -> dict[str, Any]:
+def _amounts(amounts: Mapping[str, Amount]) -> Amounts:
     return {key: as_json(amount) for key, amount in sorted(amounts.items())}
 
 
@@ -141,28 +217,29 @@ def _workload(
     where: Mapping[str, QueuePosition],
     why: Mapping[str, Reason],
     unblock: Mapping[int, Sequence[str]],
-) -> dict[str, Any]:
-    tasks = {}
+) -> ScenarioWorkloadAnswer:
+    tasks: dict[str, ScenarioTaskAnswer] = {}
     for i, task in enumerate(gang.fact.tasks):
         state, node = task_state(world, gang, i)
         tasks[task.name] = {"state": state.value, "node": node}
     name = gang.fact.name
-    reserved = {} if world.policy is None else {"reservation": _reservation(world, world.policy, name)}
     result = gang_result(gang)
     waits = result in {GangResult.PENDING, GangResult.PREEMPTED}
     place, reason = where.get(name) if waits else None, why.get(name) if waits else None
-    return {
+    answer: ScenarioWorkloadAnswer = {
         "state": result.value,
         "tasks": tasks,
         "position": place.overall if place else None,
         "position_in_queue": place.in_queue if place else None,
         "reason": _reason(reason, place.behind.message() if place else "") if reason else None,
         "unblock": list(unblock[id(reason)]) if reason else [],
-        **reserved,
     }
+    if world.policy is not None:
+        answer["reservation"] = _reservation(world, world.policy, name)
+    return answer
 
 
-def _reservation(world: World, policy: StartPolicy, name: str) -> dict[str, Any] | None:
+def _reservation(world: World, policy: StartPolicy, name: str) -> ScenarioReservationAnswer | None:
     """The start reservation of a workload; the key is in the answer when the scenario has a policy."""
     held = next((each for each in policy.reservations() if each.gang == name), None)
     latest = policy.latest_start(name)
@@ -176,7 +253,7 @@ def _reservation(world: World, policy: StartPolicy, name: str) -> dict[str, Any]
     }
 
 
-def _reason(reason: Reason, behind: str) -> dict[str, Any]:
+def _reason(reason: Reason, behind: str) -> ScenarioReasonAnswer:
     return {
         "code": str(reason.code),
         "message": reason.message + behind,
@@ -188,7 +265,7 @@ def _reason(reason: Reason, behind: str) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step) -> ScenarioStepAnswer:
     return {
         "pass": step.pass_number,
         "action": step.action.value,

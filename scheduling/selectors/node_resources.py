@@ -43,7 +43,7 @@ class ResourceAnswer(TypedDict):
 
     hostname: str
     exposed_fields: dict[str, Any]
-    taints: list[dict[str, Any]]
+    taints: list[dict[str, str]]
     usage_fields: AmountFields
     non_workflow_usage_fields: Annotated[dict[str, str], "What foreign pods use; empty for a simulated node."]
     allocatable_fields: AmountFields

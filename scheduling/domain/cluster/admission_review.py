@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pools.domain.errors import BadInput, Fault, Violation
 from scheduling.domain.cluster.queue_access import Caller
@@ -84,11 +84,28 @@ def read_review(body: Any) -> AdmissionRequest:
     return question
 
 
+class AdmissionResponse(TypedDict):
+    """Whether the change is allowed; `status` is the Kubernetes Status of a refusal."""
+
+    uid: str
+    allowed: bool
+    warnings: NotRequired[list[str]]
+    status: NotRequired[dict[str, Any]]
+
+
+class ReviewAnswer(TypedDict):
+    """An AdmissionReview with our answer in `response`."""
+
+    apiVersion: str
+    kind: str
+    response: AdmissionResponse
+
+
 def review_response(
     request: AdmissionRequest, violations: Sequence[Violation] = (), warnings: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> ReviewAnswer:
     """The review with our response. With violations it refuses and names all of them, in one message and as causes."""
-    response: dict[str, Any] = {"uid": request.uid, "allowed": not violations}
+    response: AdmissionResponse = {"uid": request.uid, "allowed": not violations}
     if warnings:
         response["warnings"] = [warning[:MAX_WARNING_LENGTH] for warning in warnings]
     if violations:

@@ -21,7 +21,7 @@ from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read
 from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
 from pools.transactions import change, database_time
 from scheduling.domain.cluster import admission_review
-from scheduling.domain.cluster.admission_review import AdmissionRequest
+from scheduling.domain.cluster.admission_review import AdmissionRequest, ReviewAnswer
 from scheduling.domain.cluster.gpu_pod import GpuPod, claimed_task, has_same_amounts, is_worker, read_gpu_pod
 from scheduling.models import QueueGuard
 from scheduling.selectors.own_pods import own_tasks
@@ -33,7 +33,7 @@ POD, BINDING = "Pod", "Binding"
 State, Source = GpuAllocation.State, GpuAllocation.Source
 
 
-def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "") -> dict[str, Any]:
+def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "") -> ReviewAnswer:
     """The answer to an AdmissionReview about a worker's pod or a binding.
 
     The mode of the backend's queue guard says whether a broken cap refuses, only warns, or is not checked. A caller

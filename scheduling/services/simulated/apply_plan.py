@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import NotRequired, TypedDict
 from uuid import UUID
 
 from pools.domain.errors import Busy
@@ -39,7 +39,21 @@ MAX_STARTS_TOGETHER, MAX_TREES_TOGETHER = 200, 8
 """The largest number of plain starts in one transaction, and of trees that it locks: submissions to these pools wait
 for it."""
 
-StepBody = dict[str, Any]
+StepBody = TypedDict(
+    "StepBody",
+    {
+        "pass": int,
+        "action": str,
+        "workflow": str,
+        "group": str,
+        "status": NotRequired[str],  # of the end of a gang; the others of a step of a plan
+        "tasks": NotRequired[list[str]],
+        "nodes": NotRequired[list[str]],
+        "for": NotRequired[str | None],
+        "message": NotRequired[str],
+    },
+)
+"""A step that was done."""
 UsageChange = tuple[int, Priority, int]
 """GPUs that work of a priority gains (or, below 0, loses) on a leaf."""
 

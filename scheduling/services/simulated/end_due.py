@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -17,6 +16,7 @@ from pools.one_by_one import work_in_batch
 from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
+from scheduling.services.simulated.apply_plan import StepBody
 from scheduling.services.simulated.dirty import mark_dirty
 from scheduling.services.workflows.transitions import WorkflowTransition
 
@@ -28,14 +28,14 @@ def due_groups(backend: Backend, now: datetime) -> QuerySet[Group]:
     return Group.objects.filter(due_at__lte=now, workflow__root_pool__backend=backend)
 
 
-def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]:
+def end_due_groups(backend: Backend) -> tuple[list[StepBody], Busy | None]:
     """End all due gangs, tree by tree in the order of ids: the steps that were done, each with its pass, and the error
     of the last tree that could not be locked in time.
 
     A busy tree does not delay the others. Raises DatabaseLost, because the lock of the reconciliation is lost with the
     connection.
     """
-    now, passes, busy = database_time(), list[list[dict[str, Any]]](), None
+    now, passes, busy = database_time(), list[list[StepBody]](), None
     root_ids = sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True)))
     if root_ids:
         mark_dirty(backend)  # a process that dies before the next plan leaves this mark
@@ -57,7 +57,7 @@ def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]
                 return len(ended)
 
             work_in_batch("a due workflow", batch, end)
-    return [{"pass": number, **step} for number, steps in enumerate(passes, 1) for step in steps], busy
+    return [{**step, "pass": number} for number, steps in enumerate(passes, 1) for step in steps], busy
 
 
 def _due_workflows(root_id: int, now: datetime, tried: set[UUID]) -> list[UUID]:
@@ -65,7 +65,7 @@ def _due_workflows(root_id: int, now: datetime, tried: set[UUID]) -> list[UUID]:
     return list(dict.fromkeys(due.order_by("due_at").values_list("workflow_id", flat=True)[:MAX_ENDS]))
 
 
-def _end_in_tree(backend: Backend, root_id: int, workflows: Sequence[UUID], now: datetime) -> list[dict[str, Any]]:
+def _end_in_tree(backend: Backend, root_id: int, workflows: Sequence[UUID], now: datetime) -> list[StepBody]:
     with change(actor=SYSTEM, description="reconciled", controller_of=backend.pk):
         root = lock_pool_tree(root_id)
         due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root, workflow__in=workflows)
@@ -82,8 +82,9 @@ def _groups(transition: WorkflowTransition) -> Sequence[Group]:
     return [group for groups in transition.groups.values() for group in groups.values()]
 
 
-def _step(transition: WorkflowTransition, group: Group) -> dict[str, Any]:
+def _step(transition: WorkflowTransition, group: Group) -> StepBody:
     return {
+        "pass": 1,
         "action": "end",
         "workflow": transition.workflows[group.workflow_id].name,
         "group": group.name,

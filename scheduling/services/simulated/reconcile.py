@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from contextlib import nullcontext
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from django.db.models import QuerySet
 
@@ -36,7 +36,7 @@ from scheduling.locking import (
 from scheduling.models import Task
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
-from scheduling.services.simulated.apply_plan import PlanExecution
+from scheduling.services.simulated.apply_plan import PlanExecution, StepBody
 from scheduling.services.simulated.dirty import (
     MAX_STATE_AGE,
     SchedulingSnapshot,
@@ -62,7 +62,7 @@ MANUAL_LOCK_TIMEOUT = 10.0  # seconds that a person's request waits for another 
 class ReconcileAnswer(TypedDict):
     """The steps that were taken, and whether nothing is left to do."""
 
-    steps: list[dict[str, Any]]
+    steps: list[StepBody]
     settled: bool
 
 
@@ -174,7 +174,7 @@ class Reconciliation:
     """One reconciliation of one backend, whose lock is held."""
 
     def __init__(self, backend: Backend) -> None:
-        self.steps: list[dict[str, Any]] = []
+        self.steps: list[StepBody] = []
         self._backend = backend
         self._pass_offset = 0
 
@@ -256,7 +256,7 @@ class Reconciliation:
         save_promise_changes(self._backend, find_promise_changes(self._backend, bounds))
         save_stuck_changes(self._backend, find_stuck_changes(self._backend, stuck))
 
-    def _add_steps(self, steps: list[dict[str, Any]]) -> None:
+    def _add_steps(self, steps: list[StepBody]) -> None:
         self.steps += [{**step, "pass": self._pass_offset + step["pass"]} for step in steps]
         self._pass_offset = max((step["pass"] for step in self.steps), default=0)
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.models import Backend
 from scheduling.domain.cluster import admission_review, own_changes, queue_access
-from scheduling.domain.cluster.admission_review import AdmissionRequest
+from scheduling.domain.cluster.admission_review import AdmissionRequest, ReviewAnswer
 from scheduling.domain.cluster.queue_access import QueueAccessPolicy, WorkloadKind
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.podgroup_rules import WARNING, lenient_violations, validate_pod_group
@@ -33,7 +33,7 @@ from scheduling.services.webhooks.strangers import count_stranger
 REVIEWED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 
-def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, mark: str = "") -> dict[str, Any]:
+def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, mark: str = "") -> ReviewAnswer:
     """The answer to an AdmissionReview about a pod or a PodGroup.
 
     `backend` and `mark` are those in the address that was called. Without a name only the minimums of a PodGroup are
@@ -63,7 +63,7 @@ def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None, 
     return admission_review.review_response(request, (), warnings)
 
 
-def _answer_stranger(kind: WorkloadKind, request: AdmissionRequest, backend: str | None) -> dict[str, Any]:
+def _answer_stranger(kind: WorkloadKind, request: AdmissionRequest, backend: str | None) -> ReviewAnswer:
     """The answer to a caller whose cluster is not known: it depends on the request alone."""
     if backend is not None:
         count_stranger(backend)

@@ -18,8 +18,10 @@ from pools.models import AuditEntry, Backend, Node
 from scheduling.api import simulation
 from scheduling.locking import ENGINE_QUESTIONS, hold_what_if_turn, try_forecast_turn
 from scheduling.scenario import answer
+from scheduling.scenario.answer import ScenarioAnswer
 from tests.support import factories
 from tests.support.factories import workflow_file
+from tests.support.shapes import assert_has_shape
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
 A, SHARED = "osmo-pool-ns-team--a", "osmo-pool-ns-team--_shared"
@@ -43,8 +45,10 @@ def chief(team: Any, caller: Any) -> Any:
 @pytest.mark.parametrize("example", sorted(EXAMPLES.iterdir()), ids=lambda path: path.stem)
 def test_a_file_is_answered_as_without_a_server(alice: Any, example: Path) -> None:
     text = example.read_text()
-    assert sent(alice, text) == json.loads(json.dumps(answer(text)))
+    answered = sent(alice, text)
+    assert answered == json.loads(json.dumps(answer(text)))
     assert alice.status == 200
+    assert_has_shape(answered, ScenarioAnswer)
 
 
 @pytest.mark.parametrize(
