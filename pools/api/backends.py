@@ -33,14 +33,7 @@ class BackendNodeAnswer(TypedDict):
     platform: str
 
 
-class ClusterAnswer(ClusterKeys, total=False):
-    """The keys of a Kubernetes backend, with what was found about its access."""
-
-    server: str
-    credential_mark: str
-
-
-class BackendAnswer(ClusterAnswer):
+class BackendAnswer(ClusterKeys):
     """A backend as a PUT takes it (without its kubeconfig, which is never shown), with its pools and its version."""
 
     name: str
@@ -133,11 +126,11 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> BackendAnswer
     }
 
 
-def _cluster_body(row: Backend) -> ClusterAnswer:
+def _cluster_body(row: Backend) -> ClusterKeys:
     """The keys of a Kubernetes backend; none for a simulated one."""
     cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
-    keys = ClusterAnswer.__annotations__ if cluster is not None else ()
-    return cast("ClusterAnswer", {key: getattr(cluster, key) for key in keys})
+    keys = ClusterKeys.__annotations__ if cluster is not None else ()
+    return cast("ClusterKeys", {key: getattr(cluster, key) for key in keys})
 
 
 def _find_backend_body(name: str) -> BackendAnswer | None:

@@ -37,9 +37,11 @@ class ClusterKeys(TypedDict, total=False):
     node_pool_key: str
     node_pool: str
     sync_mode: str
+    server: str
+    credential_mark: str
 
 
-KEYS = (*ClusterKeys.__annotations__, KUBECONFIG)
+KEYS = (*(key for key in ClusterKeys.__annotations__ if key not in ANSWER_KEYS), KUBECONFIG)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pools.models import Backend
-from scheduling.domain.advisor.advice import Window, advise
+from scheduling.domain.advisor.advice import OwnAdvice, Window, advise
 from scheduling.domain.advisor.past_trials import PastTrials, find_past_pools
 from scheduling.domain.advisor.sentences import advice_sentences
 from scheduling.domain.replay.history_clock import HistoryClock
@@ -14,7 +14,6 @@ from scheduling.domain.replay.sentences import exactness_sentences
 from scheduling.garbage_collector import garbage_collector
 from scheduling.selectors.own_history import read_history
 from scheduling.services.own_replay import (
-    OwnAdvice,
     ReplayQuestion,
     ReplayResultAnswer,
     Viewpoint,

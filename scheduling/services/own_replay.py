@@ -14,7 +14,7 @@ from pools.domain.names import canonical_name, queue_name
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.transactions import database_time
-from scheduling.domain.advisor.advice import Advice
+from scheduling.domain.advisor.advice import OwnAdvice
 from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.history import Configuration, RecordedHistory, RecordedStep
@@ -61,14 +61,7 @@ class FirstDifferenceAnswer(TypedDict):
     replayed: StepAnswer | None
 
 
-class OwnAdvice(Advice):
-    """The advice from recorded history."""
-
-    quotas_changed: bool
-    out_of_time: bool
-
-
-class ReplayNumbers(TypedDict):
+class ReplayResultAnswer(TypedDict):
     """What a window of the past would have looked like; times are UTC without a zone."""
 
     backend: str
@@ -83,11 +76,6 @@ class ReplayNumbers(TypedDict):
     people: list[PersonAnswer]
     more_people: int
     advice: OwnAdvice | None
-
-
-class ReplayResultAnswer(ReplayNumbers):
-    """What a window of the past would have looked like, also in sentences; times are UTC without a zone."""
-
     sentences: list[str]
 
 
@@ -220,12 +208,13 @@ def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuesti
         answer["people"] = [{**row, "queue": known[row["queue"]]} for row in people[:MAX_PEOPLE]]
         answer["more_people"] = max(0, len(people) - MAX_PEOPLE)
     larger = [] if change is None else change.larger_pools(history.configurations[-1])
-    return {**answer, "sentences": [*replay_sentences(answer), *larger]}
+    answer["sentences"] = [*replay_sentences(answer), *larger]
+    return answer
 
 
 def answer_without_changes(
     backend: Backend, view: Viewpoint, question: ReplayQuestion, history: RecordedHistory, unchanged: Past, shown: Past
-) -> ReplayNumbers:
+) -> ReplayResultAnswer:
     """The keys of an answer, without sentences: the window as it was (`shown`), and whether the `unchanged` replay is
     the record."""
     known = _known_names(view.names)
@@ -249,6 +238,7 @@ def answer_without_changes(
         "people": [],
         "more_people": 0,
         "advice": None,
+        "sentences": [],
     }
 
 

@@ -77,6 +77,13 @@ class Advice(Cost):
     replays: int
 
 
+class OwnAdvice(Advice):
+    """The advice from recorded history."""
+
+    quotas_changed: bool
+    out_of_time: bool
+
+
 def use_by_team(jobs: Iterable[Job]) -> dict[str, float]:
     """The GPU-hours that the jobs of each team run, whatever the quotas."""
     found: dict[str, float] = {}
