@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, JsonAmount, as_json
+from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import NO_QUOTA
 from pools.selectors.quota_tree import CycleCondition, QuotaView
+
+_OF_WEIGHT_0 = " Infinite for a node of weight 0 that borrows."
 
 
 class NodeQuotaAnswer(TypedDict):
@@ -16,19 +19,19 @@ class NodeQuotaAnswer(TypedDict):
 
     flavor: str
     resource: str
-    nominal: JsonAmount
-    borrowing_limit: JsonAmount | None
-    lending_limit: JsonAmount | None
-    subtree_quota: JsonAmount
-    usage: JsonAmount
-    t: JsonAmount
-    available: JsonAmount
-    potential_available: JsonAmount
-    borrowed: JsonAmount
-    lent: JsonAmount
-    lendable: JsonAmount
-    debt: JsonAmount
-    pending: int
+    nominal: Annotated[JsonAmount, TREE_NUMBERS["nominal"].meaning]
+    borrowing_limit: Annotated[JsonAmount | None, TREE_NUMBERS["borrowing_limit"].meaning]
+    lending_limit: Annotated[JsonAmount | None, TREE_NUMBERS["lending_limit"].meaning]
+    subtree_quota: Annotated[JsonAmount, TREE_NUMBERS["subtree_quota"].meaning]
+    usage: Annotated[JsonAmount, TREE_NUMBERS["usage"].meaning]
+    t: Annotated[JsonAmount, TREE_NUMBERS["t"].meaning]
+    available: Annotated[JsonAmount, TREE_NUMBERS["available"].meaning]
+    potential_available: Annotated[JsonAmount, TREE_NUMBERS["potential_available"].meaning]
+    borrowed: Annotated[JsonAmount, TREE_NUMBERS["borrowed"].meaning]
+    lent: Annotated[JsonAmount, TREE_NUMBERS["lent"].meaning]
+    lendable: Annotated[JsonAmount, TREE_NUMBERS["lendable"].meaning]
+    debt: Annotated[JsonAmount, TREE_NUMBERS["debt"].meaning]
+    pending: Annotated[int, TREE_NUMBERS["pending"].meaning]
 
 
 class TreeNodeAnswer(TypedDict):
@@ -41,8 +44,8 @@ class TreeNodeAnswer(TypedDict):
     active: bool
     condition: CycleCondition | None
     quotas: list[NodeQuotaAnswer]
-    weight: JsonAmount
-    weighted_share: Annotated[int | str, "In thousandths; infinite for a node of weight 0 that borrows."]
+    weight: Annotated[JsonAmount, WEIGHT.meaning]
+    weighted_share: Annotated[int | str, TREE_NUMBERS["weighted_share"].meaning + _OF_WEIGHT_0]
     dominant_resource: str | None
 
 

@@ -31,7 +31,7 @@ class SubpoolAnswer(TypedDict):
     used: Annotated[int, POOL_NUMBERS["used"].meaning]
     available: Annotated[int, POOL_NUMBERS["available"].meaning]
     total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
-    live_workflows: int
+    live_workflows: Annotated[int, POOL_NUMBERS["live_workflows"].meaning]
     queue: str
     k8s_queue: str
     warnings: list[str]
@@ -47,10 +47,10 @@ class SharedAnswer(TypedDict):
     k8s_queue: str
     quota: int
     scheduling_quota: int
-    used: int
-    total_usage: int
-    live_workflows: int
-    available: int
+    used: Annotated[int, POOL_NUMBERS["used"].meaning]
+    total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
+    live_workflows: Annotated[int, POOL_NUMBERS["live_workflows"].meaning]
+    available: Annotated[int, POOL_NUMBERS["available"].meaning]
     can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
 
 

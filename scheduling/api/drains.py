@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from django.utils import timezone
 from rest_framework.request import Request
@@ -13,6 +13,7 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
+from pools.domain.numbers import POOL_NUMBERS
 from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
 from scheduling.selectors.drains import Drain, read_drains
 from scheduling.selectors.leaf_names import leaf_names_of
@@ -26,7 +27,7 @@ class DrainAnswer(TypedDict):
     long: bool
     drain_by: UtcText | None
     overdue: bool
-    live_workflows: int
+    live_workflows: Annotated[int, POOL_NUMBERS["live_workflows"].meaning]
     waiting_workflows: int
     unlimited_workflows: int
     gpus: int

@@ -17,6 +17,7 @@ from pools.api.schema import TEXT, UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.numbers import USAGE_NUMBERS
 from pools.domain.questions import Page, asked
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
@@ -47,26 +48,26 @@ class UsageNumbers(TypedDict):
     """GPU-seconds, waits and counts; null where such a row has no such amount."""
 
     capacity_gpu_s: float | None
-    quota_gpu_s: float | None
-    used_gpu_s: float | None
-    guaranteed_gpu_s: float | None
-    low_inside_gpu_s: float | None
-    over_quota_gpu_s: float | None
-    idle_quota_gpu_s: float | None
+    quota_gpu_s: Annotated[float | None, USAGE_NUMBERS["quota_gpu_s"].meaning]
+    used_gpu_s: Annotated[float | None, USAGE_NUMBERS["used_gpu_s"].meaning]
+    guaranteed_gpu_s: Annotated[float | None, USAGE_NUMBERS["guaranteed_gpu_s"].meaning]
+    low_inside_gpu_s: Annotated[float | None, USAGE_NUMBERS["low_inside_gpu_s"].meaning]
+    over_quota_gpu_s: Annotated[float | None, USAGE_NUMBERS["over_quota_gpu_s"].meaning]
+    idle_quota_gpu_s: Annotated[float | None, USAGE_NUMBERS["idle_quota_gpu_s"].meaning]
     unallocated_gpu_s: float | None
     offline_gpu_s: float | None
-    lent_gpu_s: float | None
-    borrowed_gpu_s: float | None
-    waiting_gpu_s: float | None
+    lent_gpu_s: Annotated[float | None, USAGE_NUMBERS["lent_gpu_s"].meaning]
+    borrowed_gpu_s: Annotated[float | None, USAGE_NUMBERS["borrowed_gpu_s"].meaning]
+    waiting_gpu_s: Annotated[float | None, USAGE_NUMBERS["waiting_gpu_s"].meaning]
     waiting_own_quota_gpu_s: float | None
     waiting_limit_gpu_s: float | None
     waiting_room_gpu_s: float | None
     waiting_offline_gpu_s: float | None
     waiting_order_gpu_s: float | None
-    wait_p50_s: float | None
+    wait_p50_s: Annotated[float | None, USAGE_NUMBERS["wait_p50_s"].meaning]
     wait_p90_s: float | None
-    workflows: int
-    preemptions: int
+    workflows: Annotated[int, USAGE_NUMBERS["workflows"].meaning]
+    preemptions: Annotated[int, USAGE_NUMBERS["preemptions"].meaning]
 
 
 class UsageRowAnswer(UsageNumbers):

@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from pools.domain.amounts import UNLIMITED
+from pools.domain.numbers import POOL_NUMBERS
 from pools.domain.roles import Actor
 from pools.selectors.pool_lists import (
     ListedPool,
@@ -46,8 +47,8 @@ class PoolUseAnswer(ListedPoolAnswer):
 
     resource_usage: ResourceUsageAnswer
     gpu_quota: str
-    used: int
-    available: int
+    used: Annotated[int, POOL_NUMBERS["used"].meaning]
+    available: Annotated[int, POOL_NUMBERS["available"].meaning]
 
 
 class NodeSetAnswer(TypedDict):

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pytest
 from django.template.loader import render_to_string
 
-from pools.domain.numbers import NUMBERS
+from osmo_admin.answer_schema import schema_of
+from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, NamedNumber
 from pools.representations.page_words import PAGE_WORDS
+from pools.representations.quota_tree import NodeQuotaAnswer
+from pools.representations.subpool import SharedAnswer, SubpoolAnswer
 from pools.templatetags.page_words import page_words
+from scheduling.api.usage import UsageNumbers
+from scheduling.selectors.pool_quota import PoolUseAnswer
 
 ROOT = Path(__file__).parents[3]
 USE = re.compile(r"{% page_words ([^%]*) %}")
@@ -30,6 +38,20 @@ def test_the_glossary_says_the_first_sentence_of_each_number() -> None:
     meanings = dict(re.findall(r"^\| \*\*([^|]*?)\*\*[^|]*\| ([^|]*) \|", text, re.MULTILINE))
     expected = {term: re.split(r"[.](?: |$)", number.meaning)[0].lower() for term, number in NUMBERS.items()}
     assert {t: meanings[t] for t, first in expected.items() if not meanings[t].lower().startswith(first)} == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "numbers"),
+    [
+        (SubpoolAnswer, POOL_NUMBERS), (SharedAnswer, POOL_NUMBERS), (PoolUseAnswer, POOL_NUMBERS),
+        (NodeQuotaAnswer, TREE_NUMBERS), (UsageNumbers, USAGE_NUMBERS),
+    ],
+)  # fmt: skip
+def test_a_number_of_an_answer_has_the_sentence_of_the_table(shape: Any, numbers: Mapping[str, NamedNumber]) -> None:
+    described = {key: about.get("description") for key, about in schema_of(shape)["properties"].items()}
+    shared = (numbers.keys() & described.keys()) - {"quota"}  # what a subpool has now, which its state decides
+    assert shared
+    assert {key: described[key] for key in shared} == {key: numbers[key].meaning for key in shared}
 
 
 def test_no_template_repeats_the_label_of_a_number_of_two_words() -> None:
