@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -14,12 +13,9 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.request_parsing import query_boolean
 from pools.api.schema import BOOLEAN, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import TEXT as TEXT_VALUE
-from pools.domain.changes.command import whole_number
 from pools.domain.errors import BadInput, Fault, NotFound, Violation
-from pools.domain.query_values import MAX_INTEGER
-from pools.domain.questions import asked
 from pools.models import Backend
+from scheduling.domain.lists import LineQuery
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.workflow_log import LogLine, event_log_lines, task_log_lines
 from scheduling.selectors.workflows import get_full_workflow, get_visible_workflow
@@ -31,19 +27,6 @@ _ABOUT_OUTPUT = {
     Backend.Kind.KUBERNETES: "The recorded facts about the tasks, and then the output of their latest attempts, "
     "as the cluster has it now.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LineQuery:
-    """Which lines are asked for."""
-
-    task_name: str = asked(TEXT_VALUE, "Only of this task.", default="")
-    retry_id: int | None = asked(
-        whole_number(0, MAX_INTEGER), "Only of this attempt of the task; the latest if not given."
-    )
-    last_n_lines: int = asked(
-        whole_number(0, MAX_INTEGER), "Only the last lines, this many; all if not given.", default=MAX_INTEGER
-    )
 
 
 class WorkflowSpecText(View):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice
+from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.lists import NamedPools
+from pools.domain.query_values import MAX_INTEGER
 from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, asked, page_limit
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
@@ -146,3 +147,19 @@ class ResourceQuery(NamedPools):
     """Which nodes are asked for."""
 
     platforms: list[str] = asked(TEXTS, "Only these platforms.", default=(), option="--platform", metavar="PLATFORM...")
+
+
+@dataclass(frozen=True, slots=True)
+class LineQuery:
+    """Which lines of a log are asked for."""
+
+    task_name: str = asked(TEXT, "Only of this task.", default="", option="--task", short="-t")
+    retry_id: int | None = asked(
+        whole_number(0, MAX_INTEGER), "Only of this attempt of the task; the latest if not given.", short="-r"
+    )
+    last_n_lines: int = asked(
+        whole_number(0, MAX_INTEGER),
+        "Only the last lines, this many; all if not given.",
+        default=MAX_INTEGER,
+        short="-n",
+    )

@@ -28,18 +28,13 @@ from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, p
 from osmo_admin.cli.times import format_duration, format_local_time
 from pools.domain.changes.command import fields_of
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
-from scheduling.domain.lists import WorkflowQuery
+from scheduling.domain.lists import LineQuery, WorkflowQuery
 
 app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
 workflow_queue.add_to(app)
 workflow_compare.add_to(app)
-TaskOption = Annotated[str | None, typer.Option("--task", "-t", help="Only this task.")]
-RetryOption = Annotated[
-    int | None,
-    typer.Option("--retry-id", "-r", min=0, help="Only this attempt of --task, from 0. Default: the last."),
-]
-LinesOption = Annotated[int | None, typer.Option("--last-n-lines", "-n", min=1, help="Only the last lines, so many.")]
+ALL_LINES = {"last_n_lines": None}
 _CANCEL = fields_of(CancelWorkflow)
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
 STARTS_AT = HEADER.index("Duration")
@@ -143,39 +138,27 @@ def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
     return facts + [("Would Unblock", message) for message in first.get("unblock") or []]
 
 
-@client_command(app, "logs", short_t=False)
+@list_command(app, "logs", LineQuery, usual=ALL_LINES, short_t=False)
 def logs(
     session: ClientSession,
+    query: dict[str, Any],
     *,
     workflow: WorkflowArgument,
-    task: TaskOption = None,
-    retry_id: RetryOption = None,
-    lines: LinesOption = None,
     error: Annotated[bool, typer.Option("--error", help="Only tasks that failed, with their reasons.")] = False,
 ) -> None:
     """Print the logs of a workflow, or of one of its tasks."""
-    _print_text_of(session, workflow, "error_logs" if error else "logs", task, retry_id, lines)
+    _print_text_of(session, workflow, "error_logs" if error else "logs", query)
 
 
-@client_command(app, "events", short_t=False)
-def events(
-    session: ClientSession,
-    *,
-    workflow: WorkflowArgument,
-    task: TaskOption = None,
-    retry_id: RetryOption = None,
-    lines: LinesOption = None,
-) -> None:
+@list_command(app, "events", LineQuery, usual=ALL_LINES, short_t=False)
+def events(session: ClientSession, query: dict[str, Any], *, workflow: WorkflowArgument) -> None:
     """Print the events of a workflow, oldest first."""
-    _print_text_of(session, workflow, "events", task, retry_id, lines)
+    _print_text_of(session, workflow, "events", query)
 
 
-def _print_text_of(
-    session: ClientSession, workflow: str, kind: str, task: str | None, retry_id: int | None, lines: int | None
-) -> None:
+def _print_text_of(session: ClientSession, workflow: str, kind: str, query: dict[str, Any]) -> None:
     """Print a plain text of the server while it arrives; as one value for programs."""
     address = url_path("api", "workflow", workflow, kind)
-    query = {"task_name": task, "retry_id": retry_id, "last_n_lines": lines}
     if session.is_machine_readable:
         print_answer(session, {kind: session.http().get_text(address, query)}, str)
         return
