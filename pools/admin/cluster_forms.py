@@ -94,18 +94,8 @@ class ClusterForm(ChangeForm):
         """The configuration for the service."""
         data = self.cleaned_data
         access = data["access"]
-        body = {
-            "type": cluster_config.KUBERNETES,
-            "namespace": data["namespace"],
-            "description": data["about"],
-            "offline": data["offline"],
-            "access": access,
-            "context": data["context"],
-            "sync_mode": data["sync_mode"],
-            "scheduler_name": data["scheduler_name"] or cluster_config.SCHEDULER,
-            "node_pool_key": data["node_pool_key"] or cluster_config.NODE_POOL_KEY,
-            "node_pool": data["node_pool"],
-        }
+        body = {key: data[key] for key in BACKEND_KEYS if key in data and key not in ("kubeconfig", "kubeconfig_file")}
+        body |= {"type": cluster_config.KUBERNETES, "description": data["about"]}
         if access == cluster_config.KUBECONFIG:
             body["kubeconfig"] = data["kubeconfig"].strip() or None
         if access == cluster_config.FILE:
