@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
@@ -61,17 +63,10 @@ class OwnMailForm(forms.ServiceForm):
 
 def account_urls(site: AdminSite) -> list[URLPattern]:
     """The URLs that replace Django's own."""
+    password, mail = (partial(page, site) for page in (change_own_password_page, change_own_mail_page))
     return [
-        path(
-            "password_change/",
-            site.admin_view(lambda request: change_own_password_page(site, request)),
-            name="password_change",
-        ),
-        path(
-            "mail_change/",
-            site.admin_view(lambda request: change_own_mail_page(site, request)),
-            name="mail_change",
-        ),
+        path("password_change/", site.admin_view(password), name="password_change"),
+        path("mail_change/", site.admin_view(mail), name="mail_change"),
     ]
 
 
@@ -79,40 +74,42 @@ def change_own_password_page(site: AdminSite, request: HttpRequest) -> HttpRespo
     """Change the own password through the service, so that the audit log names the person."""
     user = cast("User", request.user)
     form = OwnPasswordForm(forms.submitted_data(request), request=request)
-    if request.method == "POST" and form.is_valid():
-        try:
-            set_password(
-                SetPassword(username=user.username, password=form.cleaned_data["new"]), actor=actor_of(request)
-            )
-        except DomainError as refusal:
-            form.add_errors(refusal)
-        else:
-            user.refresh_from_db()
-            update_session_auth_hash(request, user)
-            messages.success(request, "Your password was changed. Other browsers were signed out.")
-            return HttpResponseRedirect(reverse("admin:index"))
+
+    def save() -> str:
+        command = SetPassword(username=user.username, password=form.cleaned_data["new"])
+        set_password(command, actor=actor_of(request))
+        user.refresh_from_db()
+        update_session_auth_hash(request, user)
+        return "Your password was changed. Other browsers were signed out."
+
     words = {"title": "Change your password", "button": "Change password", "back": reverse("admin:index")}
-    return _form_page(site, request, form, words)
+    return _change_by_form(site, request, form, save, words)
 
 
 def change_own_mail_page(site: AdminSite, request: HttpRequest) -> HttpResponse:
     """Change the mail address of the own account, to which the notices of the profile go."""
     user = cast("User", request.user)
-    back = reverse("admin:pools_user_change", args=[user.username])
     form = OwnMailForm(forms.submitted_data(request), initial={"email": user.email})
+
+    def save() -> str:
+        email = form.cleaned_data["email"]
+        update_profile(UpdateProfile(email=email), actor=actor_of(request))
+        return f"Your mail address is {email} now." if email else "You have no mail address."
+
+    back = reverse("admin:pools_user_change", args=[user.username])
+    words = {"title": "Change your mail address", "button": "Save the address", "back": back}
+    return _change_by_form(site, request, form, save, words)
+
+
+def _change_by_form(
+    site: AdminSite, request: HttpRequest, form: forms.ServiceForm, save: Callable[[], str], words: dict[str, str]
+) -> HttpResponse:
+    """A page that is one form. `save` makes the change and returns what is said about it on the page of `back`."""
     if request.method == "POST" and form.is_valid():
-        email = form.cleaned_data["email"].strip()
         try:
-            update_profile(UpdateProfile(email=email), actor=actor_of(request))
+            messages.success(request, save())
+            return HttpResponseRedirect(words["back"])
         except DomainError as refusal:
             form.add_errors(refusal)
-        else:
-            messages.success(request, f"Your mail address is {email} now." if email else "You have no mail address.")
-            return HttpResponseRedirect(back)
-    words = {"title": "Change your mail address", "button": "Save the address", "back": back}
-    return _form_page(site, request, form, words)
-
-
-def _form_page(site: AdminSite, request: HttpRequest, form: forms.ServiceForm, words: dict[str, str]) -> HttpResponse:
     context = {**site.each_context(request), "crumbs": (), "form": form, **words}
     return TemplateResponse(request, "osmo/form.html", context, status=400 if form.errors else 200)

@@ -13,6 +13,7 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import paginate
+from pools.domain.changes.command import fields_of
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
@@ -61,15 +62,16 @@ CHANNELS = [
 ]
 MINE, INSTALLATION = "", "/installation"
 _LIST = "admin:pools_noticetarget_changelist"
+_NEW, _UPDATE = fields_of(CreateTarget), fields_of(UpdateTarget)
 
 
 class ChangeTargetForm(forms.ServiceForm):
     """What a target takes. An empty address keeps the present one, which is secret."""
 
-    address = forms.text_field("New address", help_text="Empty: the present one stays.")
-    kinds = forms.multiple_choice_field("Kinds of notices")
-    pools = forms.multiple_choice_field("Only about these pools", help_text="None selected: about all.")
-    enabled = forms.checkbox_field("Send notices")
+    address = forms.text_field(_UPDATE["address"].label, help_text=_UPDATE["address"].help)
+    kinds = forms.multiple_choice_field(_NEW["kinds"].label)
+    pools = forms.multiple_choice_field(_NEW["pools"].label, help_text=_NEW["pools"].help)
+    enabled = forms.checkbox_field(_UPDATE["enabled"].label)
 
     def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,14 +87,12 @@ class NewTargetForm(forms.ServiceForm):
     """A new target."""
 
     field_by_path = {"pool": "owner", "installation": "owner"}
-    name = forms.text_field("Name", help_text="A letter first, then letters, digits, - and _.")
+    name = forms.text_field(_NEW["name"].label, help_text=_NEW["name"].help)
     owner = forms.choice_field("Notices about", required=False)
-    channel = forms.choice_field("Channel", CHANNELS)
-    address = forms.text_field(
-        "Address", help_text="https://… for a webhook, an address as slack://… for Apprise, or a mail address."
-    )
-    kinds = forms.multiple_choice_field("Kinds of notices")
-    pools = forms.multiple_choice_field("Only about these pools", help_text="None selected: about all.")
+    channel = forms.choice_field(_NEW["channel"].label, CHANNELS)
+    address = forms.text_field(_NEW["address"].label, help_text=_NEW["address"].help)
+    kinds = forms.multiple_choice_field(_NEW["kinds"].label)
+    pools = forms.multiple_choice_field(_NEW["pools"].label, help_text=_NEW["pools"].help)
 
     def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -22,8 +22,8 @@ _KINDS_HELP = (
     "workflow_ended, preempted, long_wait, drain, quota_nearly_used, approval; of the installation also job_late, "
     "cluster_silent, configuration_refused. Default: all."
 )
-_POOLS_LABEL = "Only about these pools"
-_POOLS_HELP = "Only about these pools. Default: all."
+_POOLS_LABEL = "Pools"
+_POOLS_HELP = "Only about these pools; an empty list means all."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,9 @@ class UpdateTarget(TargetChange):
     service: ClassVar = "update_target"
     audit: ClassVar = (AuditAction.NOTICE_TARGET_UPDATED,)
 
-    address: str | None = value(_ADDRESS, "New address", "A new address. Default: the present one stays.", default=None)
+    address: str | None = value(
+        _ADDRESS, "New address", "A new address; without one the present one stays.", default=None
+    )
     kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
     pools: Collection[str] | None = value(TEXTS, _POOLS_LABEL, _POOLS_HELP, default=None, metavar="POOL...")
     enabled: bool | None = value(BOOLEAN, "Send notices", "Send to it or not.", default=None)

@@ -225,7 +225,7 @@ class TestDevHeader:
         settings.DEV_LOGIN = True
         answer = anonymous("GET", WHO, x_osmo_user="nobody")
         assert answer.status == 401
-        assert "nobody" in answer.body["message"]
+        assert answer.body["message"] == "There is no such user."
 
 
 class TestWarnings:
