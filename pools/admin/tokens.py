@@ -13,24 +13,24 @@ from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.changes.command import fields_of
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.roles import Permission, is_allowed
 from pools.models import AccessToken, User
 from pools.services.access_tokens import create_token, delete_token, get_token_owner, list_tokens
 
 LIFETIME_CHOICES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
+_NEW = fields_of(CreateToken)
 
 
 class TokenForm(forms.ServiceForm):
     """A new token."""
 
     field_by_path = {"expires_at": "days"}
-    name = forms.text_field("Name", help_text="A letter first, then letters, digits, - and _.")
+    name = forms.text_field(_NEW["name"].label, help_text=_NEW["name"].help)
     days = forms.choice_field("Lifetime", LIFETIME_CHOICES)
-    description = forms.text_field("Description", help_text="Optional.")
-    roles = forms.multiple_choice_field(
-        "Only these roles", help_text="None selected: all roles that the owner has at the time of use."
-    )
+    description = forms.text_field(_NEW["description"].label, help_text=_NEW["description"].help)
+    roles = forms.multiple_choice_field(_NEW["roles"].label, help_text=_NEW["roles"].help)
 
     def __init__(self, *args: Any, owner: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -18,7 +18,7 @@ class TokenChange(ChangeCommand):
     permission: ClassVar = None
     needs_version: ClassVar = False
 
-    name: str = in_address("NAME", "Name", "Name of the token.")
+    name: str = in_address("NAME", "Name", "Name of the token: a letter first, then letters, digits, - and _.")
     owner: str = in_address("USER", "User", "Owner of the token.")
 
 
@@ -42,7 +42,7 @@ class CreateToken(TokenChange):
     roles: Collection[str] | None = value(
         TEXTS,
         "Only these roles",
-        "Only these of the owner's roles; all if not given.",
+        "Only these of the owner's roles; if none is given, all that the owner has at the time of use.",
         default=None,
         metavar="ROLE...",
         short="-r",
