@@ -57,6 +57,14 @@ def test_every_handler_is_documented_or_left_out_on_purpose(document: dict[str, 
     assert missing == []
 
 
+def test_an_answer_is_described_by_a_type() -> None:
+    """A literal schema of an object would say again what its builder says."""
+    handlers = [getattr(view, method, None) for view in _views() for method in METHODS]
+    answers = [each.documentation.answer for each in handlers if hasattr(each, "documentation")]
+    assert len(answers) > 100
+    assert [each for each in answers if isinstance(each, dict) and each.get("type") in {"object", "array"}] == []
+
+
 def _views() -> set[Any]:
     found, stack = set(), [get_resolver()]
     while stack:
