@@ -21,7 +21,6 @@ from pools.domain.structured_input.config_fields import TEXT, ConfigField, Schem
 from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 DOWNLOAD_TYPES = ("download",)
-TIMEOUT_KEYS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
 APPROVAL_ABOVE = "approval_above"
 HOLD_AFTER = "hold_after"
 MAX_HOLD_AFTER = 31 * 86_400

@@ -27,7 +27,8 @@ READINGS = {
 
 POOL = {"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}
 POOL_EFFECTS = {
-    "description", "backend", "enable_maintenance", "default_platform", *pool_fields.TIMEOUT_KEYS,
+    "description", "backend", "enable_maintenance", "default_platform",
+    *(each for each in pool_fields.EDITABLE_KEYS if each.endswith("_timeout")),
     "default_exit_actions", "resources", "cohort", "borrowing_limit", "lending_limit", "topology_keys",
     pool_fields.GPU_NAMESPACE, pool_fields.APPROVAL_ABOVE, pool_fields.HOLD_AFTER, "platforms",
     "common_default_variables",
