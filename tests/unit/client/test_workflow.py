@@ -347,6 +347,8 @@ def test_list_sends_the_query_of_the_stock_client_with_details(osmo, stub):
     assert stub.last.query["users"] == ["bob", "eve"]
     assert stub.last.query["submitted_after"] == ["2026-11-01T00:00:00"]
     assert stub.last.query["submitted_before"] == ["2026-11-02T00:00:00"]
+    osmo.ok("workflow", "list", "-s", "running", "of a later server")
+    assert stub.last.query["statuses"] == ["RUNNING", "of a later server"]
 
 
 def test_list_has_a_column_of_starts_where_work_waits(osmo, stub):
