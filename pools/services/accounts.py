@@ -30,7 +30,7 @@ def set_roles(
         held = _lock_account(username).as_actor().roles
         if expected_roles is not None and held != set(expected_roles):
             raise Stale(f"The roles of {username} were changed meanwhile. Read them again.")
-        if unknown := role_violations(sorted(roles - held)):
+        if unknown := role_violations(command.roles, held=held):
             raise BadInput.of(unknown)
         for role in sorted(roles - held):
             grant_role(GrantRole(username=username, role_name=role), actor=actor, description=description)

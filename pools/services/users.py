@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from django.contrib.auth.hashers import make_password
@@ -279,7 +279,7 @@ def _was_disabled(user: User) -> bool:
     return user.has_usable_password() or user.groups.exists() or user.tokens.exists()
 
 
-def _grant(user: User, roles: Iterable[str], actor: Actor) -> None:
+def _grant(user: User, roles: Collection[str], actor: Actor) -> None:
     for role in roles:
         group, _ = Group.objects.get_or_create(name=role)
         RoleAssignment.objects.get_or_create(user=user, group=group, defaults={"assigned_by": actor.username})
@@ -301,14 +301,21 @@ def _require_unlike_others(username: str) -> None:
         raise Conflict.of([Violation("id", Fault.USERNAME_DIFFERS_IN_CAPITALS, message)])
 
 
-def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
-    """The violation of roles of which one does not exist. The two platform roles always exist; the roles of a pool
-    exist as long as the pool."""
-    of_pools = [parse_pool_role(role) for role in roles if role not in PLATFORM_ROLES]
-    if all(parsed and Pool.objects.roots().filter(name=parsed[0]).exists() for parsed in of_pools):
+def role_violations(roles: Collection[str], path: str = "roles", *, held: Collection[str] = ()) -> list[Violation]:
+    """The violation of unknown roles, which are told by their numbers. The two platform roles always exist, and those
+    that are `held`; the roles of a pool exist as long as the pool."""
+    exist = {*PLATFORM_ROLES, *held}
+    of_pools = {number: parse_pool_role(role) for number, role in enumerate(roles, 1) if role not in exist}
+    unknown = [
+        str(number)
+        for number, parsed in of_pools.items()
+        if not (parsed and Pool.objects.roots().filter(name=parsed[0]).exists())
+    ]
+    if not unknown:
         return []
+    which = f": number {', '.join(unknown)} of those given" if len(roles) > 1 else ""
     known = f"{', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user of each pool"
-    return [Violation(path, Fault.UNKNOWN_ROLE, f"There is no such role. Roles are {known}.")]
+    return [Violation(path, Fault.UNKNOWN_ROLE, f"There is no such role{which}. Roles are {known}.")]
 
 
 def _password_violations(password: str | None, username: str) -> list[Violation]:
