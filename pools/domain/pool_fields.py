@@ -14,6 +14,7 @@ from pools.domain.durations import parse_duration
 from pools.domain.errors import Fault
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
+from pools.domain.numbers import BORROWING_LIMIT, LENDING_LIMIT, QUOTA, WEIGHT
 from pools.domain.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS, parse_variables
 from pools.domain.platforms import KEYS as PLATFORM_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
@@ -136,7 +137,7 @@ POOL_FIELDS: Final = (
         "What follows from an exit code: exit codes by action.", default={}, read=_read_exit_actions,
     ),
     ConfigField(
-        "resources.gpu.guarantee", _GPUS, "Quota in GPUs",
+        "resources.gpu.guarantee", _GPUS, f"{QUOTA.label} in GPUs",
         f"{AMOUNT_HELP} Subpools get their quotas from it (“guarantee” in the API).", is_column=True, input="guarantee",
     ),
     ConfigField(
@@ -144,7 +145,7 @@ POOL_FIELDS: Final = (
         f"{AMOUNT_HELP} LOW work may use GPUs over the quota up to this number.", is_column=True, input="maximum",
     ),
     ConfigField(
-        "resources.gpu.weight", COUNT, "Weight", "Share of unused GPUs, relative to other pools.",
+        "resources.gpu.weight", COUNT, WEIGHT.label, "Share of unused GPUs, relative to other pools.",
         is_column=True, input="weight",
     ),
     ConfigField(
@@ -153,12 +154,12 @@ POOL_FIELDS: Final = (
         input="cohort", looks="text",
     ),
     ConfigField(
-        "borrowing_limit", _LIMIT, "Borrowing limit in GPUs",
+        "borrowing_limit", _LIMIT, f"{BORROWING_LIMIT.label} in GPUs",
         "In its cohort: how many GPUs LOW work may use beyond the quota. Empty: no limit.",
         is_column=True, input="borrowing_limit",
     ),
     ConfigField(
-        "lending_limit", _LIMIT, "Lending limit in GPUs",
+        "lending_limit", _LIMIT, f"{LENDING_LIMIT.label} in GPUs",
         "In its cohort: how much of the idle quota others may use. Empty: all of it.",
         is_column=True, input="lending_limit",
     ),

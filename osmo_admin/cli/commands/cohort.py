@@ -17,11 +17,12 @@ from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import Facts, build_table
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.cohort_config import COHORT_FIELDS, row_from_text
+from pools.domain.numbers import WEIGHT
 from pools.domain.quota.tree import LIMIT_KEYS
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 _FIELDS = {each.key: each for each in COHORT_FIELDS}
-HEADER = ("Cohort", "Parent", "Weight", "Quotas", "Cohorts", "Pools")
+HEADER = ("Cohort", "Parent", WEIGHT.label, "Quotas", "Cohorts", "Pools")
 
 CohortArgument = Annotated[
     str, typer.Argument(metavar="COHORT", help="Name of the cohort.", autocompletion=complete_cohorts)
@@ -107,7 +108,7 @@ def _cohort_facts(answer: dict[str, Any]) -> Facts:
     lines = [
         ("Cohort", answer["name"]),
         ("Parent", answer["parent"]),
-        ("Weight", answer["weight"]),
+        (WEIGHT.label, answer["weight"]),
         *((f"Quota of {row['flavor']}/{row['resource']}", _limits_text(row)) for row in answer["quotas"]),
         ("Child cohorts", answer["cohorts"]),
         ("Child pools", answer["pools"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from django.template.loader import render_to_string
 
 from osmo_admin.answer_schema import schema_of
-from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, NamedNumber
-from pools.representations.page_words import PAGE_WORDS
+from pools.domain.numbers import GPU_QUOTA_NUMBERS, NUMBERS, POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, NamedNumber
+from pools.representations.page_words import PAGE_WORDS, PageWord
 from pools.representations.quota_tree import NodeQuotaAnswer
 from pools.representations.subpool import SharedAnswer, SubpoolAnswer
 from pools.templatetags.page_words import page_words
@@ -78,3 +79,23 @@ def test_the_words_are_folded_and_named_for_screen_readers() -> None:
     text = render_to_string("osmo/parts/page_words.html", page_words("drain"))
     assert text.startswith("<details") and 'class="oa-hidden">Words on this page<' in text
     assert "<dt>Draining</dt>" in text and "No work is stopped" in text
+
+
+def test_no_module_repeats_the_label_of_a_number_of_two_words() -> None:
+    """Labels of one word are words of much else. Terms that are no numbers have meanings of their own."""
+    labels = {
+        each.label
+        for table in (POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, GPU_QUOTA_NUMBERS)
+        for each in table.values()
+        if " " in each.label
+    }
+    labels -= {word.label for word in PAGE_WORDS.values() if isinstance(word, PageWord)}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for package in ("osmo_admin", "pools", "scheduling")
+        for path in (ROOT / package).rglob("*.py")
+        if path != ROOT / "pools/domain/numbers.py" and "migrations" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in labels
+    ]
+    assert found == []
