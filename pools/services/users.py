@@ -203,8 +203,8 @@ def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "
             user.email = email
         if pool is not None:
             if pool not in submittable_pools(actor):
-                message = "There is no such pool to which you may submit. osmo profile list shows yours."
-                raise BadInput.of([Violation("pool", Fault.UNKNOWN_POOL, message)])
+                # The sentence of OSMO's contract (section 4), which names the pool.
+                raise BadInput.of([Violation("pool", Fault.UNKNOWN_POOL, f"Pool {pool} not found.")])
             user.default_pool = pool
         if command.email_notification is not None:
             user.email_notification = command.email_notification

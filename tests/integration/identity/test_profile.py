@@ -70,9 +70,7 @@ class TestWrite:
     def test_a_pool_one_may_not_use_is_as_unknown_as_one_that_is_not(self, caller: Callers, pool: str) -> None:
         answer = caller("bob", "osmo-team-user")("POST", ADDRESS, {"pool": pool})
         assert answer.status == 400
-        assert answer.body["message"] == (
-            "There is no such pool to which you may submit. osmo profile list shows yours."
-        )
+        assert answer.body["message"] == f"Pool {pool} not found."
 
     def test_a_default_that_is_gone_is_not_offered(self, caller: Callers) -> None:
         bob = caller("bob", "osmo-team-user")

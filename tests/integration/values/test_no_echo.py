@@ -321,7 +321,6 @@ def test_forms_of_pages() -> None:
         ("GET", "/api/workflow/{work}/logs?task_name=" + CANARY, {}, {}),
         ("POST", "/api/workflow/{work}/end", {"status": "COMPLETED", "group": CANARY}, {}),
         ("POST", "/api/workflow/{work}/end", {"status": CANARY}, {}),
-        ("POST", "/api/profile/settings", {"pool": CANARY}, {}),
         ("POST", "/api/profile/settings", {"pool": "team"}, {"HTTP_CONTENT_ENCODING": CANARY}),
         ("POST", "/webhooks/pod", {"apiVersion": CANARY, "request": {}}, {}),
         ("POST", "/webhooks/pod", REVIEW, {}),
