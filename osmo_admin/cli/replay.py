@@ -14,24 +14,22 @@ from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.replay_advice import DEFAULT_REPLAYS, advice_text
 from osmo_admin.cli.replay_own import replay_own_history
+from osmo_admin.cli.replay_tables import format_decimal, format_number, format_seconds, team_table
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from osmo_admin.cli.tables import AnswerText, Facts
 from osmo_admin.cli.times import format_duration
+from pools.domain.numbers import REPLAY_NUMBERS
 from scheduling.domain.priorities import Priority
 
 if TYPE_CHECKING:
     from scheduling.replay.run import Progress
 
 SECONDS_BETWEEN_REPORTS = 0.5
-HEADER = (
-    "Team", "Jobs", "Never", "Quota [GPU h]", "Used", "Lost", "Lent", "Borrowed", "Idle", "Waiting", "Mean Wait",
-    "Median", "90 %", "99 %", "Slowdown", "Preemptions",
-)  # fmt: skip
-HOURS = (
-    "quota_gpu_h", "used_gpu_h", "lost_gpu_h", "lent_gpu_h", "borrowed_gpu_h", "idle_quota_gpu_h", "waiting_gpu_h",
+COLUMNS = (
+    "jobs", "never", "quota_gpu_h", "used_gpu_h", "lost_gpu_h", "lent_gpu_h", "borrowed_gpu_h", "idle_quota_gpu_h",
+    "waiting_gpu_h", "wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s", "slowdown_p50", "preemptions",
 )  # fmt: skip
 _TRIES_WITHOUT_ADVICE = "--tries is the number of replays of the advice: add --advise."
-WAITS = ("wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s")
 
 
 class TeamField(StrEnum):
@@ -229,13 +227,13 @@ def _replay_text(answer: dict[str, Any]) -> AnswerText:
     if "difference" not in answer:
         cost = f"{answer['events']:,} arrivals and ends in {format_duration(answer['seconds'])}"
         cost = f"{cost}, {answer['peak_memory_mib']} MiB."
-        return [_summary_facts(answer["summary"]), _team_table(answer), *_forecast_part(answer), cost]
+        return [_summary_facts(answer["summary"]), team_table(answer["teams"], COLUMNS), *_forecast_part(answer), cost]
     difference = answer["difference"]
     names = {key: ", ".join(difference[key]) or "none" for key in ("better", "worse")}
     return [
-        "ON", _summary_facts(answer["on"]["summary"]), _team_table(answer["on"]),
-        "AGAINST", _summary_facts(answer["against"]["summary"]), _team_table(answer["against"]),
-        "DIFFERENCE, against less on", _summary_facts(difference["summary"]), _team_table(difference),
+        "ON", _summary_facts(answer["on"]["summary"]), team_table(answer["on"]["teams"], COLUMNS),
+        "AGAINST", _summary_facts(answer["against"]["summary"]), team_table(answer["against"]["teams"], COLUMNS),
+        "DIFFERENCE, against less on", _summary_facts(difference["summary"]), team_table(difference["teams"], COLUMNS),
         f"Shorter mean wait: {names['better']}. Longer: {names['worse']}.", *_forecast_part(answer),
     ]  # fmt: skip
 
@@ -250,9 +248,9 @@ def _forecast_part(answer: dict[str, Any]) -> list[Facts]:
             [
                 ("Forecasts", forecast["asked"]),
                 ("Starts inside their 80 %", None if inside is None else f"{inside:.1%}"),
-                ("Pinball loss", _time(forecast["pinball"])),
-                ("Loss of recent waits", _time(forecast["pinball_baseline"])),
-                ("Median error", _time(forecast["median_abs_error_s"])),
+                ("Pinball loss", format_seconds(forecast["pinball"])),
+                ("Loss of recent waits", format_seconds(forecast["pinball_baseline"])),
+                ("Median error", format_seconds(forecast["median_abs_error_s"])),
                 ("Time of a forecast", None if cost is None else f"{cost:.1f} ms"),
             ]
         )
@@ -263,38 +261,21 @@ def _summary_facts(summary: dict[str, Any]) -> Facts:
     used = summary["utilisation"]
     return Facts(
         [
-            ("Jobs", f"{summary['jobs']}, finished {summary['finished']}, never {summary['never']}"),
-            ("Used [GPU h]", f"{_number(summary['used_gpu_h'])} of {_number(summary['capacity_gpu_h'])}"),
+            (_label("jobs"), f"{summary['jobs']}, finished {summary['finished']}, never started {summary['never']}"),
+            (
+                _label("used_gpu_h"),
+                f"{format_decimal(summary['used_gpu_h'])} of {format_decimal(summary['capacity_gpu_h'])}",
+            ),
             ("Utilisation", None if used is None else f"{used:.1%}"),
-            ("Lost to preemption [GPU h]", _number(summary["lost_gpu_h"])),
-            ("Preemptions", summary["preemptions"]),
-            ("Wait: mean, median", _waits(summary, "wait_mean_s", "wait_p50_s")),
-            ("Wait: 90 %, 99 %", _waits(summary, "wait_p90_s", "wait_p99_s")),
-            ("Median slowdown", _number(summary["slowdown_p50"])),
-            ("Makespan", _time(summary["makespan_s"])),
+            *(
+                (_label(key), format_number(key, summary[key]))
+                for key in ("lost_gpu_h", "preemptions", "wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s")
+            ),
+            (_label("slowdown_p50"), format_decimal(summary["slowdown_p50"])),
+            ("Makespan", format_seconds(summary["makespan_s"])),
         ]
     )
 
 
-def _team_table(answer: dict[str, Any]) -> Table:
-    rows = []
-    for name, team in answer["teams"].items():
-        hours = [_number(team[key]) for key in HOURS]
-        waits = [_time(team[key]) for key in WAITS]
-        slowdown = _number(team["slowdown_p50"])
-        rows.append([name, team["jobs"], team["never"], *hours, *waits, slowdown, team["preemptions"]])
-    return build_table(HEADER, rows)
-
-
-def _waits(summary: dict[str, Any], *keys: str) -> str:
-    return ", ".join(_time(summary[key]) or "-" for key in keys)
-
-
-def _time(seconds: float | None) -> str | None:
-    if seconds is None or seconds >= 0:
-        return format_duration(seconds)
-    return f"-{format_duration(-seconds)}"
-
-
-def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:,.2f}"
+def _label(key: str) -> str:
+    return REPLAY_NUMBERS[key].heading

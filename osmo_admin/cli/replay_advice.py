@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from osmo_admin.cli.replay_tables import format_decimal, format_seconds
 from osmo_admin.cli.tables import Facts, Table, build_table
 from osmo_admin.cli.times import format_duration
+from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
 
 DEFAULT_REPLAYS = 60
 _RIVALS = {"today": "Today", "equal": "Equal shares", "by_use": "Shares by use"}
@@ -18,10 +20,10 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
     parts: list[Any] = [
         Facts(
             [
-                ("Waiting today [GPU h]", _hours(answer["waiting_gpu_h"])),
-                ("Lost to preemption today [GPU h]", _hours(answer["lost_gpu_h"])),
-                ("Mean wait today", _time(today["wait_mean_s"])),
-                *([("Never", today["never"])] if "never" in today else []),
+                (f"{REPLAY_NUMBERS['waiting_gpu_h'].heading}, today", format_decimal(answer["waiting_gpu_h"])),
+                (f"{REPLAY_NUMBERS['lost_gpu_h'].heading}, today", format_decimal(answer["lost_gpu_h"])),
+                (f"{REPLAY_NUMBERS['wait_mean_s'].label} today", format_seconds(today["wait_mean_s"])),
+                *([(REPLAY_NUMBERS["never"].label, today["never"])] if "never" in today else []),
                 ("Replays", answer["replays"]),
             ]
         )
@@ -31,10 +33,10 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
     if answer["together"] is not None:
         parts.append("ALL PROPOSALS TOGETHER")
         parts += _proposal(answer["together"], answer["today"])
-    rows = [(row["team"], _hours(row["gpu_h"])) for row in answer["idle_promises"]]
+    rows = [(row["team"], format_decimal(row["gpu_h"])) for row in answer["idle_promises"]]
     parts += [
         "IDLE PROMISES: quota that nobody used while other teams waited",
-        build_table(("Team", "GPU h"), rows) if rows else "None.",
+        build_table(("Team", GPU_HOURS), rows) if rows else "None.",
         "Nothing was changed. A proposal is the best for this window; another window may have another one.",
     ]
     return parts
@@ -45,7 +47,15 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     how = "every division was tried" if pool["exact"] else f"the best of those that {pool['replays']} replays tried"
     yield f"{name.upper()}: {pool['quota']} GPUs of quota; {how}."
     yield build_table(
-        ("Division", "Waiting [GPU h]", "Lost", "Cost", "HIGH/NORMAL jobs later", "Never again", "Quotas"),
+        (
+            "Division",
+            REPLAY_NUMBERS["waiting_gpu_h"].heading,
+            REPLAY_NUMBERS["lost_gpu_h"].label,
+            "Cost",
+            "HIGH/NORMAL jobs later",
+            "Never again",
+            "Quotas",
+        ),
         [_rival(rival) for rival in pool["rivals"]],
     )
     if pool.get("guaranteed_jobs") == 0:
@@ -63,8 +73,8 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
 def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
     later = rival["guaranteed_later"]
     return (
-        _RIVALS[rival["name"]], _hours(rival["waiting_gpu_h"]), _hours(rival["lost_gpu_h"]),
-        _hours(rival["cost_gpu_h"]), None if later is None else sum(later.values()), rival["never_again"],
+        _RIVALS[rival["name"]], format_decimal(rival["waiting_gpu_h"]), format_decimal(rival["lost_gpu_h"]),
+        format_decimal(rival["cost_gpu_h"]), None if later is None else sum(later.values()), rival["never_again"],
         dict(sorted(rival["leaves"].items())),
     )  # fmt: skip
 
@@ -76,8 +86,8 @@ def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[An
          for row in proposal["changes"]],
     )  # fmt: skip
     yield (
-        f"Waiting and work lost to preemption would have been {_hours(proposal['cost_gpu_h'])} GPU hours, "
-        f"{_hours(proposal['saved_gpu_h'])} less; no HIGH or NORMAL job would have waited longer."
+        f"Waiting and work lost to preemption would have been {format_decimal(proposal['cost_gpu_h'])} GPU hours, "
+        f"{format_decimal(proposal['saved_gpu_h'])} less; no HIGH or NORMAL job would have waited longer."
     )
     yield _effect(proposal["effect"], today)
     yield "Try it; this changes nothing:"
@@ -92,12 +102,19 @@ def _effect(effect: Mapping[str, Any], today: Mapping[str, Any]) -> Table:
         team = today["teams"][name]
         rows.append(
             (
-                name, team["jobs"], _time(team["wait_mean_s"]), _signed_time(change["wait_mean_s"]),
-                _signed_time(change["wait_p90_s"]), _signed(change["waiting_gpu_h"]), _signed(change["lost_gpu_h"]),
+                name, team["jobs"], format_seconds(team["wait_mean_s"]), _signed_seconds(change["wait_mean_s"]),
+                _signed_seconds(change["wait_p90_s"]), _signed(change["waiting_gpu_h"]), _signed(change["lost_gpu_h"]),
                 _signed(change["preemptions"] + change.get("reclaims", 0)),
             )
         )  # fmt: skip
-    header = ("Team", "Jobs", "Mean Wait", "Change", "Change of 90 %", "Waiting [GPU h]", "Lost", "Preemptions")
+    jobs, wait, wait_of_90, waiting, lost, preemptions = (
+        REPLAY_NUMBERS[key]
+        for key in ("jobs", "wait_mean_s", "wait_p90_s", "waiting_gpu_h", "lost_gpu_h", "preemptions")
+    )
+    header = (
+        "Team", jobs.label, wait.label, "Change", f"Change of {wait_of_90.term}", waiting.heading, lost.label,
+        preemptions.label,
+    )  # fmt: skip
     return build_table(header, rows)
 
 
@@ -105,17 +122,9 @@ def _amount(value: float | None) -> str:
     return "no limit" if value is None else str(value)
 
 
-def _hours(value: float | None) -> str | None:
-    return None if value is None else f"{value:,.2f}"
-
-
 def _signed(value: float | None) -> str | None:
     return None if value is None else f"{value:+,.2f}".removesuffix(".00")
 
 
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else format_duration(seconds)
-
-
-def _signed_time(seconds: float | None) -> str | None:
+def _signed_seconds(seconds: float | None) -> str | None:
     return None if seconds is None else f"{'-' if seconds < 0 else '+'}{format_duration(abs(seconds))}"

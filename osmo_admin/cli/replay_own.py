@@ -10,16 +10,20 @@ from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.http import HttpClient
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.replay_advice import advice_text
+from osmo_admin.cli.replay_tables import team_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.simulate_live import read_changes
-from osmo_admin.cli.tables import AnswerText, build_table
+from osmo_admin.cli.tables import AnswerText, Table, build_table
 from osmo_admin.cli.times import format_duration, parse_time
+from pools.domain.numbers import REPLAY_NUMBERS
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 2.0
 """Seconds between two questions about the progress."""
 _LIVE = ("WAITING", "RUNNING")
-_HEADER = ("Team", "Jobs", "Starts", "Reclaims", "Preemptions", "Mean Wait", "Median", "90 %", "Used [GPU h]")
+_COLUMNS = (
+    "jobs", "starts", "reclaims", "preemptions", "wait_mean_s", "wait_p50_s", "wait_p90_s", "used_gpu_h"
+)  # fmt: skip
 
 
 def replay_own_history(
@@ -85,7 +89,7 @@ def _text(answer: dict[str, Any]) -> AnswerText:
     if answer["against"] is None:
         return [_table(answer["on"]), *told]
     people = build_table(
-        ("User", "Team", "Workloads", "Wait", "Preemptions"),
+        ("User", "Team", REPLAY_NUMBERS["jobs"].label, "Wait", REPLAY_NUMBERS["preemptions"].label),
         [
             (row["user"], row["queue"], row["workloads"], _signed(row["wait_s"]), f"{row['preemptions']:+}")
             for row in answer["people"]
@@ -106,18 +110,8 @@ def _first(answer: dict[str, Any]) -> str:
     return f"{step['action']} of {step['workflow']} at {step['time']} is only {where}"
 
 
-def _table(side: dict[str, Any]) -> Any:
-    return build_table(
-        _HEADER,
-        [
-            (
-                name, row["jobs"], row["starts"], row["reclaims"], row["preemptions"],
-                format_duration(row["wait_mean_s"]), format_duration(row["wait_p50_s"]),
-                format_duration(row["wait_p90_s"]), f"{row['used_gpu_h']:.1f}",
-            )
-            for name, row in sorted(side["teams"].items())
-        ],
-    )  # fmt: skip
+def _table(side: dict[str, Any]) -> Table:
+    return team_table(side["teams"], _COLUMNS)
 
 
 def _signed(seconds: float) -> str:

@@ -26,6 +26,11 @@ class NamedNumber:
         """Its term in docs/glossary.md, and its name in templates."""
         return self.label.lower()
 
+    @property
+    def heading(self) -> str:
+        """Its label, with the unit where a cell does not say it: GPU-hours are plain numbers."""
+        return f"{self.label} ({GPU_HOURS})" if self.unit == GPU_HOURS else self.label
+
 
 QUOTA = NamedNumber(
     "Quota",
@@ -111,6 +116,29 @@ GPU_QUOTA_NUMBERS: Mapping[str, NamedNumber] = {
     "workers": NamedNumber("Workers", "Pods or tasks that count in the quota.", ""),
 }
 """Of the GPU quota of a namespace."""
+
+REPLAY_NUMBERS: Mapping[str, NamedNumber] = {
+    "jobs": NamedNumber("Workloads", "Workflows, or jobs of a trace, that were submitted in the time.", ""),
+    "never": NamedNumber("Never started", "Workloads that could not start even on the empty cluster.", ""),
+    "starts": NamedNumber("Starts", "Times that work started; work that lost its GPUs starts again.", ""),
+    "reclaims": NamedNumber("Reclaims", "Times that work lost its GPUs to the quota of others.", ""),
+    "preemptions": NamedNumber("Preemptions", "Times that work lost its GPUs to other work, reclaims apart.", ""),
+    "wait_mean_s": NamedNumber("Mean wait", "From the submission to the first start, on average.", "s"),
+    "wait_p50_s": NamedNumber("Median wait", "Half of the waits were shorter.", "s"),
+    "wait_p90_s": NamedNumber("Wait of 90 %", "Nine of ten waits were shorter.", "s"),
+    "wait_p99_s": NamedNumber("Wait of 99 %", "99 of a hundred waits were shorter.", "s"),
+    "slowdown_p50": NamedNumber(
+        "Median slowdown", "From the submission to the end, divided by the run time (of at least 10 s).", ""
+    ),
+    "quota_gpu_h": NamedNumber("Quota", "Quota over the time.", GPU_HOURS),
+    "used_gpu_h": NamedNumber("Used", "GPUs that work held.", GPU_HOURS),
+    "lost_gpu_h": NamedNumber("Lost to preemption", "The part of the use that preemption threw away.", GPU_HOURS),
+    "lent_gpu_h": NamedNumber("Lent out", "Unused quota that others used over their quotas.", GPU_HOURS),
+    "borrowed_gpu_h": NamedNumber("Borrowed", "Use over quota of what others lent.", GPU_HOURS),
+    "idle_quota_gpu_h": NamedNumber("Idle quota", "Quota that nobody used.", GPU_HOURS),
+    "waiting_gpu_h": NamedNumber("Waiting", "GPUs that work waited for, times the length of the wait.", GPU_HOURS),
+}
+"""Of the cluster or of a team in a replay."""
 
 NUMBERS: Mapping[str, NamedNumber] = {each.term: each for each in (*POOL_NUMBERS.values(), *TREE_NUMBERS.values())}
 """The numbers of today, by their terms."""

@@ -24,7 +24,7 @@ from pools.domain.platforms import (
     platforms_of,
 )
 from pools.domain.platforms import UNUSED_KEYS as PLATFORM_UNUSED_KEYS
-from pools.domain.pool_fields import EDITABLE_KEYS, NAME_LIST_KEYS, POOL_FIELDS
+from pools.domain.pool_fields import EDITABLE_KEYS, POOL_FIELDS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
 from pools.domain.quota.tree import LIMIT_KEYS
@@ -32,8 +32,7 @@ from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings, unused_key_warning
 
 DEFAULT_WEIGHT = 1
-UNUSED_KEYS = ("download_type", *NAME_LIST_KEYS)
-"""Keys of OSMO that are kept and shown, and have no effect."""
+UNUSED_KEYS = tuple(field.key for field in POOL_FIELDS if field.is_unused)
 # Keys that answers add to a configuration; a PUT may contain them, and they are ignored there.
 ANSWER_KEYS = frozenset(
     {"name", "status", "archived", "version", "versions", "warnings", "reactivated", "last_heartbeat"}

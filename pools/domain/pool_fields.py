@@ -118,7 +118,7 @@ POOL_FIELDS: Final = (
     ConfigField("backend", TEXT, "Cluster (backend)", "The backend on which the work of the pool runs."),
     ConfigField(
         "download_type", {"enum": [*DOWNLOAD_TYPES, None]}, "Download type", "Kept for OSMO; it has no effect.",
-        read=_read_download_type,
+        read=_read_download_type, is_unused=True,
     ),
     ConfigField(
         "enable_maintenance", {"type": "boolean"}, "In maintenance",
@@ -195,7 +195,7 @@ POOL_FIELDS: Final = (
     *(
         ConfigField(
             key, TEXTS, key.replace("_", " ").capitalize(), "Kept for OSMO; it has no effect.",
-            default=[], read=FieldReader.read_texts,
+            default=[], read=FieldReader.read_texts, is_unused=True,
         )
         for key in NAME_LIST_KEYS
     ),

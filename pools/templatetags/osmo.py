@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString, mark_safe
 from pools.domain import audit_actions
 from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
+from pools.domain.pool_fields import POOL_FIELDS
 from pools.domain.quota import forest
 from pools.domain.quota.usage_bar import UsageBar
 from pools.models import AuditEntry
@@ -36,6 +37,7 @@ _TREE_BAR = (
     "{}</div>"
 )
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
+_EMPTY: tuple[object, ...] = (None, "", [], {})
 MINUS = "\N{MINUS SIGN}"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _TONES = {
@@ -372,6 +374,12 @@ def pretty(value: Any) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+@register.filter
+def stored_settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The keys of a pool that are stored as they are, by their labels: a text, or indented JSON."""
+    return [(field.label, pretty(config[field.key])) for field in POOL_FIELDS if config.get(field.key) not in _EMPTY]
 
 
 @register.simple_tag(takes_context=True)

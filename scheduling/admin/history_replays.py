@@ -3,7 +3,7 @@ better."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +19,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.names import SHARED_QUEUE, split_name
+from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.scalars import typed_number
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -44,24 +45,10 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f}"
 
 
-TEAM_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("jobs", "Workloads", str),
-    ("wait_mean_s", "Mean wait", span),
-    ("wait_p90_s", "90 % waited less than", span),
-    ("starts", "Starts", str),
-    ("reclaims", "Reclaims", str),
-    ("preemptions", "Preemptions", str),
-    ("used_gpu_h", "Used (GPU h)", _hours),
-)
-
-
-ADVICE_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("jobs", "Workloads", str),
-    ("wait_mean_s", "Mean wait", span),
-    ("waiting_gpu_h", "Waiting (GPU h)", _hours),
-    ("lost_gpu_h", "Lost to preemption (GPU h)", _hours),
-    ("reclaims", "Reclaims", str),
-)
+_SHOWN: Mapping[str, Callable[[Any], str]] = {"s": span, GPU_HOURS: _hours, "": str}
+"""How a number is written, by its unit."""
+TEAM_COLUMNS = ("jobs", "wait_mean_s", "wait_p90_s", "starts", "reclaims", "preemptions", "used_gpu_h")
+ADVICE_COLUMNS = ("jobs", "wait_mean_s", "waiting_gpu_h", "lost_gpu_h", "reclaims")
 
 
 class ReplayForm(forms.ServiceForm):
@@ -163,7 +150,7 @@ class HistoryReplayAdmin(PolicyAdmin):
             teams=[row for row in rows if row["changes"] or not is_compared],
             other_teams=[row for row in rows if is_compared and not row["changes"]],
             advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),
-            columns=[title for _, title, _ in TEAM_COLUMNS],
+            columns=[REPLAY_NUMBERS[key] for key in TEAM_COLUMNS],
         )
 
     def _cancel(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -225,12 +212,17 @@ def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | Non
 def _effect_cells(today: dict[str, Any], change: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     """The columns of a team: title, today's number, and the one of the proposal where it reads differently."""
     cells = []
-    for key, title, show in ADVICE_COLUMNS:
+    for key in ADVICE_COLUMNS:
         before = today[key]
         after = None if before is None or change[key] is None else before + change[key]
-        was, would = show(before), show(after)
-        cells.append((title, was, None if was == would else would))
+        cells.append(_cell(key, before, after))
     return cells
+
+
+def _cell(key: str, before: Any, after: Any) -> tuple[str, str, str | None]:
+    number = REPLAY_NUMBERS[key]
+    was, would = (_SHOWN[number.unit](value) for value in (before, after))
+    return number.heading, was, None if was == would else would
 
 
 def _preview(actor: Actor, change: dict[str, Any]) -> str | None:
@@ -259,9 +251,6 @@ def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
     against = answer["against"]["teams"] if answer["against"] else answer["on"]["teams"]
     rows = []
     for name, on in sorted(answer["on"]["teams"].items()):
-        cells = []
-        for key, title, show in TEAM_COLUMNS:
-            was, would = show(on[key]), show(against[name][key])
-            cells.append((title, was, None if was == would else would))
+        cells = [_cell(key, on[key], against[name][key]) for key in TEAM_COLUMNS]
         rows.append({"name": name, "cells": cells, "changes": any(would is not None for _, _, would in cells)})
     return [*(row for row in rows if row["changes"]), *(row for row in rows if not row["changes"])]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pools.domain.backend_config import BACKEND_TYPES, NAME_PATTERN, POLICY_TIMES, VictimRule
+from pools.domain.backend_config import NAME_PATTERN, POLICY_TIMES
+from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.changes.command import fields_of
-from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
+from pools.domain.cluster_config import KUBECONFIG
 from pools.domain.cohort_config import COHORT_FIELDS
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN, spec_schema
 from pools.domain.names import SHORT_NAME_PATTERN
@@ -69,22 +70,18 @@ _NODE: Final = object_schema(
 )
 _BACKEND: Final = object_schema(
     {
-        "type": {"enum": list(BACKEND_TYPES)},
+        **{
+            key: {"description": about.sentence, **about.kind.schema}
+            for key, about in BACKEND_KEYS.items()
+            if key not in ("offline", KUBECONFIG)
+        },
         "namespace": {**_TEXT, "pattern": f"^(?:{NAMESPACE_PATTERN})$"},
         "description": _TEXT,
-        "auto_end": {"type": "boolean"},
         **{key: {"type": ["integer", "null"], "minimum": 0} for key in POLICY_TIMES},
-        "victims": {"enum": [rule.value for rule in VictimRule]},
         "nodes": {"type": "array", "items": _NODE},
-        "access": {"enum": list(ACCESS_MODES)},
-        "kubeconfig_file": _TEXT,
-        "context": _TEXT,
-        "scheduler_name": _TEXT,
-        "node_pool_key": _TEXT,
-        "node_pool": _TEXT,
-        "sync_mode": {"enum": list(SYNC_MODES)},
     }
 )
+"""A file has neither what admins switch nor secrets."""
 _ROLE: Final = object_schema({USERS: {**_TEXTS, "description": "Exactly the users who have the role."}}, (USERS,))
 
 SCHEMA: Final[dict[str, Any]] = {

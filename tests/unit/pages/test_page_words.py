@@ -12,7 +12,15 @@ import pytest
 from django.template.loader import render_to_string
 
 from osmo_admin.answer_schema import schema_of
-from pools.domain.numbers import GPU_QUOTA_NUMBERS, NUMBERS, POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, NamedNumber
+from pools.domain.numbers import (
+    GPU_QUOTA_NUMBERS,
+    NUMBERS,
+    POOL_NUMBERS,
+    REPLAY_NUMBERS,
+    TREE_NUMBERS,
+    USAGE_NUMBERS,
+    NamedNumber,
+)
 from pools.representations.page_words import PAGE_WORDS, PageWord
 from pools.representations.quota_tree import NodeQuotaAnswer
 from pools.representations.subpool import SharedAnswer, SubpoolAnswer
@@ -85,7 +93,7 @@ def test_no_module_repeats_the_label_of_a_number_of_two_words() -> None:
     """Labels of one word are words of much else. Terms that are no numbers have meanings of their own."""
     labels = {
         each.label
-        for table in (POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, GPU_QUOTA_NUMBERS)
+        for table in (POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, GPU_QUOTA_NUMBERS, REPLAY_NUMBERS)
         for each in table.values()
         if " " in each.label
     }
