@@ -45,7 +45,7 @@ class OwnReplays(View):
     def get(self, request: Request) -> Response:
         return Response([replay_body(row, with_answer=False) for row in list_replays(self.actor)])
 
-    @describe_change(RequestReplay, answer=ReplayAnswer, status=202)
+    @describe_change(RequestReplay, required=["since"], answer=ReplayAnswer, status=202)
     def post(self, request: Request) -> Response:
         asked = read_command(RequestReplay, body_object(request))
         tries = (asked.tries or DEFAULT_TRIES) if asked.advise else None

@@ -109,7 +109,7 @@ class WorkflowCancel(View):
 class WorkflowEnd(View):
     """An admin of the pool reports how simulated work ended; the answer is the workflow."""
 
-    @describe_change(EndWorkflow, answer=WorkflowAnswer)
+    @describe_change(EndWorkflow, required=["status"], answer=WorkflowAnswer)
     def post(self, request: Request, name: str) -> Response:
         return _answer_change(self, EndWorkflow, end_workflow, self._render, require_manage)
 
