@@ -31,6 +31,7 @@ from osmo_admin.ops import certificates
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
@@ -162,7 +163,7 @@ def _fill_installation(folder: Path) -> None:
     factories.make_user("prometheus", "osmo-viewer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(access_tokens, "new_secret", lambda: SCRAPE_SECRET)
-        access_tokens.create_token(actor=SYSTEM, owner="prometheus", name="scrape")
+        access_tokens.create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)
     AccessToken.objects.update(last_used_at=timezone.now())
     for kind in ("web", "webhook", "worker", "beat", "clusters"):
         _report(kind, folder)
