@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 
 from osmo_admin.answer_schema import schema_of
-from pools.api.schema import DATETIME
-from pools.domain.query_values import UtcText
+from pools.api.schema import DATETIME, UtcText
 
 
 class Colour(StrEnum):
