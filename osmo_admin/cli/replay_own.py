@@ -111,7 +111,7 @@ def _first(answer: dict[str, Any]) -> str:
 
 
 def _table(side: dict[str, Any]) -> Table:
-    return team_table(side["teams"], _COLUMNS)
+    return team_table(dict(sorted(side["teams"].items())), _COLUMNS)
 
 
 def _signed(seconds: float) -> str:
