@@ -1,4 +1,4 @@
-"""Admission over HTTP, single and in bulk, compared with pgbench running the same transaction (design, section 7)."""
+"""Admission over HTTP, single and in bulk, compared with pgbench running the same transaction (docs/performance.md)."""
 
 from __future__ import annotations
 

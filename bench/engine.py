@@ -1,7 +1,7 @@
 """The scheduling engine at 1×, 2× and 4× of its measured size: `python -m bench engine`, or alone
 `python bench/engine.py [--sizes 1,2,4]`, JSON out.
 
-1× is the target of design section 7: 10,000 waiting gangs × 1,000 nodes × 500 queues scheduled from cold in at most
+1× is the target of docs/performance.md: 10,000 waiting gangs × 1,000 nodes × 500 queues scheduled from cold in at most
 1.5 s and 1 GiB; a what-if on the resulting state, and one submission into it, in at most 1 s. Each size runs in a
 process of its own, so that its memory is its own; seconds are those of one core.
 

@@ -4,9 +4,9 @@ A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled unt
 checks for one leaf whether a request of GPUs and two more resources fits, with the reason; `start` checks,
 reserves and releases them; `submission` is the most that a pool could ever hold. Each 2,000 times.
 
-Beside them, 20 times each: `naive` is the design's formula over the whole tree; `read` makes the tree from facts, once
-per transaction of starts; `numbers` computes every number of every node, for a page. Milliseconds are those of
-one core, independent of other processes.
+Beside them, 20 times each: `naive` is the rule T ≥ −borrowing limit (design, Q2) over the whole tree; `read` makes the
+tree from facts, once per transaction of starts; `numbers` computes every number of every node, for a page. Milliseconds
+are those of one core, independent of other processes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _node_depth(tree: QuotaTree, name: str) -> int:
 
 
 def _fits_naively(tree: QuotaTree, leaf: str, request: Mapping[str, int]) -> bool:
-    """The design's rule, every node from the leaves up: T(x) ≥ −borrowing limit everywhere with the request in it."""
+    """T(x) ≥ −borrowing limit at every node, from the leaves up, with the request in it (design, Q2)."""
     below: dict[str, list[QuotaNode]] = {}
     for node in tree.nodes.values():
         if node.parent is not None:

@@ -2,7 +2,7 @@
 
 These processes count their calls to clusters, repairs, leases and Events. Where they share a folder with the web
 processes (`osmo-admin up`), `/metrics` has the sums; in pods of their own each must be asked itself. The page has only
-these counters: names of backends, kinds and fields, and no login. Source: watching.md, "Metrics".
+these counters: names of backends, kinds and fields, and no login. Source: docs/watching.md, "Metrics".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Domain errors as HTTP answers (api.md, top). Views never build an error answer themselves."""
+"""Domain errors as HTTP answers (design, A1). Views never build an error answer themselves."""
 
 from __future__ import annotations
 

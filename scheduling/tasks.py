@@ -157,7 +157,7 @@ def sync_all_queues() -> None:
 
 @shared_task(name=DRAIN_MONITOR)
 def archive_drained_subpools() -> None:
-    """Periodic: archive drained subpools that were missed (D3)."""
+    """Periodic: archive drained subpools that were missed (design, D3)."""
     archive_drained()
 
 

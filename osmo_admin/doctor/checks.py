@@ -207,7 +207,7 @@ def check_certificate() -> Iterator[Finding]:
     days = (end - datetime.now(UTC)).total_seconds() / 86_400
     ok = days > CERTIFICATE_DAYS
     state = f"ends in {days:.0f} days" if days > 0 else "has ended"
-    advice = "" if ok else "Renew it (docs/gpu-quota.md, “The webhook server”); osmo-admin up does so when it starts."
+    advice = "" if ok else "Renew it (docs/kubernetes.md, “Webhooks”); osmo-admin up does so when it starts."
     yield Finding(
         "certificate", "webhook", ok, f"The certificate of the webhook server {state}, on {end:%Y-%m-%d}.", advice
     )

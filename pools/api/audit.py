@@ -1,4 +1,4 @@
-"""The audit log (api.md, "Audit and events")."""
+"""The audit log (design, A8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in: the addresses for clients, and the exchange of an access token for a session (contract, section 2)."""
+"""Logging in: the addresses for clients, and the exchange of an access token for a session (design, O2)."""
 
 from __future__ import annotations
 

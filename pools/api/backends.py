@@ -1,4 +1,4 @@
-"""Backends: where work runs (api.md, "Simulated backend"). Only roles of the platform may read and change them."""
+"""Backends: where work runs (design, A3). Only roles of the platform may read and change them."""
 
 from __future__ import annotations
 

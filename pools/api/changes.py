@@ -1,4 +1,4 @@
-"""The one way of a change over REST: reading, dry run, approval, idempotency, version (api.md, top).
+"""The one way of a change over REST: reading, dry run, approval, idempotency, version (design, A1).
 
     @describe_change(ResizeSubpool, answer=SubpoolAnswer)
     def patch(self, request: Request, parent: str, subpool: str) -> Response:

@@ -1,4 +1,4 @@
-"""Cohorts and the tree of quotas (api.md, "Quota tree and cohorts").
+"""Cohorts and the tree of quotas (design, A4).
 
 Only roles of the platform may read and change cohorts. The tree shows each caller the part that they may see.
 """

@@ -1,4 +1,4 @@
-"""Live changes as server-sent events (api.md, "Audit and events").
+"""Live changes as server-sent events (design, A8).
 
 A stream lasts about half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
 nothing. Streams that began together end one by one, so that they do not come back together. Between two polls a stream

@@ -1,4 +1,4 @@
-"""Workers in a namespace, by name: allocate, adjust, commit, release (api.md, "GPU quota by namespace")."""
+"""Workers in a namespace, by name: allocate, adjust, commit, release (design, A7)."""
 
 from __future__ import annotations
 

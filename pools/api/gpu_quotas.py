@@ -1,4 +1,4 @@
-"""GPU quotas by namespace: list, read, put, delete, free capacity and history (api.md, "GPU quota by namespace")."""
+"""GPU quotas by namespace: list, read, put, delete, free capacity and history (design, A7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revisions of the pool configuration (OSMO contract, section 8), for roles of the platform: they show all pools."""
+"""Revisions of the pool configuration (design, O8), for roles of the platform: they show all pools."""
 
 from __future__ import annotations
 

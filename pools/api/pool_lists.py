@@ -1,4 +1,4 @@
-"""Pools as users see them (OSMO contract, section 5.1)."""
+"""Pools as users see them (design, O5.1)."""
 
 from __future__ import annotations
 

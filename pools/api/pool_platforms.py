@@ -1,4 +1,4 @@
-"""Platforms of a pool: types of nodes, and the rights of work on them (OSMO contract, section 8)."""
+"""Platforms of a pool: types of nodes, and the rights of work on them (design, O8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration of top-level pools (OSMO contract, section 8)."""
+"""Configuration of top-level pools (design, O8)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PoolConfigs(View):
 
 
 class PoolConfig(View):
-    """One pool. The canonical name of a subpool answers the same as the subpool's own address (D9)."""
+    """One pool. The canonical name of a subpool answers the same as the subpool's own address (design, D9)."""
 
     @describe_operation(
         "Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=PoolAnswer | SubpoolAnswer

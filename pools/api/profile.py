@@ -1,4 +1,4 @@
-"""The profile of the caller (contract, section 4)."""
+"""The profile of the caller (design, O4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers are JSON for every client, and times are naive UTC (contract, section 0)."""
+"""Answers are JSON for every client, and times are naive UTC (design, O0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading requests (api.md, top): bodies, queries, versions. Every fault is a domain error."""
+"""Reading requests (design, A1): bodies, queries, versions. Every fault is a domain error."""
 
 from __future__ import annotations
 

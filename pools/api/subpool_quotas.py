@@ -1,4 +1,4 @@
-"""The quotas of many subpools at once (api.md, "Subpools", for one)."""
+"""The quotas of many subpools at once (design, A2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subpools: list, create, read, resize, delete (api.md, "Subpools")."""
+"""Subpools: list, create, read, resize, delete (design, A2)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SubpoolDetail(View):
 
 
 def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
-    """One subpool, in any state. Its canonical name among the pools answers the same (D9)."""
+    """One subpool, in any state. Its canonical name among the pools answers the same (design, D9)."""
     get_visible_root(actor, parent)
     rows = Pool.objects.select_related("parent__backend", "usage")
     row = rows.filter(parent__name=parent, subpool_name=subpool).first()

@@ -1,4 +1,4 @@
-"""Access tokens of the caller and of other users (contract, section 3)."""
+"""Access tokens of the caller and of other users (design, O3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users and their roles (contract, section 3). `osmo-admin` may change them, `osmo-viewer` may read them, and all users
+"""Users and their roles (design, O3). `osmo-admin` may change them, `osmo-viewer` may read them, and all users
 may read their own entry."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The version of the service (contract, section 2)."""
+"""The version of the service (design, O2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of a backend: a JSON object as the API takes it (api.md, "Simulated backend")."""
+"""The configuration of a backend: a JSON object as the API takes it (design, A3)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DEFAULT_RESERVE_AFTER, DEFAULT_AGEING = 3600, 4 * 3600
 
 
 class VictimRule(StrEnum):
-    """Which work loses its place among that which the rules allow equally (waiting.md, "Which work is preempted"): the
-    youngest, as in KAI, or the set that is enough and loses least."""
+    """Which work loses its place among that which the rules allow equally (docs/waiting.md, "Which work is preempted"):
+    the youngest, as in KAI, or the set that is enough and loses least."""
 
     YOUNGEST = "youngest"
     LEAST_LOST = "least_lost"

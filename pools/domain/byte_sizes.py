@@ -9,7 +9,7 @@ MAX_UNITS = 1_000_000
 """CPUs or GPUs of one task or machine. Far above any machine, far below what a column or a sum of them can hold."""
 MAX_BYTES = 2**60
 
-# OSMO reads K, Ki and KiB alike, as 1024: its sizes are binary throughout (OSMO contract, section 6).
+# OSMO reads K, Ki and KiB alike, as 1024: its sizes are binary throughout (design, O6).
 _POWERS = {"B": 0} | {f"{letter}{tail}": power for power, letter in enumerate("KMGT", 1) for tail in ("", "i", "iB")}
 UNITS = tuple(_POWERS)
 _STEPS = ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))

@@ -1,7 +1,7 @@
 """The effect of a change to a pool's tree, from the two states of a dry run: each node before and after, and messages
 to read before the confirmation.
 
-The states are bodies of the API (api.md, "Subpools", GET list); amounts are whole GPUs, -1 is unlimited.
+The states are bodies of the API (design, A2); amounts are whole GPUs, -1 is unlimited.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The configuration of a cohort: its keys, the JSON of a PUT, and the form that the ledger stores (api.md, "Quota tree
-and cohorts"; :mod:`pools.domain.quota.rules` has the rules).
+"""The configuration of a cohort: its keys, the JSON of a PUT, and the form that the ledger stores (design, A4;
+:mod:`pools.domain.quota.rules` has the rules).
 
 From the table of the keys come the reader, the schema of files and of the API document, the form, and the sentences of
 the client. Amounts are whole numbers in the unit of the resource; null is no limit.

@@ -1,4 +1,4 @@
-"""The PATCH of OSMO's configuration API: a recursive merge with two control keys (contract, section 8).
+"""The PATCH of OSMO's configuration API: a recursive merge with two control keys (design, O8).
 
 Objects merge key by key; `{"$action": "delete"}` in place of a value removes it. In a list of objects, `$index` selects
 an item (with `$action` `replace` or `delete`, else the item is merged); objects without `$index` are appended. Any

@@ -1,6 +1,6 @@
 """Errors of the domain: a code for programs, a message for people, and the numbers of the message.
 
-Errors know nothing of HTTP. The API maps `kind` to a status code, the command line to an exit code (api.md, top).
+Errors know nothing of HTTP. The API maps `kind` to a status code, the command line to an exit code (design, A1).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NewType, NotRequired, Self, TypedDi
 
 
 class ErrorCode(StrEnum):
-    """The `error_code` that clients test (OSMO contract, section 1)."""
+    """The `error_code` that clients test (design, O1)."""
 
     USER = "USER"
     USAGE = "USAGE"

@@ -1,4 +1,4 @@
-"""The exit codes that complete, fail or reschedule a task: `{"RESCHEDULE": "0,1-10,3006"}` (OSMO contract, 7.4)."""
+"""The exit codes that complete, fail or reschedule a task: `{"RESCHEDULE": "0,1-10,3006"}` (design, O7.4)."""
 
 from __future__ import annotations
 

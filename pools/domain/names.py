@@ -1,4 +1,4 @@
-"""Names of pools, subpools and queues (decisions D1 and D2).
+"""Names of pools, subpools and queues (design, D1, D2).
 
 The queue name is the longest name that is derived from a pool name, and Kubernetes labels end at 63 characters. So the
 length is checked as soon as a name is given, never later in a sync.

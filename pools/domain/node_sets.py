@@ -1,4 +1,4 @@
-"""The pools that share nodes (OSMO contract, section 5.2).
+"""The pools that share nodes (design, O5.2).
 
 A node belongs to a pool when both are on one backend and its platform is one of the pool's. So all nodes of one
 platform on one backend belong to the same pools; such a group of nodes is a `NodeGroup`, and pools share whole groups.

@@ -1,4 +1,4 @@
-"""Platforms: types of nodes inside a pool, and the rights of work on them (OSMO contract, sections 5.1 and 8).
+"""Platforms: types of nodes inside a pool, and the rights of work on them (design, O5.1, O8).
 
 A node belongs to a pool when its platform is one of the pool's and both are on the same backend. A pool that names no
 platforms has one, `default`.

@@ -1,6 +1,6 @@
 """The configuration of a pool: the editable JSON of OSMO's API, and the form that the ledger stores.
 
-Source: OSMO contract, sections 5.1 and 8. Values that equal their defaults are not stored, so reading a configuration
+Source: design, O5.1, O8. Values that equal their defaults are not stored, so reading a configuration
 and sending it back changes nothing. A pool that names no platforms has one, `default`.
 """
 

@@ -1,4 +1,4 @@
-"""The keys of a pool's configuration, each said once (OSMO contract, sections 5.1 and 8).
+"""The keys of a pool's configuration, each said once (design, O5.1, O8).
 
 From this table come the reader and the writer of the configuration (:mod:`pools.domain.pool_config`), the form and the
 labels of its previews, the schema of files and of the API document, and the columns that an entry of the audit trail

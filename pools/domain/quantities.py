@@ -2,7 +2,7 @@
 
 Kubernetes accepts more forms, which are refused here with a message: signs below zero, spaces, a suffix without digits,
 an exponent together with a suffix, amounts finer than `1m` (Kubernetes rounds them up) and above 2^63 - 1 (Kubernetes
-cuts or wraps them). Source: tensorfusion-quota.md, section 14.
+cuts or wraps them). Source: design, G8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The permissions of users: one table of roles and actions (decision D10).
+"""The permissions of users: one table of roles and actions (design, D10).
 
 A role is a name: `osmo-admin`, `osmo-viewer`, `osmo-{pool}-admin`, `osmo-{pool}-user`. The prefix and the suffix are
 removed, the rest is the pool, so each name means exactly one thing: `osmo-a-admin` is the admin of pool `a`, and the

@@ -1,6 +1,6 @@
 """The life of a subpool: one table of transitions. Code, database trigger and documentation are made from it.
 
-Source: subpool design "Subpool State"; decisions D3, D8.
+Source: design, D3, D8.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ TRANSITIONS = (
 
 
 def state_after_delete(*, live_workflows: int) -> SubpoolState:
-    """The state of an ACTIVE subpool after a delete: it drains while active workflows belong to it (D3)."""
+    """The state of an ACTIVE subpool after a delete: it drains while active workflows belong to it (design, D3)."""
     return SubpoolState.DELETING if live_workflows else SubpoolState.ARCHIVED

@@ -239,7 +239,7 @@ class PoolQuerySet(models.QuerySet["Pool"]):
     """Reads of pools, by name."""
 
     def visible_to(self, actor: Actor) -> PoolQuerySet:
-        """The pools, with their subpools, on which `actor` has a role; all pools for platform readers (D10)."""
+        """The pools, with their subpools, on which `actor` has a role; all pools for platform readers (design, D10)."""
         if actor.can_read_all:
             return self
         readable = actor.pools_with(Permission.POOL_READ)
@@ -254,7 +254,7 @@ class PoolQuerySet(models.QuerySet["Pool"]):
         return self.filter(parent__isnull=True)
 
     def in_tree_order(self) -> PoolQuerySet:
-        """By parent's name, each parent before its subpools, subpools by name (contract 5.2: the order matters)."""
+        """By parent's name, each parent before its subpools, subpools by name (design, O5.2: the order matters)."""
         return self.annotate(
             _root=Coalesce("parent__name", "name"), _short=Coalesce("subpool_name", Value(""))
         ).order_by("_root", F("parent_id").asc(nulls_first=True), "_short")
@@ -457,7 +457,7 @@ class Pool(models.Model):
 
     @property
     def queue(self) -> str:
-        """The logical leaf queue of submissions to this pool (D2)."""
+        """The logical leaf queue of submissions to this pool (design, D2)."""
         return names.queue_name(self.namespace, self.root.name, self.subpool_name or names.SHARED_QUEUE)
 
     @property

@@ -1,4 +1,4 @@
-"""Cohorts as the configuration API shows them (api.md, "Quota tree and cohorts")."""
+"""Cohorts as the configuration API shows them (design, A4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU quota as the API shows it (api.md, "GPU quota by namespace")."""
+"""GPU quota as the API shows it (design, A7)."""
 
 from __future__ import annotations
 

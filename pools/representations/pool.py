@@ -1,4 +1,4 @@
-"""A top-level pool's row as settings, and as the configuration API shows it (OSMO contract, section 8)."""
+"""A top-level pool's row as settings, and as the configuration API shows it (design, O8)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def pool_settings_of(row: Pool) -> PoolSettings:
 
 
 def pool_status(*, is_maintenance: bool, is_offline: bool) -> str:
-    """The status of a pool in the words of the contract (5.3)."""
+    """The status of a pool in OSMO's words (design, O5.3)."""
     if is_maintenance:
         return MAINTENANCE
     return OFFLINE if is_offline else ONLINE

@@ -1,4 +1,4 @@
-"""The tree of quotas as the API shows it (api.md, "Quota tree and cohorts")."""
+"""The tree of quotas as the API shows it (design, A4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subpools, and a pool with its subpools, as the API shows them (api.md, "Subpools")."""
+"""Subpools, and a pool with its subpools, as the API shows them (design, A2)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PoolTreeAnswer(TypedDict):
 
 
 def subpool_body(row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False) -> SubpoolAnswer:
-    """One subpool as the API shows it (api.md, "Subpools")."""
+    """One subpool as the API shows it (design, A2)."""
     return {
         "name": row.name,
         "parent_pool": row.root.name,
@@ -94,7 +94,7 @@ def subpool_body(row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reac
 
 
 def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAnswer:
-    """A pool with its shared leaf and its subpools as the API shows it (api.md, "Subpools")."""
+    """A pool with its shared leaf and its subpools as the API shows it (design, A2)."""
     facts = read_balance(root)
     parts = {part.name: part for part in facts.subpools}
     rows = Pool.objects.filter(parent=root).select_related("parent__backend", "usage").order_by("subpool_name")

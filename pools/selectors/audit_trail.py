@@ -48,7 +48,7 @@ class AuditEntryAnswer(TypedDict):
 
 
 def entry_body(entry: AuditEntry) -> AuditEntryAnswer:
-    """One entry as the API shows it (api.md, "Audit and events"), with its message."""
+    """One entry as the API shows it (design, A8), with its message."""
     return {
         "id": entry.pk,
         "time": entry.time.astimezone(UTC).replace(tzinfo=None),
@@ -66,7 +66,7 @@ def entry_body(entry: AuditEntry) -> AuditEntryAnswer:
 
 
 def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A row's image with times in the format of the API and, for a subpool, its accounting quota (D4)."""
+    """A row's image with times in the format of the API and, for a subpool, its accounting quota (design, D4)."""
     if row is None:
         return None
     texts = {

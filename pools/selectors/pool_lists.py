@@ -1,6 +1,6 @@
 """Pools with their subpools as lists show them: two queries and plain tuples, however many there are.
 
-`/api/pool` and `/api/pool_quota` show every subpool with its parent's whole configuration (OSMO contract, section 5.1),
+`/api/pool` and `/api/pool_quota` show every subpool with its parent's whole configuration (design, O5.1),
 so the inherited part is built once for each parent.
 """
 
@@ -129,7 +129,7 @@ class ListedSubpoolRow(NamedTuple):
 
     @property
     def quota(self) -> int:
-        """The accounting quota (D4)."""
+        """The accounting quota (design, D4)."""
         return self.last_quota if self.subpool_state == SubpoolState.ACTIVE else 0
 
 
@@ -207,7 +207,7 @@ def group_by_node_set(
 
 
 def minimal_bodies(tree: ListedPool) -> Iterator[tuple[str, ListedPoolAnswer]]:
-    """The rows of one tree that the list shows, by name: the pool first, then its subpools (5.1)."""
+    """The rows of one tree that the list shows, by name: the pool first, then its subpools (design, O5.1)."""
     root, shared, gpu = tree.root, inherited_body(tree.root), subpool_resources(tree.root)
     if tree.is_listed(root.name):
         yield root.name, {**root_body(root), **shared}

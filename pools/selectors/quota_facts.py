@@ -27,7 +27,7 @@ _BELOW = """
 NO_POOLS: Mapping[str, PoolQuotaFacts] = {}
 NOTHING_WAITS: Mapping[str, int] = {}
 
-# One line for each pool: the quota and the use of its leaves together, as the scheduler gets them (D4).
+# One line for each pool: the quota and the use of its leaves together, as the scheduler gets them (design, D4).
 _POOLS = f"""
     {_BELOW}, member AS (
         SELECT pool.*, cohort.name AS cohort_name

@@ -1,4 +1,4 @@
-"""The most that a pool in a cohort could ever hold if everything else were idle (D6).
+"""The most that a pool in a cohort could ever hold if everything else were idle (design, D6).
 
 The number depends on the quotas and limits of the whole tree and not on usage. A cache therefore keeps the tree of all
 pools until a quota or limit changes, and a submission costs one query, however many pools share its tree.

@@ -1,6 +1,6 @@
-"""The tree of quotas for people: every node with its numbers (api.md, `/api/quota_tree`).
+"""The tree of quotas for people: every node with its numbers (design, A4).
 
-Users see the pools on which they have a role, and the cohorts above them; platform viewers see all (D10).
+Users see the pools on which they have a role, and the cohorts above them; platform viewers see all (design, D10).
 """
 
 from __future__ import annotations

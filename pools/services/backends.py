@@ -1,4 +1,4 @@
-"""Backends: create, change, remove (api.md, "Simulated backend"). The settings that only a Kubernetes backend has are
+"""Backends: create, change, remove (design, A3). The settings that only a Kubernetes backend has are
 in :mod:`pools.services.cluster_credentials`."""
 
 from __future__ import annotations

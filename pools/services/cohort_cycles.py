@@ -1,4 +1,4 @@
-"""Marks on cohorts whose parents form a cycle, and the removal of the marks once the cycle is gone (D12).
+"""Marks on cohorts whose parents form a cycle, and the removal of the marks once the cycle is gone (design, D12).
 
 Services and triggers refuse a cycle, so only a write past both of them can create one. Nothing starts below a cycle,
 marked or not, because every admission check reads the tree itself. The mark is for people: the audit trail shows it

@@ -1,4 +1,4 @@
-"""Cohorts: put, change, move, remove (api.md, "Quota tree and cohorts"; decision D12).
+"""Cohorts: put, change, move, remove (design, A4, D12).
 
 Only `osmo-admin` writes cohorts. A change of a quota or a limit stops no work: usage beyond the new amount is a debt,
 which the quota tree shows until enough work has ended.

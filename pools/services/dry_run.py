@@ -83,7 +83,7 @@ class EffectAnswer(ImpactBody):
 
 
 def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> EffectAnswer:
-    """The effect of `operation` on a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does
+    """The effect of `operation` on a pool's tree (design, A2, `dry_run`); `before` is None for a pool that does
     not exist yet. See :func:`read_effect`."""
     return read_effect(
         operation,

@@ -2,7 +2,7 @@
 
 Each operation is one transaction under the namespace's lock, so no other process can allocate between the check and the
 record. Each operation is idempotent by the id of a live allocation.
-Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
+Source: design, G2, G3, G4, G5, D14.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GPU quotas: put, delete, and the history of the use of namespaces.
 
 Lowering a cap below what is used is never refused: what runs stays, new workers are refused. Use is counted with or
-without a quota, so a quota that is made again counts the workers that are there (D14).
+without a quota, so a quota that is made again counts the workers that are there (design, D14).
 """
 
 from __future__ import annotations

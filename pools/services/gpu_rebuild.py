@@ -2,7 +2,7 @@
 
 Pods are listed first, without a lock; each namespace is then repaired in one transaction under its own lock, so no
 amount counts as free in between. Rows that changed after the list began stay: the list cannot know of the change.
-Source: tensorfusion-quota.md, section 10; decision D14.
+Source: design, G7, D14.
 """
 
 from __future__ import annotations

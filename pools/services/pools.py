@@ -1,4 +1,4 @@
-"""Top-level pools: put, change, rename, remove (OSMO contract, section 8; decisions D1, D7, D8).
+"""Top-level pools: put, change, rename, remove (design, O8, D1, D7, D8).
 
 Only `osmo-admin` writes pools. Other actors get Forbidden for a pool that they see, NotFound for other pools.
 Subpools have their own service (:mod:`pools.services.subpools`). Every write ends with a revision of the configuration.
@@ -67,7 +67,7 @@ def put_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Create a pool, replace its configuration, or restore an archived one (D8). `body` is the editable JSON.
+    """Create a pool, replace its configuration, or restore an archived one (design, D8). `body` is the editable JSON.
 
     Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE subpools),
     Conflict (another backend while work is live), Stale, NotFound/Forbidden.
@@ -166,8 +166,8 @@ def delete_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> Pool | None:
-    """Remove a pool. A pool that ever had subpools or workflows is archived instead and returned (D8); it leaves its
-    cohort.
+    """Remove a pool. A pool that ever had subpools or workflows is archived instead and returned (design, D8); it
+    leaves its cohort.
 
     Raises Conflict while the pool has ACTIVE or DELETING subpools or live work, and for an archived pool.
     """

@@ -1,6 +1,6 @@
 """Subpools of a pool: create, resize, delete, drain, recreate.
 
-Source: subpool design "Core Rules"; decisions D1, D3, D4, D7, D8.
+Source: design, D1, D3, D4, D7, D8.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SubpoolResult:
 def create_subpool(
     command: CreateSubpool, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> SubpoolResult:
-    """Create a subpool, or restore an ARCHIVED one of that name (D8).
+    """Create a subpool, or restore an ARCHIVED one of that name (design, D8).
 
     `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
     is ACTIVE or DELETING), NotFound/Forbidden (role).
@@ -130,7 +130,7 @@ def delete_subpool(
     command: DeleteSubpool, *, actor: Actor, description: str = "", expected_version: int | None = None
 ) -> SubpoolResult:
     """Delete a subpool without stopping work: it is ARCHIVED at once if it has no live workflows, else DELETING until
-    they have ended (D3). `cancel_pending` cancels the workflows that have not started, in the same transaction.
+    they have ended (design, D3). `cancel_pending` cancels the workflows that have not started, in the same transaction.
     `drain_by` is the deadline of the drain, as in :func:`set_drain_deadline`."""
     require_permission(actor, Permission.POOL_PARTITION, command.parent)
     visible_root = get_visible_root(actor, command.parent)

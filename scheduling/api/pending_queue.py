@@ -1,4 +1,4 @@
-"""The gangs that wait, with their reasons (api.md, "Waiting and what-if")."""
+"""The gangs that wait, with their reasons (design, A5)."""
 
 from __future__ import annotations
 

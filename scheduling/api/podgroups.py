@@ -1,4 +1,4 @@
-"""PodGroups without a submission: their rules and their next steps (api.md, "Waiting and what-if")."""
+"""PodGroups without a submission: their rules and their next steps (design, A6)."""
 
 from __future__ import annotations
 

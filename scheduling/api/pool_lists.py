@@ -1,4 +1,4 @@
-"""Quota and use of pools (OSMO contract, section 5.2)."""
+"""Quota and use of pools (design, O5.2)."""
 
 from __future__ import annotations
 

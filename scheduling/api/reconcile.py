@@ -1,4 +1,4 @@
-"""The reconciliation of a simulated backend on request (api.md, "Simulated backend, and starting it for a test")."""
+"""The reconciliation of a simulated backend on request (design, A3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes behind the pools (OSMO contract, section 6)."""
+"""Nodes behind the pools (design, O6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What-if: a scenario file, or the live state with changes (api.md, "Waiting and what-if"). Nothing is written."""
+"""What-if: a scenario file, or the live state with changes (design, A5). Nothing is written."""
 
 from __future__ import annotations
 

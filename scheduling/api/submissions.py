@@ -1,4 +1,4 @@
-"""Submissions: one workflow, several workflows at once, and a failed workflow again (OSMO contract, 7.1; api.md)."""
+"""Submissions: one workflow, several workflows at once, and a failed workflow again (design, O7.1, A1)."""
 
 from __future__ import annotations
 

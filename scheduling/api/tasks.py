@@ -1,4 +1,4 @@
-"""`task list`: tasks of all workflows that the caller may see, one by one or summed up (OSMO contract, 7.2)."""
+"""`task list`: tasks of all workflows that the caller may see, one by one or summed up (design, O7.2)."""
 
 from __future__ import annotations
 

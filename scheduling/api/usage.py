@@ -1,4 +1,4 @@
-"""The record of use (time.md, section 1)."""
+"""The record of use (docs/usage.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Workflows, groups and tasks as the stock client indexes them (OSMO contract, 7.2), with their position in the queue
-(api.md)."""
+"""Workflows, groups and tasks as the stock client indexes them (design, O7.2), with their position in the queue
+(design, A5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain texts for the stock client: the file of a workflow, its logs and its events (OSMO contract, 7.2)."""
+"""The plain texts for the stock client: the file of a workflow, its logs and its events (design, O7.2)."""
 
 from __future__ import annotations
 

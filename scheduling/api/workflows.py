@@ -1,4 +1,4 @@
-"""Workflows: list, read, cancel, end, tag (OSMO contract, 7.2; api.md, "Simulated backend")."""
+"""Workflows: list, read, cancel, end, tag (design, O7.2, A3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two verdicts: the admission of a submission and the start of a gang (decisions D5 and D6).
+"""Two verdicts: the admission of a submission and the start of a gang (design, D5, D6).
 
 Current usage never refuses a submission; it only decides whether a gang starts. All amounts are whole GPUs; -1 is
 unlimited.

@@ -1,6 +1,6 @@
 """The times at which a gang ends by itself: its work is done, or its time is over.
 
-Source: OSMO contract, section 7.3 (`timeout`) and 7.4. `queue_timeout` counts from the time a gang is ready to start,
+Source: design, O7.3, O7.4. `queue_timeout` counts from the time a gang is ready to start,
 `exec_timeout` from the first start of the workflow. The work of a simulated gang lasts as long as its label says.
 """
 

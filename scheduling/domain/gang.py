@@ -1,6 +1,6 @@
 """The tree of a gang: which pods start together, which are surplus, and in which order both start and are given up.
 
-Definitions (kai.md section 5; differences from KAI are named):
+Definitions (design, K6; differences from KAI are named):
 
 * A leaf counts its active pods (running or bound) against `minMember`; an inner group counts its satisfied children
   against `minSubGroup`, or against all of them when that is not set. A group is *satisfied* when its count reaches its
@@ -121,7 +121,8 @@ class GangTree:
         return below[:missing]
 
     def min_pods(self, x: int = ROOT) -> int:
-        """The pods that a new gang needs to run at all, and never gives up singly: 10 in the seed's training-job."""
+        """The pods that a new gang needs to run at all, and never gives up singly: 10 in the training-job of
+        docs/elastic-gangs.md."""
         if self.is_leaf(x):
             return self.thresholds[x]
         return sum(self.min_pods(child) for child in self.children[x][: self.thresholds[x]])

@@ -1,4 +1,4 @@
-"""The next steps of a PodGroup with its pods: readiness, the next attempt, the order of giving up (api.md)."""
+"""The next steps of a PodGroup with its pods: readiness, the next attempt, the order of giving up (design, A6)."""
 
 from __future__ import annotations
 

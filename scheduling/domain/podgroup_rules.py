@@ -1,4 +1,4 @@
-"""The rules for the minimums of a PodGroup (seed 001, decision D13): all faults at once, with path and code.
+"""The rules for the minimums of a PodGroup (design, D13): all faults at once, with path and code.
 
 Only structural faults (a duplicate name, an unknown parent, a cycle) and invalid groups stop the deeper checks, because
 rules about unknown children make no sense. A minimum that is not a number stops no other check. `minMember: 0` counts
@@ -67,7 +67,7 @@ def validate_pod_group(manifest: object) -> list[Violation]:
 
 
 def lenient_violations(manifest: Mapping[str, Any], found: Sequence[Violation], *, is_change: bool) -> list[Violation]:
-    """The same violations, where those that KAI 0.17 takes are only warnings (reference kai.md, section 4.2): minimums
+    """The same violations, where those that KAI 0.17 takes are only warnings (design, K7): minimums
     of 0, more SubGroups required than there are, and, in a change, a minimum of pods on an inner SubGroup."""
     return [
         replace(each, severity=WARNING) if _is_taken_by_kai(manifest, each, is_change=is_change) else each

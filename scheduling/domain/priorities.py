@@ -1,4 +1,4 @@
-"""The three priorities (scheduling design, "Priority"; KAI's classes `osmo-high|normal|low`)."""
+"""The three priorities (design, D6, O9; on a cluster the classes `osmo-high|normal|low`)."""
 
 from __future__ import annotations
 

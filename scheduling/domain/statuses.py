@@ -1,5 +1,4 @@
-"""Statuses of workflows, groups and tasks; the status of a workflow from those of its groups (OSMO contract, section
-7.4)."""
+"""Statuses of workflows, groups and tasks; the status of a workflow from those of its groups (design, O7.4)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The parsed content of a workflow file: groups (gangs), tasks (pods) and their amounts.
 
 Values only. `scheduling.specs.parse` makes them and guarantees their form: names are valid and unique, every amount is
-a whole number from 0 up, every group without a tree has one lead, groups form no cycle. Source: OSMO
-contract, 7.3, 7.4.
+a whole number from 0 up, every group without a tree has one lead, groups form no cycle. Source: design, O7.3, O7.4.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ class WorkflowSpec:
 
     @property
     def largest_gang_gpus(self) -> int:
-        """The GPUs that admission checks (design D5): groups may run one after another, so the largest counts, not the
+        """The GPUs that admission checks (design, D5): groups may run one after another, so the largest counts, not the
         sum."""
         return max((group.gpus for group in self.groups), default=0)
 

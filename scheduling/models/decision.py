@@ -47,7 +47,7 @@ class DecisionQuerySet(models.QuerySet["Decision"]):
     """Reads of decisions."""
 
     def visible_to(self, actor: Actor) -> DecisionQuerySet:
-        """Decisions about the actor's own work and about work on pools on which the actor has a role (D10)."""
+        """Decisions about the actor's own work and about work on pools on which the actor has a role (design, D10)."""
         if actor.can_read_all:
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")

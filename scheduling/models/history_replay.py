@@ -23,7 +23,7 @@ class ReplayStatus(models.TextChoices):
 
 
 class HistoryReplay(models.Model):
-    """One replay (design/time.md, section 3): its question, how far it is, and its answer.
+    """One replay (docs/replay.md): its question, how far it is, and its answer.
 
     `question` is `{"backend", "since", "until", "changes"}`, with `{"advise": true, "tries"}` for advice. `reads_all`
     and `pools` (ids of root pools) are what the requester could see and change when it was requested. `progress` is a

@@ -51,7 +51,7 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
 
     def visible_to(self, actor: Actor) -> WorkflowQuerySet:
         """The actor's own workflows since the account exists, and all workflows on pools on which the actor has a role;
-        all for platform readers (D10)."""
+        all for platform readers (design, D10)."""
         if actor.can_read_all:
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")

@@ -1,4 +1,4 @@
-"""The cluster of a replay: a scenario file (scenarios.md) with nodes and queues and without workloads."""
+"""The cluster of a replay: a scenario file (docs/scenarios.md) with nodes and queues and without workloads."""
 
 from __future__ import annotations
 

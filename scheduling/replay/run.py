@@ -1,4 +1,4 @@
-"""One replay from its files to its answer (time.md, section 3)."""
+"""One replay from its files to its answer (docs/replay.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of all attempts: one line each, in the order of starts (time.md, section 3)."""
+"""The file of all attempts: one line each, in the order of starts (docs/replay.md)."""
 
 from __future__ import annotations
 

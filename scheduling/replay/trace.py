@@ -1,4 +1,4 @@
-"""A trace file → its jobs, or all its faults at once, each with its line (time.md, section 2).
+"""A trace file → its jobs, or all its faults at once, each with its line (docs/replay.md).
 
 CSV with a header (`submit_time`, `duration_s`, `gpus`, `team`, and optionally `name`, `user`, `priority`, `limit_s`),
 or the Standard Workload Format (`.swf`); both also compressed with gzip. Line 1 of a CSV file is the header.

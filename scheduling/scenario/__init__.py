@@ -1,4 +1,5 @@
-"""Scenarios: YAML files that describe nodes, queues, cohorts and work, and the engine's answers to them (design 6).
+"""Scenarios: YAML files that describe nodes, queues, cohorts and work, and the engine's answers to them
+(docs/scenarios.md).
 
 No server and no database: the same code answers `osmo simulate`, `/api/simulate`, tests and demos.
 """

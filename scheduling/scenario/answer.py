@@ -1,4 +1,4 @@
-"""The answer to a scenario, exactly as design section 6 writes it."""
+"""The answer to a scenario, exactly as docs/scenarios.md writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many scenarios at once: files, directories, documents; one answer or error object for each (design section 6)."""
+"""Many scenarios at once: files, directories, documents; one answer or error object for each (docs/scenarios.md)."""
 
 from __future__ import annotations
 

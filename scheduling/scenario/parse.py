@@ -1,4 +1,4 @@
-"""A document → the facts of a scenario, or all its faults at once (design section 6)."""
+"""A document → the facts of a scenario, or all its faults at once (docs/scenarios.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodGroup manifests and plans from files, in batches like scenarios (api.md, "Waiting and what-if")."""
+"""PodGroup manifests and plans from files, in batches like scenarios (design, A6)."""
 
 from __future__ import annotations
 

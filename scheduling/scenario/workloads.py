@@ -1,4 +1,4 @@
-"""The workloads of a scenario: tasks, gangs, where they run (design section 6)."""
+"""The workloads of a scenario: tasks, gangs, where they run (docs/scenarios.md)."""
 
 from __future__ import annotations
 

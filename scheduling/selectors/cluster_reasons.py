@@ -104,7 +104,7 @@ def _gpu_numbers(reported: Mapping[str, Any], limit: str | None) -> tuple[Mappin
 
 
 def _logical_queue_name(queue: str) -> str:
-    """The logical name (D2) of a Kubernetes queue: its shared leaf ends with `--_shared` here, with
+    """The logical name (design, D2) of a Kubernetes queue: its shared leaf ends with `--_shared` here, with
     `---shared` there."""
     end = f"--{SHARED_QUEUE.replace('_', '-')}"
     return f"{queue.removesuffix(end)}--{SHARED_QUEUE}" if queue.endswith(end) else queue

@@ -1,14 +1,15 @@
 """The current state of one backend as facts of the engine, with the rows that the names in the facts refer to.
 
-Queues have their logical names (D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf for
-each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train` where a workflow has several groups.
+Queues have their logical names (design, D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf
+for each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train` where a workflow has several
+groups.
 
-* Quotas are the scheduling view (D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas: a queue
-  may use all cores (in millicores), memory and storage (in bytes) of the nodes.
+* Quotas are the scheduling view (design, D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas:
+  a queue may use all cores (in millicores), memory and storage (in bytes) of the nodes.
 * Pools that share nodes are separate queues over the same nodes. `TaskFacts.allowed_nodes` are the nodes that a task
   may use: its platform, its excluded nodes and taints of a cluster keep it from others.
 * Nothing starts on an offline backend; a pool in maintenance accepts no new work, but its waiting work may start
-  (D6).
+  (design, D6).
 * A gang that waits for other groups of its workflow is not in the facts, because it may not start yet.
 """
 
@@ -79,7 +80,7 @@ _STATE_OF = {status.value: state for status, state in _STATES.items()} | {
 }
 """The state of the tasks in the facts, by the text of their status: the conversion of each text to an enum member would
 cost more than all other work here. Completed tasks hold nothing but are included: a gang with a completed task that is
-below its minimum is about to end, and stays on its nodes (kai.md 6.5)."""
+below its minimum is about to end, and stays on its nodes (design, K5)."""
 _WAITING = [status for status, state in _STATES.items() if state is TaskState.PENDING]
 _BEGUN = [status for status, state in _STATES.items() if state is TaskState.RUNNING]
 _UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)

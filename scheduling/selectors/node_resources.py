@@ -1,4 +1,4 @@
-"""Nodes in the form of `osmo resource` (OSMO contract, 6): numbers as texts, usage rounded up, capacity down."""
+"""Nodes in the form of `osmo resource` (design, O6): numbers as texts, usage rounded up, capacity down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quota and usage of all pools that an actor may see (OSMO contract, section 5.2), as JSON text.
+"""Quota and usage of all pools that an actor may see (design, O5.2), as JSON text.
 
 The four quota sums belong to the pool and add up over pools and subpools: the limit of a divided pool is the pool
 remainder. Capacity and free GPUs belong to the nodes: pools that share nodes show the same numbers, and sums count them

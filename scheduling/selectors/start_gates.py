@@ -25,7 +25,8 @@ def read_leaf_ids(root: Pool) -> dict[str, int]:
 
 
 def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, GatePath]:
-    """The gates of every leaf of a tree by its row id, from the leaf to the container (the scheduling view, D4)."""
+    """The gates of every leaf of a tree by its row id, from the leaf to the container: the scheduling view
+    (design, D4)."""
     container = Gate(facts.name, facts.scheduling_quota, facts.used, facts.maximum, facts.total_usage)
     leaves = [(names.SHARED_QUEUE, facts.shared_scheduling_quota, facts.shared_usage)]
     leaves += [(part.name, part.scheduling_quota, part.usage) for part in facts.subpools]

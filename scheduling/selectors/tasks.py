@@ -1,4 +1,4 @@
-"""Tasks of all workflows, as a list or as sums (OSMO contract, 7.2, `task list`)."""
+"""Tasks of all workflows, as a list or as sums (design, O7.2, `task list`)."""
 
 from __future__ import annotations
 

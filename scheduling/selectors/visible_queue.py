@@ -1,7 +1,7 @@
-"""Waiting gangs with positions and reasons, as one reader may see them (api.md, "Waiting and what-if").
+"""Waiting gangs with positions and reasons, as one reader may see them (design, A5).
 
 Positions are the same for all readers: they count all work on the backend. Only work that the reader may see is listed
-and named (`Workflow.visible_to`, D10); messages only count the other work.
+and named (`Workflow.visible_to`; design, D10); messages only count the other work.
 
     entries, more = list_waiting_gangs(actor, pools=["team"], limit=50)  # a page of the queue, first position first
     gangs = waiting_gangs_of(actor, workflow)                            # {group name: WaitingGang}, {} if none waits
@@ -82,13 +82,13 @@ class GangStart:
 
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
-    """A gang that waits. `queue` is its logical queue (D2), `pool` the canonical name of its leaf's row; `gpus` is the
-    minimum that it starts with. `position_in_queue` counts the gangs that wait in its queue from 1, `position` all
-    gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it there,
-    and of optional pods of running gangs.
-    `unblock` are messages, one for each obstacle; with `unblock_needs_all`, all of them are needed together, otherwise
-    one is enough. `holders` are the workflows that the messages name or count, as far as the reader may see them, the
-    first MAX_HOLDERS; `nodes` are the nodes that the messages name. `start` is None until a forecast was made."""
+    """A gang that waits. `queue` is its logical queue (design, D2), `pool` the canonical name of its leaf's row; `gpus`
+    is the minimum that it starts with. `position_in_queue` counts the gangs that wait in its queue from 1, `position`
+    all gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it
+    there, and of optional pods of running gangs. `unblock` are messages, one for each obstacle; with
+    `unblock_needs_all`, all of them are needed together, otherwise one is enough. `holders` are the workflows that the
+    messages name or count, as far as the reader may see them, the first MAX_HOLDERS; `nodes` are the nodes that the
+    messages name. `start` is None until a forecast was made."""
 
     workflow: str
     group: str

@@ -1,4 +1,4 @@
-"""The effect of changes on a backend in its current state (api.md, "Waiting and what-if").
+"""The effect of changes on a backend in its current state (design, A5).
 
 A snapshot of the live state, the changes of a scenario, and the engine; nothing is written. A reader of the whole
 installation sees everything. The admin of a pool sees this pool; other queues and work are shown with their numbers and

@@ -198,7 +198,7 @@ _LATEST_TASKS_SQL = f"""
 
 
 def queue_names_of(workflow: Workflow) -> tuple[str, str]:
-    """The leaf queue of a workflow and its Kubernetes name (D2); no query if pool and backend were selected."""
+    """The leaf queue of a workflow and its Kubernetes name (design, D2); no query if pool and backend were selected."""
     assert workflow.root_pool.backend is not None
     return _queue_names(workflow.root_pool.backend.namespace, workflow.root_pool.name, workflow.pool.subpool_name)
 

@@ -1,6 +1,6 @@
 """Workflow files and PodGroup manifests: text in, a `WorkflowSpec` or every fault with its line out.
 
-Source: OSMO contract, 7.3; api.md, "Waiting and what-if".
+Source: design, O7.3, A6.
 """
 
 from scheduling.specs.labels import check_labels

@@ -1,4 +1,4 @@
-"""A PodGroup manifest -> `WorkflowSpec`: one gang with the tree of the manifest (api.md, "Waiting and what-if"; D13).
+"""A PodGroup manifest -> `WorkflowSpec`: one gang with the tree of the manifest (design, A6, D13).
 
 A manifest names minimums and no pods; its annotations give the number and the description of the pods
 (`pod_annotations`).

@@ -21,7 +21,7 @@ from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 from scheduling.structured_yaml.nodes import Node
 
 _TOP = ("workflow", "version", DEFAULT_VALUES_KEY)
-# `pool` and `backend` may be in a file and have no effect (OSMO contract, 7.3).
+# `pool` and `backend` may be in a file and have no effect (design, O7.3).
 _WORKFLOW = ("name", "tasks", "groups", "resources", "timeout", "labels", "pool", "backend")
 _GROUP = ("name", "tasks", "barrier", "ignoreNonleadStatus")
 

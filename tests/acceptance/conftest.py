@@ -151,7 +151,7 @@ class Team:
         return {leaf["queue"]: leaf["scheduling_quota"] for leaf in leaves}
 
     def queue_name(self, leaf: str = "_shared") -> str:
-        """The name of a leaf queue, as the design writes it."""
+        """The logical name of a leaf queue (design, D2)."""
         return f"osmo-pool-ns-{self.name}--{leaf}"
 
     def list_cells(self, name: str | None = None) -> list[str]:

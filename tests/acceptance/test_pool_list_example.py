@@ -1,4 +1,4 @@
-"""The published example of `osmo pool list`, to the character (subpool design, "CLI UX")."""
+"""The published example of `osmo pool list`, to the character (design, O5.2)."""
 
 from __future__ import annotations
 

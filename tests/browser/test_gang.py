@@ -1,4 +1,5 @@
-"""The workflow `inference-service` of the design in the browser: pasted, running without an optional replica, ended."""
+"""The workflow `inference-service` of docs/elastic-gangs.md in the browser: pasted, running without an optional
+replica, ended."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ DARK = {"color_scheme": "dark"}
 
 
 class CohortTreeScene:
-    """Worked example A of the reference, with cohorts and pools of this test alone."""
+    """Worked example A (design, Q6), with cohorts and pools of this test alone."""
 
     def __init__(self, scene: PoolScene) -> None:
         self.scene = scene

@@ -1,5 +1,5 @@
 """PostgreSQL ends the session for one of its reasons: everywhere this is "the database did not answer", never a fault
-of ours (docs/reliability.md, "What may go wrong")."""
+of ours (docs/reliability.md, "Not promised")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The protocol of the stock `osmo` client 6.4.0: its headers, its format of queries, and its rules for answers and exit
-codes (OSMO contract, sections 0, 1). The client itself is not published as a package."""
+codes (design, O0, O1). The client itself is not published as a package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as the stock client reads them: the keys it knows, and the only times it can parse (contract, 0, 7.2)."""
+"""Answers as the stock client reads them: the keys it knows, and the only times it can parse (design, O0, O7.2)."""
 
 from __future__ import annotations
 

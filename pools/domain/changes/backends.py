@@ -1,4 +1,4 @@
-"""Changes of backends: the clusters on which work runs (api.md, "Simulated backend")."""
+"""Changes of backends: the clusters on which work runs (design, A3)."""
 
 from __future__ import annotations
 

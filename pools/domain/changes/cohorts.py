@@ -1,4 +1,4 @@
-"""Changes of cohorts: borrowing and lending between pools (api.md, "Quota tree and cohorts")."""
+"""Changes of cohorts: borrowing and lending between pools (design, A4)."""
 
 from __future__ import annotations
 

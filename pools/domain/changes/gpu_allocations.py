@@ -1,5 +1,4 @@
-"""Changes of the workers of a namespace, each named by an id that its caller chose (api.md, "GPU quota by
-namespace")."""
+"""Changes of the workers of a namespace, each named by an id that its caller chose (design, A7)."""
 
 from __future__ import annotations
 

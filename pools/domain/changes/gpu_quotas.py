@@ -1,4 +1,4 @@
-"""Changes of GPU quotas: put and delete (design D14)."""
+"""Changes of GPU quotas: put and delete (design, D14)."""
 
 from __future__ import annotations
 

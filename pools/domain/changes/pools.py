@@ -1,4 +1,4 @@
-"""Changes of top-level pools (OSMO contract, section 8)."""
+"""Changes of top-level pools (design, O8)."""
 
 from __future__ import annotations
 

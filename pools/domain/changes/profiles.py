@@ -1,4 +1,4 @@
-"""The change of one's own profile (contract, section 4)."""
+"""The change of one's own profile (design, O4)."""
 
 from __future__ import annotations
 

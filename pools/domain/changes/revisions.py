@@ -1,4 +1,4 @@
-"""Changes of revisions of the configuration (OSMO contract, section 8)."""
+"""Changes of revisions of the configuration (design, O8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a person's saved views (api.md, "Saved views")."""
+"""Changes of a person's saved views (design, A9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of subpools: create, resize, delete, and the deadline of a drain (design D1, D3, D8)."""
+"""Changes of subpools: create, resize, delete, and the deadline of a drain (design, D1, D3, D8)."""
 
 from __future__ import annotations
 

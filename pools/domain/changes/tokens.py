@@ -1,4 +1,4 @@
-"""Changes of access tokens (contract, section 3)."""
+"""Changes of access tokens (design, O3)."""
 
 from __future__ import annotations
 

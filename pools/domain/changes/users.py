@@ -1,4 +1,4 @@
-"""Changes of users and of their roles (contract, section 3)."""
+"""Changes of users and of their roles (design, O3)."""
 
 from __future__ import annotations
 

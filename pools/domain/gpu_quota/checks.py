@@ -1,8 +1,8 @@
 """Checks whether a namespace may have one more worker; if not, every broken cap, in the order of the checks.
 
 Caps on one worker are per GPU and final: waiting cannot help. For caps on the namespace's total waiting can help. An
-amount equal to the cap is allowed. Arithmetic is exact, in thousandths; nothing is rounded up (decision D14). Source:
-tensorfusion-quota.md, sections 2, 3, 4 and 7.
+amount equal to the cap is allowed. Arithmetic is exact, in thousandths; nothing is rounded up (design, D14). Source:
+design, G2, G3, G4, G5.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class BrokenCap:
         return self.used is not None
 
     def refusal_text(self, namespace: str) -> str:
-        """The refusal in the words of the reference, with the usage of a total: a request of 10 against a limit of 100
+        """The refusal in TensorFusion's words, with the usage of a total: a request of 10 against a limit of 100
         alone explains nothing."""
         used = f", used {self.used}" if self.is_resolvable else ""
         return (
@@ -97,7 +97,7 @@ class BrokenCap:
         )
 
     def as_violation(self, namespace: str) -> Violation:
-        """One entry of an error's `details` (api.md, "GPU quota by namespace")."""
+        """One entry of an error's `details` (design, A7)."""
         numbers = {
             "namespace": namespace,
             "requested": _json_amount(self.requested),

@@ -1,7 +1,7 @@
 """A namespace's quota as JSON, in the camelCase of the GPUResourceQuota object: read with all faults at once, and
 written back with every quantity as it was typed.
 
-Source: tensorfusion-quota.md, sections 1 and 9; decision D14 (unknown keys such as `compute` are refused).
+Source: design, G1, D14 (unknown keys such as `compute` are refused).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Percentages are exact and only rounded for output. A condition follows the numbers at once. An alert notifies people, so
 there is one for each crossing of the threshold: the next one needs a usage that has fallen by `CALM` points in between.
-Source: tensorfusion-quota.md, section 8; decision D14.
+Source: design, G6, D14.
 """
 
 from __future__ import annotations

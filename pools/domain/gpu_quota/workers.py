@@ -1,7 +1,7 @@
 """The amounts of one GPU worker, and the totals of the workers of a namespace.
 
 `request` and `limit` are amounts per GPU, `count` is the number of GPUs; a worker is one pod, whatever its count.
-TFLOPS are plain numbers, vram is in bytes. Source: tensorfusion-quota.md, section 2.
+TFLOPS are plain numbers, vram is in bytes. Source: design, G2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Debts after a change of quotas or of the tree's shape: nodes that use more than their limits now allow (D12).
+"""Debts after a change of quotas or of the tree's shape: nodes that use more than their limits now allow (design, D12).
 
 Such a change evicts no work; pages show the debt, and it shrinks as work ends.
 """

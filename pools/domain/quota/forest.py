@@ -1,8 +1,8 @@
-"""Cohorts, pools and leaves as one quota tree (design section 3).
+"""Cohorts, pools and leaves as one quota tree (design, Q1).
 
 The quota of a cohort is its own, on top of its children's. The quota of a pool consists of the quotas of its leaves, so
-its own nominal quota is 0. The quota of a leaf is the one that the scheduler gets (D4). The `maximum` of a pool limits
-its borrowing: maximum − guarantee.
+its own nominal quota is 0. The quota of a leaf is the one that the scheduler gets (design, D4). The `maximum`
+of a pool limits its borrowing: maximum − guarantee.
 
 Cohorts and pools may have the same name, so the keys of nodes are `cohort/org` and `pool/team--a`, as in the audit log.
 """

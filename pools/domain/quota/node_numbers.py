@@ -1,6 +1,6 @@
 """The numbers on pages for each node of the tree: borrowed, lent out, still lendable, debt, weighted share.
 
-Only balances are stored, not the pairs of borrowers and lenders (kueue.md 1.4). So *lent out* is computed from the
+Only balances are stored, not the pairs of borrowers and lenders (design, Q3). So *lent out* is computed from the
 balances: the borrowing of a node's children first uses the nominal quota of the node itself (which belongs to them
 all), then the unused visible part of its other children in the order given.
 """
@@ -92,7 +92,7 @@ def _lent_amounts(tree: QuotaTree, key: str) -> list[Amount]:
 
 
 def weighted_share(tree: QuotaTree, name: str) -> WeightedShare:
-    """The weighted dominant resource share of a node (kueue.md section 6). A root has share 0."""
+    """The weighted dominant resource share of a node (design, Q5). A root has share 0."""
     x = tree.index[name]
     parent = tree.parents[x]
     if parent < 0:

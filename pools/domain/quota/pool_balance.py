@@ -1,7 +1,7 @@
 """The arithmetic of one pool and its subpools: quotas, usage, and the numbers for the scheduler.
 
-Amounts are whole GPUs (D7). A draining subpool has two quotas (D4): in *accounting* it counts as 0 from the moment it
-is deleted; in *scheduling* it keeps the quota that its active work needs.
+Amounts are whole GPUs (design, D7). A draining subpool has two quotas (design, D4): in *accounting* it counts as 0 from
+the moment it is deleted; in *scheduling* it keeps the quota that its active work needs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UsageCounts:
 
 
 def accounting_quota(state: SubpoolState, last_quota: int) -> int:
-    """The quota of a subpool in accounting: 0 unless the subpool is ACTIVE (D4)."""
+    """The quota of a subpool in accounting: 0 unless the subpool is ACTIVE (design, D4)."""
     return last_quota if state is SubpoolState.ACTIVE else 0
 
 
@@ -87,7 +87,7 @@ class PoolBalance:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether the guarantee is not finite: such a pool cannot have subpools (D7)."""
+        """Whether the guarantee is not finite: such a pool cannot have subpools (design, D7)."""
         return self.guarantee == UNLIMITED
 
     @property
@@ -111,13 +111,14 @@ class PoolBalance:
 
     @property
     def shared_scheduling_quota(self) -> Gpus:
-        """The quota of the shared leaf for the scheduler: the guarantee minus all other leaves, at least 0 (D4)."""
+        """The quota of the shared leaf for the scheduler: the guarantee minus all other leaves, at least 0
+        (design, D4)."""
         return max(0, self.guarantee - sum(part.scheduling_quota for part in self.subpools))
 
     @property
     def scheduling_quota(self) -> Gpus:
         """The quota of the pool's container: the guarantee, or the sum of its leaves if that is larger after a quota
-        was reduced or given to another subpool (D4)."""
+        was reduced or given to another subpool (design, D4)."""
         return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.subpools))
 
     @property
@@ -140,7 +141,7 @@ class ParsedQuota:
 
 
 def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQuota | Violation:
-    """Whole GPUs from an integer, a fraction (`12.9`) or a percentage of the parent (`"25%"`), floored (D7)."""
+    """Whole GPUs from an integer, a fraction (`12.9`) or a percentage of the parent (`"25%"`), floored (design, D7)."""
     bad = Violation(
         path,
         Fault.BAD_QUOTA,

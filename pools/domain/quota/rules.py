@@ -1,4 +1,4 @@
-"""The rules for the quotas of a cohort or pool, with all faults at once (kueue.md section 4, decision D12)."""
+"""The rules for the quotas of a cohort or pool, with all faults at once (design, Q4, D12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of borrowing and lending on a tree of cohorts, pools and leaves (design section 3, kueue.md 1).
+"""The arithmetic of borrowing and lending on a tree of cohorts, pools and leaves (design, Q1, Q2).
 
 Everything is per (flavor, resource). A `ResourceColumn` has one of them for the whole tree, as plain lists, so that a
 verdict only computes the path from a leaf to its root. Definitions, for a node x:

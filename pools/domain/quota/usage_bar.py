@@ -1,4 +1,4 @@
-"""The five parts of a usage bar (design §1; issue 2, "Browser").
+"""The five parts of a usage bar (docs/glossary.md).
 
 All amounts are whole GPUs. `guaranteed` is HIGH and NORMAL work that the quota covers; `low_inside` is LOW work inside
 the quota, which yields to guaranteed work of its own leaf; `free` is unused quota; `over_quota` is LOW work beyond the

@@ -1,4 +1,4 @@
-"""The submission of work (OSMO contract, section 7.1): the file, and what accompanies it."""
+"""The submission of work (design, O7.1): the file, and what accompanies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of a gang on a cluster from the ends of its tasks (OSMO contract, sections 7.3 and 7.4).
+"""The outcome of a gang on a cluster from the ends of its tasks (design, O7.3, O7.4).
 
 By its exit actions, a task that ends counts as completed, counts as failed, or gets another attempt. Then for the gang:
 
@@ -7,7 +7,7 @@ By its exit actions, a task that ends counts as completed, counts as failed, or 
 * a gang with a tree has completed when no task runs and the completed tasks reach its minimum: replicas that
   never started were not needed;
 * a pod that the cluster lost (3001, 3004) from a gang with a tree is no failure of the gang while the other pods hold
-  the minimum: its task gets another attempt, or stays away (elastic-gangs.md, "When a pod ends").
+  the minimum: its task gets another attempt, or stays away (docs/elastic-gangs.md, "When a pod ends").
 
 A preemption is not an end in this sense; observation handles it elsewhere.
 """

@@ -1,7 +1,7 @@
 """GPU workers from the annotations of their pods, and the status of a GPU quota object. Plain JSON in, values out.
 
 The texts are read by the reader of the API, so a text has one meaning whichever way it comes.
-Source: tensorfusion-quota.md, sections 8, 10 and 14; gpu-quota.md, "Kubernetes".
+Source: design, G6, G7, G8; docs/gpu-quota.md, "Kubernetes".
 """
 
 from __future__ import annotations

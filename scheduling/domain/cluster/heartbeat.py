@@ -1,4 +1,4 @@
-"""The time after which a cluster counts as silent (OSMO contract, section 5.3)."""
+"""The time after which a cluster counts as silent (design, O5.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and labels of the objects that we create for a gang (OSMO contract, section 10).
+"""Names and labels of the objects that we create for a gang (design, O9).
 
 Every name derives from our ids, so that a repeated creation meets the existing object. Every object carries
 :data:`INSTALLATION_LABEL` with the identity of the backend's row. Objects without it belong to others; we neither read

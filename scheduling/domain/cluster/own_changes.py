@@ -2,7 +2,7 @@
 
 These are the fields that would be put back (:mod:`scheduling.domain.cluster.drift`), compared with the object before
 the change. Everything else, as the status and the annotations of the scheduler, is free for everybody. Source:
-kubernetes.md, "Webhooks".
+docs/kubernetes.md, "Webhooks".
 """
 
 from __future__ import annotations

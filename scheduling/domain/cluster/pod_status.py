@@ -1,4 +1,4 @@
-"""From a pod of the API server to the status of its task (OSMO contract, section 7.4).
+"""From a pod of the API server to the status of its task (design, O7.4).
 
 Facts in, verdict out. Times decide only cases without an event: a container that cannot be created for long, an image
 that never arrives. Missing information is not guessed.

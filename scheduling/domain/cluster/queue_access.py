@@ -60,8 +60,8 @@ class QueueUse:
 
 
 def is_managed_queue(queue: str, namespace: str) -> bool:
-    """Whether a queue name is one of ours (D2). The whole prefix is ours, also for pools that do not exist yet: a pod
-    may wait for them."""
+    """Whether a queue name is one of ours (design, D2). The whole prefix is ours, also for pools that do not exist yet:
+    a pod may wait for them."""
     return queue == root_queue_name(namespace) or queue.startswith(f"osmo-pool-{namespace}-")
 
 

@@ -1,4 +1,4 @@
-"""Topology requirements of the tasks of a gang as KAI's tree of SubGroups (OSMO contract, section 10).
+"""Topology requirements of the tasks of a gang as KAI's tree of SubGroups (design, O9).
 
 A task requires the same value of a key (one rack) as all tasks of the same topology group. The pool defines the keys,
 coarse to fine; each key means a node label. One topology group with all tasks is a constraint of the PodGroup

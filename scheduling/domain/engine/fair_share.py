@@ -1,4 +1,4 @@
-"""Fair share as KAI divides it (kai.md 6.1), one level at a time, one resource at a time, exact.
+"""Fair share as KAI divides it (design, K1), one level at a time, one resource at a time, exact.
 
 1. Quota: min(quota, requestable), even beyond the total; an unlimited quota counts as the level's total.
 2. Surplus: by priority, high first; inside one priority in rounds, by weight: the whole unmet amount if the offer

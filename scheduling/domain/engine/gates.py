@@ -1,4 +1,4 @@
-"""The conditions of a start, on the leaf and on every node above it (kai.md 6.2, kueue.md 1.2, D6).
+"""The conditions of a start, on the leaf and on every node above it (design, K2, Q2, D6).
 
 * limit: all usage of the queue plus the request is at most its limit;
 * quota, for non-preemptible work: the usage of such work plus the request is at most the quota;

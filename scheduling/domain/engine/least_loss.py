@@ -1,5 +1,5 @@
 """The smallest sufficient victims: of the sets that the rules allow as well as the victims in order, the one that loses
-least (`victims: least_lost` of a backend; waiting.md, "Which work is preempted").
+least (`victims: least_lost` of a backend; docs/waiting.md, "Which work is preempted").
 
 Two gangs are equal victims if only their priority and their age decide which of them goes first: work of one leaf, or
 guests on reserved nodes. A set of victims is allowed if

@@ -1,6 +1,6 @@
 """The phases with moves and evictions: consolidate, reclaim, preempt; and giving up.
 
-An attempt starts the minimum of a gang, or one more pod of a gang that has its minimum (kai.md 5 and 6.4: an elastic
+An attempt starts the minimum of a gang, or one more pod of a gang that has its minimum (design, K4, K6: an elastic
 pod has the same rights as a minimum, and competes again for the next pod). A gang whose attempt fails has no other one
 in the phase, nor has any interchangeable gang of its leaf.
 """

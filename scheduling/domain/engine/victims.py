@@ -1,4 +1,4 @@
-"""The victims of evictions and their order (kai.md 6.4; the reverse of the serving order).
+"""The victims of evictions and their order (design, K4; the reverse of the serving order).
 
 A gang is evicted step by step: first its surplus, at the end its core at once. Two leaves are compared at their branch
 point: A is the branch of the requesting leaf, B the branch of the victim. A unit below B may be evicted when

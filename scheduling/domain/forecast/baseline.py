@@ -1,4 +1,4 @@
-"""The forecast without a simulation: the quantiles of recent waits (time.md, section 4)."""
+"""The forecast without a simulation: the quantiles of recent waits (docs/forecast.md)."""
 
 from __future__ import annotations
 

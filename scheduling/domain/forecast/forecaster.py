@@ -182,7 +182,7 @@ class Forecaster(ReplayObserver):
     # -- the answer --------------------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, float | int | None]:
-        """The scores of the forecasts (time.md, section 4)."""
+        """The scores of the forecasts (docs/forecast.md)."""
         errors = sorted(abs(each.quantiles[1] - each.wait) for each in self.scored)
         return {
             "asked": self.asked,

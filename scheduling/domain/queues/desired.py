@@ -1,4 +1,4 @@
-"""The queues that the ledger requires on a cluster (decisions D2 and D4).
+"""The queues that the ledger requires on a cluster (design, D2, D4).
 
     osmo-default-{ns}                    the root, without limits
       osmo-cohort-{ns}-{cohort}          one level for each cohort

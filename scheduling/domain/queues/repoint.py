@@ -1,4 +1,4 @@
-"""From the layout with one leaf queue for a pool to the layout with a container and leaves (OSMO contract, section 10).
+"""From the layout with one leaf queue for a pool to the layout with a container and leaves (design, O9).
 
 KAI starts work only in leaves and silently ignores a PodGroup in a queue with children. So as soon as the shared leaf
 is created below the queue of a pool, every waiting PodGroup there must be pointed at the leaf. Running work is

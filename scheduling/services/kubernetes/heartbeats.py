@@ -1,4 +1,4 @@
-"""Heartbeats of clusters: written by their agents, and compared with the current time (OSMO contract, section 5.3)."""
+"""Heartbeats of clusters: written by their agents, and compared with the current time (design, O5.3)."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class ReconcileAnswer(TypedDict):
 
 
 def reconcile_now(*, actor: Actor, backend: str) -> ReconcileAnswer:
-    """Reconcile on request and return the steps (api.md, "Simulated backend"). `osmo-admin` only."""
+    """Reconcile on request and return the steps (design, A3). `osmo-admin` only."""
     require_platform(actor)
     row = Backend.objects.filter(name=backend).first()
     if row is None:

@@ -1,6 +1,6 @@
 """Answers to the API server's admission webhooks about pods and PodGroups, before these are stored.
 
-There are three rules: a PodGroup's minimums must make sense (seed 001), our queues are used only by work that we
+There are three rules: a PodGroup's minimums must make sense (design, D13), our queues are used only by work that we
 dispatched or that an admin allowed, and nobody else changes what we wrote into our own objects. The mode of a backend's
 queue guard says whether a broken rule refuses, is only recorded, or is not checked. A caller without the mark of the
 backend is anybody: it learns nothing and is only counted.

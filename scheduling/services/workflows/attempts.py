@@ -64,7 +64,7 @@ class TaskAttempts:
         return sum(self._ends[task.group_id, task.name, status] for status in statuses)
 
     def count_reschedules(self, task: Task) -> int:
-        """The number of retries of this task by its exit actions. A preemption is not a retry (D11)."""
+        """The number of retries of this task by its exit actions. A preemption is not a retry (design, D11)."""
         return self.count_ends(task, [TaskStatus.RESCHEDULED])
 
     def place_on_node(self, task: Task, node: str) -> None:

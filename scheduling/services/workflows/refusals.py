@@ -1,4 +1,4 @@
-"""The errors of a refused submission: one message, then all faults at once (OSMO contract, 7.1)."""
+"""The errors of a refused submission: one message, then all faults at once (design, O7.1)."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def _location_text(fault: Violation) -> str:
 
 
 def _error_code(faults: Sequence[Violation]) -> ErrorCode:
-    """Faults that no correction of the file can remove are about resources (contract, 7.3: no platform)."""
+    """Faults that no correction of the file can remove are about resources (design, O7.3: no platform)."""
     return ErrorCode.RESOURCE if all(fault.code == Fault.NO_PLATFORM for fault in faults) else ErrorCode.USAGE

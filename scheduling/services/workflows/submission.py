@@ -2,7 +2,7 @@
 
 The file is read and checked before any lock. The pool's tree is locked late, for the verdict and the writes only. The
 number of statements does not depend on how many workflows are submitted together.
-Source: decisions D5, D6; OSMO contract, section 7.1.
+Source: design, D5, D6, O7.1.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def resubmission(original: Workflow, submission: Submission) -> Submission:
 
 def retry_submission(failed: Workflow) -> Submission:
     """The submission of a failed workflow again, with the same file and priority. Raises BadInput if the workflow did
-    not fail (OSMO contract, 7.1)."""
+    not fail (design, O7.1)."""
     if not WorkflowStatus(failed.status).is_failed:
         message = f"Workflow {failed.name} is {failed.status}; only failed workflows can be restarted."
         violation = Violation("workflow", Fault.NOT_FAILED, message)

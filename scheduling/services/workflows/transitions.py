@@ -84,7 +84,7 @@ class WorkflowTransition:
     ) -> bool:
         """Preempt running tasks (by name; None is all of them): their attempts end as FAILED_PREEMPTED with exit code
         3006 and the tasks wait again, with their workflow's original submit time; those in `moved_to` start again at
-        once on another node. This is not a retry and is not counted as one (D11).
+        once on another node. This is not a retry and is not counted as one (design, D11).
 
         A gang never runs below its minimum: if too few tasks would remain, all its tasks are preempted. Exit actions
         for code 3006 may end tasks instead: those of a surplus task apply to this task alone; if the minimum is

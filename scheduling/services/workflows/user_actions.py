@@ -41,7 +41,7 @@ def cancel_workflow(command: CancelWorkflow, *, actor: Actor, description: str =
 
 
 def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
-    """Cancel every PENDING workflow of a leaf (D3). The caller holds the tree's lock."""
+    """Cancel every PENDING workflow of a leaf (design, D3). The caller holds the tree's lock."""
     pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING).values_list("pk", flat=True)
     work = WorkflowTransition(leaf.root, list(pending), now=database_time())
     _cancel_all(work, actor, f"{leaf.name} was deleted")

@@ -71,7 +71,7 @@ def set_parent_past_trigger(name: str, parent: str) -> None:
 
 @pytest.fixture
 def create_corp_example(db: None) -> Callable[..., None]:
-    """Worked example A of the reference, which shows all borrowing."""
+    """Worked example A (design, Q6), which shows all borrowing."""
 
     def make() -> None:
         create_cohorts("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")

@@ -1,4 +1,4 @@
-"""Cohorts and the tree of quotas over HTTP, as api.md writes them."""
+"""Cohorts and the tree of quotas over HTTP, with their keys (design, A4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Elastic gangs on the simulated backend: the seed's two workloads from submission to completion, and how gangs grow
-and shrink."""
+"""Elastic gangs on the simulated backend: the two workloads of docs/elastic-gangs.md from submission to completion, and
+how gangs grow and shrink."""
 
 from __future__ import annotations
 

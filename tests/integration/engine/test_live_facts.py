@@ -207,7 +207,7 @@ spec: {minMember: 3}
 
 
 def test_a_gang_with_a_completed_task_is_about_to_end(team: Pool) -> None:
-    """It is below its minimum and stays on its nodes nevertheless (kai.md 6.5: none Succeeded)."""
+    """It is below its minimum and stays on its nodes nevertheless (design, K5: none Succeeded)."""
     _three_of_three(team)
     Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="COMPLETED")
     live = of(team)

@@ -1,4 +1,4 @@
-"""The seed's examples on the simulated backend, by the seed's names, submitted and watched through the API."""
+"""The published examples of scheduling on the simulated backend, submitted and watched through the API."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_the_alert_reaches_the_object(gpu_cluster: GpuClusterHarness) -> None:
 
 
 def test_which_pods_count(gpu_cluster: GpuClusterHarness) -> None:
-    """The rules of the reference, section 10, but for annotations that cannot be read: such a pod counts too."""
+    """The rules of a recount (design, G7), but for annotations that cannot be read: such a pod counts too."""
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("counts")
     gpu_cluster.pod("no-node", bound=False)

@@ -78,7 +78,7 @@ def change_at_random(parent: str, name: str, pick: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_admission_tree_counts_draining_subpools_as_the_balance_does(seed: int) -> None:
-    """D4: the SQL of `read_admission_tree` against `PoolBalance.scheduling_quota`."""
+    """The SQL of `read_admission_tree` against `PoolBalance.scheduling_quota` (design, D4)."""
     roots = make_random_pools(seed)
     balances = read_balances(roots)
     facts = [

@@ -1,4 +1,4 @@
-"""The PodGroup endpoints: the seed's examples, the codes, and the right to call them."""
+"""The PodGroup endpoints: the examples of docs/elastic-gangs.md, the codes, and the right to call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU quota over HTTP, as api.md has it: quotas, allocations, refusals with their numbers, roles."""
+"""GPU quota over HTTP, its answers (design, A7): quotas, allocations, refusals with their numbers, roles."""
 
 from __future__ import annotations
 

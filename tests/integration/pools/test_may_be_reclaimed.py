@@ -1,4 +1,4 @@
-"""Dry runs name the LOW work that a change would reclaim (design 4; issue of the engine, "Answers")."""
+"""Dry runs name the LOW work that a change would reclaim (design, A2)."""
 
 from __future__ import annotations
 

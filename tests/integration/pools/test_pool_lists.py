@@ -47,7 +47,7 @@ def row_texts(row: dict[str, Any]) -> tuple[Any, ...]:
 
 @pytest.fixture
 def example(sim: str, admin: ApiCaller) -> None:
-    """The subpool design's `pool list` example: 50 GPUs ran on the parent before it was divided."""
+    """The published example of `pool list`: 50 GPUs ran on the parent before it was divided."""
     put_pool(admin, "team", pool_config(100))
     run_workflow(admin, "team", 10, count=5)
     for short, quota in (("a", 30), ("b", 40), ("c", 20)):

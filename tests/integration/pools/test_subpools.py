@@ -1,4 +1,4 @@
-"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, permissions (api.md, "Subpools"; D7, D8,
+"""Subpools over HTTP: each verb in each state, versions, repeats, dry runs, permissions (design, A2, D7, D8,
 D10)."""
 
 from __future__ import annotations

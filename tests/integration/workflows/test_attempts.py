@@ -1,4 +1,4 @@
-"""The transitions of work: attempts that are preempted, end by themselves, and are retried (D11)."""
+"""The transitions of work: attempts that are preempted, end by themselves, and are retried (design, D11)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""PodGroups on the simulated backend, from the manifest to the end: the seed's two examples, also with a replica that
-cannot be placed (seed 001; `team` has 70 GPUs of its own and subpool a 30, on four nodes of 32)."""
+"""PodGroups on the simulated backend, from the manifest to the end: the examples of docs/elastic-gangs.md, also with a
+replica that cannot be placed (design, K6; `team` has 70 GPUs of its own and subpool a 30, on four nodes of 32)."""
 
 from __future__ import annotations
 

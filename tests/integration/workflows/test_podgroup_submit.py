@@ -1,4 +1,4 @@
-"""PodGroup manifests sent to a pool as work (api.md, "Waiting and what-if"; seed 001; decisions D5, D6, D13)."""
+"""PodGroup manifests sent to a pool as work (design, A6, D5, D6, D13)."""
 
 from __future__ import annotations
 

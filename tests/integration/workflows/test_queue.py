@@ -177,7 +177,7 @@ def test_the_reason_of_a_gang_behind_other_groups(alice: Any, reconcile_pool: An
 
 
 def test_the_reason_in_a_pool_in_maintenance(alice: Any, reconcile_pool: Any) -> None:
-    """Maintenance refuses new work only: waiting work there waits for the same reasons as elsewhere (D6)."""
+    """Maintenance refuses new work only: waiting work there waits for the same reasons as elsewhere (design, D6)."""
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("w", 4))

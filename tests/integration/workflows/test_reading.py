@@ -1,4 +1,4 @@
-"""Lists, one workflow, its texts, tags and tasks (OSMO contract 7.2), and the rights to read them (D10)."""
+"""Lists, one workflow, its texts, tags and tasks (design, O7.2), and the rights to read them (design, D10)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The requests of the stock client, as they were observed, and the answers, read as the client reads them (OSMO
-contract, sections 0 to 8)."""
+"""The requests of the stock client, as they were observed, and the answers, read as the client reads them
+(design, O0 and all after it)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting over HTTP: answers, refusals and rights (OSMO contract 7.1; api.md; decisions D5, D6, D10)."""
+"""Submitting over HTTP: answers, refusals and rights (design, O7.1, A1, D5, D6, D10)."""
 
 from __future__ import annotations
 

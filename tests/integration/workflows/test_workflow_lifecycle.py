@@ -1,4 +1,4 @@
-"""Starting, ending, cancelling, timeouts, drain and restart, as the rules say (D3 to D6, api.md)."""
+"""Starting, ending, cancelling, timeouts, drain and restart, as the rules say (design, D3, D4, D5, D6)."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_gang_of_tasks_starts_together_or_not_at_all(alice: Any, reconcile_poo
 
 
 def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, reconcile_pool: Any, team: Pool) -> None:
-    """Work that was there before a subpool was cut still holds the container's quota (seed, "Negative Available")."""
+    """Work that was there before a subpool was cut still holds the container's quota (design, A2)."""
     Node.objects.update(gpus=100)
     alice.submit("team", workflow_file("old", gpus=70))
     reconcile_pool()
@@ -381,7 +381,7 @@ def test_the_last_workflow_that_ends_archives_a_draining_subpool(alice: Any, rec
 
 
 def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, reconcile_pool: Any) -> None:
-    """D4: the leaf keeps the quota that its active work needs, and the shared leaf gets only the rest."""
+    """The leaf keeps the quota that its active work needs, and the shared leaf gets only the rest (design, D4)."""
     Node.objects.update(gpus=100)
     file = CHAIN.replace("gpu: 4", "gpu: 15")
     alice.submit("team--a", file)

@@ -1,5 +1,5 @@
 """A second implementation of the rules, for properties: it replays the steps of a run with plain sums and without
-indexes, and reports each step that broke a rule of kai.md 6.2 and 6.4, or one of our own."""
+indexes, and reports each step that broke a rule of design, K2, K4, or one of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Victims and their order (kai.md 6.4): consolidation, preemption, elastic gangs. Reclaim has its own module."""
+"""Victims and their order (design, K4): consolidation, preemption, elastic gangs. Reclaim has its own module."""
 
 from __future__ import annotations
 

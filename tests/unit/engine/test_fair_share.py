@@ -1,4 +1,4 @@
-"""Fair share as KAI divides it (kai.md 6.1), each rule with its own case."""
+"""Fair share as KAI divides it (design, K1), each rule with its own case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hard gates (kai.md 6.2), the order of queues and gangs (6.3), and the placement of tasks."""
+"""Hard gates (design, K2), the order of queues and gangs (design, K3), and the placement of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants of any cluster after a cycle (issue 3, section 5)."""
+"""Invariants of any cluster after a cycle (design, K2, K4, K6)."""
 
 from __future__ import annotations
 

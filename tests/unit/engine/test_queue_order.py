@@ -1,4 +1,4 @@
-"""Which queue is served next (kai.md 6.3): each criterion decides where all before it are equal."""
+"""Which queue is served next (design, K3): each criterion decides where all before it are equal."""
 
 from __future__ import annotations
 

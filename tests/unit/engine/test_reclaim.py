@@ -1,4 +1,4 @@
-"""The conditions for a reclaim (kai.md 6.4): the gate, each victim, the final check; and the cases where our rules are
+"""The conditions for a reclaim (design, K4): the gate, each victim, the final check; and the cases where our rules are
 stricter than KAI. The numbers of each case are small enough to count."""
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ LENDERS = {
 
 @pytest.mark.parametrize(("lenders", "held", "capacity", "loser"), LENDERS.values(), ids=LENDERS)
 def test_order_of_lenders(lenders, held, capacity, loser):
-    """The reverse of kai.md 6.3, each criterion where all before it are equal. `a` reclaims one GPU of its quota."""
+    """The reverse of design, K3, each criterion where all before it are equal. `a` reclaims one GPU of its quota."""
     work = [low(f"{one.name}{i}", one.name, at=i) for one, n in zip(lenders, held, strict=True) for i in range(n)]
     queues = [queue("a", 1), *lenders]
     lost = taken(queues, [*work, gang("w", "a", NORMAL, at=99)], sum(held), capacity={GPU: capacity})

@@ -1,4 +1,4 @@
-"""The three examples of the seed, by their names, and the rules it states in words."""
+"""Three published examples of scheduling, by their names, and the rules about them (design, K2, K4)."""
 
 from __future__ import annotations
 

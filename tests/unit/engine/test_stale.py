@@ -1,4 +1,4 @@
-"""Gangs below their minimum stop (kai.md 6.5); the tree of the gang decides, not each leaf alone."""
+"""Gangs below their minimum stop (design, K5); the tree of the gang decides, not each leaf alone."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def quotas(draw: Any) -> GpuQuotaSpec:
 
 
 def naive(quota: GpuQuotaSpec, workers: list[GpuWorker], worker: GpuWorker) -> set[str]:
-    """The table of the reference, one line for each row, over the list of workers itself."""
+    """The order of the checks (design, G3), one line for each row, over the list of workers itself."""
 
     def value(found: GpuAmounts, resource: str) -> int:
         return found.of(resource).milli

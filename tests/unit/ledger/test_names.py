@@ -1,4 +1,4 @@
-"""Names of pools, subpools and queues (D1, D2)."""
+"""Names of pools, subpools and queues (design, D1, D2)."""
 
 from __future__ import annotations
 

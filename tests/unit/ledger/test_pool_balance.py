@@ -1,4 +1,4 @@
-"""The arithmetic of a pool and its subpools (D4, D7)."""
+"""The arithmetic of a pool and its subpools (design, D4, D7)."""
 
 from __future__ import annotations
 

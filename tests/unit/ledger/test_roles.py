@@ -1,4 +1,4 @@
-"""The permissions of users (D10), with ambiguous names."""
+"""The permissions of users (design, D10), with ambiguous names."""
 
 from __future__ import annotations
 

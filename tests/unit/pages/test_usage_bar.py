@@ -38,7 +38,7 @@ def test_all_use_of_a_deleted_subpool_is_draining() -> None:
 
 
 def test_the_example_of_the_design() -> None:
-    """The pool `team` of the design: 40 GPUs of the pool's own work have to drain."""
+    """The pool `team` of the published `pool list`: 40 GPUs of the pool's own work have to drain."""
     subpools = tuple(
         Subpool(name, SubpoolState.ACTIVE, quota, UsageCounts(used, used))
         for name, quota, used in (("a", 30, 5), ("b", 40, 10), ("c", 20, 0))

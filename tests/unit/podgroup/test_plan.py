@@ -1,4 +1,4 @@
-"""Readiness, next pods and the order of giving up, with the two examples of the seed."""
+"""Readiness, next pods and the order of giving up, with the two examples of docs/elastic-gangs.md."""
 
 from __future__ import annotations
 

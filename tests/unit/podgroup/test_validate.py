@@ -1,4 +1,4 @@
-"""Every rule of seed 001, each with the path and code of api.md, and all of them at once."""
+"""Every rule of minimums (design, D13), each with its path and code, and all of them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recursive merge of PATCH, word by word of the contract."""
+"""The recursive merge of PATCH, as OSMO's clients send it (design, O8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queues that the ledger requires on a cluster: names (D2), numbers (D4), levels and labels."""
+"""The queues that the ledger requires on a cluster: names (design, D2), numbers (design, D4), levels and labels."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ def test_available_follows_from_the_balances(drawn):
 
 @given(trees(), st.data())
 def test_admission_with_a_debt_breaks_no_limit_of_the_path(drawn, data):
-    """D12: the formula is checked on the path from the leaf to the root. An admitted workload leaves no node there over
-    its limits, and a refused one would have."""
+    """The formula is checked on the path from the leaf to the root (design, D12). An admitted workload leaves no node
+    there over its limits, and a refused one would have."""
     tree, leaves = drawn
     leaf, amount = data.draw(st.sampled_from(leaves)), data.draw(st.integers(1, 12))
     held = {GPU: tree._usage.get(leaf, {}).get(GPU, 0) + amount}

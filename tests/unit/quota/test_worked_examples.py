@@ -1,4 +1,4 @@
-"""The worked examples of the reference, with exact numbers, and the two user stories of the seed."""
+"""The worked examples (design, Q6) with exact numbers, and two stories of borrowing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers to scenario files: the example of the design, the documented examples, amounts, changes, violations."""
+"""The answers to scenario files: an example with every key, the documented examples, amounts, changes, violations."""
 
 from __future__ import annotations
 

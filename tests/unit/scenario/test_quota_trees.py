@@ -1,4 +1,4 @@
-"""Trees without nodes and work, quotas and usage alone: the worked examples of the reference, number by number, through
+"""Trees without nodes and work, quotas and usage alone: the worked examples (design, Q6), number by number, through
 a scenario file as `osmo simulate` and `/api/simulate` answer it."""
 
 from __future__ import annotations

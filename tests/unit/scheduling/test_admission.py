@@ -1,4 +1,4 @@
-"""Two verdicts in tables: the admission of a submission (D6) and the start of a gang."""
+"""Two verdicts in tables: the admission of a submission (design, D6) and the start of a gang."""
 
 from __future__ import annotations
 

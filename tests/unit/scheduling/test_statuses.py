@@ -1,4 +1,4 @@
-"""A workflow's status follows from its groups' (OSMO contract, 7.4)."""
+"""A workflow's status follows from its groups' (design, O7.4)."""
 
 from __future__ import annotations
 

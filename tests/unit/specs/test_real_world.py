@@ -252,7 +252,7 @@ def test_pipeline_without_templates() -> None:
 
 
 def test_the_answer_of_a_dry_run_gives_the_same_spec() -> None:
-    """The stock client posts the file for a dry run and then submits the answer (OSMO contract, 7.1)."""
+    """The stock client posts the file for a dry run and then submits the answer (design, O7.1)."""
     for text, given in ((DISTRIBUTED, ["store=s3://b/x"]), (SERVICE, []), (PIPELINE, [])):
         first = parse(text, set_variables=given)
         again = parse(first.rendered_text, is_rendered=True)
