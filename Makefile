@@ -21,7 +21,7 @@ MODULES  ?= 8
 SAMPLE   ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check client lock lock-check audit mutation bench bench-check deps-debian deps-helm deps-oidc setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check reference client lock lock-check audit mutation bench bench-check deps-debian deps-helm deps-oidc setup setup-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ openapi: setup-dev ## write docs/openapi.yaml
 openapi-check: setup-dev ## check that docs/openapi.yaml is current
 	@mkdir -p artifacts && $(BIN)/python manage.py spectacular --file artifacts/openapi.yaml \
 	 && diff -u docs/openapi.yaml artifacts/openapi.yaml || { echo "docs/openapi.yaml is stale: make openapi"; exit 1; }
+
+reference: setup-dev ## write docs/client.md, the reference of the commands of osmo
+	@$(BIN)/python -m osmo_admin.cli.reference > docs/client.md
 
 client: setup-dev ## build the typed Python client from docs/openapi.yaml, into dist/
 	@cd client && "$(abspath $(BIN))/python" -m hatchling build -t wheel -d "$(CURDIR)/dist"

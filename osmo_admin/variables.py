@@ -1,7 +1,7 @@
 """Which variables of the environment the product knows, and which of those that are set nobody reads.
 
 The variables of the server are those that :mod:`osmo_admin.env` reads; `OTHERS` are all further ones. docs/settings.md,
-docs/client.md and docs/sign-on.md have their meanings.
+docs/sign-on.md and the help of `osmo` have their meanings.
 """
 
 from __future__ import annotations

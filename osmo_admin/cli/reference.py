@@ -1,4 +1,4 @@
-"""The reference of `osmo` as Markdown, generated from the commands: `python -m osmo_admin.cli.reference`."""
+"""The reference of `osmo` as Markdown, generated from the commands by `make reference`, into docs/client.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from osmo_admin.cli.client import app
 PAGE_HEAD = """\
 # The client `osmo`
 
-<!-- Generated from the commands: python -m osmo_admin.cli.reference > docs/client.md -->
+<!-- Generated from the commands by `make reference`. -->
 
 Every command has `--help`. Every option has an environment variable, which its line names; an option on the command
 line wins. List options take one value each (`-p a -p b`) or several at once (`-p a b`).

@@ -203,7 +203,7 @@ def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "
             user.email = email
         if pool is not None:
             if pool not in submittable_pools(actor):
-                # The sentence of OSMO's contract (section 4), which names the pool.
+                # The sentence of OSMO's client, which names the pool (design, O4).
                 raise BadInput.of([Violation("pool", Fault.UNKNOWN_POOL, f"Pool {pool} not found.")])
             user.default_pool = pool
         if command.email_notification is not None:

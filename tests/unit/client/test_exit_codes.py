@@ -1,4 +1,4 @@
-"""The exit codes of the commands that send a workflow, as the table at the head of docs/client.md has them."""
+"""The exit codes of the commands that send a workflow, as the table at the head of the reference has them."""
 
 from __future__ import annotations
 
