@@ -10,9 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NOTES = Path(__file__).parent / "notes"
-"""Sections written by hand: what was tried, what helped, and what did not."""
-
 RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 FIRST_VISIT_KB, FIRST_PAINT, POOL_LIST = 250, 4, 0.3
 READY, IDLE_PSS = 10, 326
@@ -21,8 +18,7 @@ HEAD = """# Performance
 
 Written by `python -m bench.report` from `docs/performance.json`, which `python -m bench` measured ({cores} cores,
 Python {python}, {system}; installation and load on the same machine). Each number has its limit from
-the same run, so ratios can be compared between machines and absolute numbers cannot. The targets are the design's,
-section 7.
+the same run, so ratios can be compared between machines and absolute numbers cannot.
 
 {when}
 
@@ -35,96 +31,22 @@ workflow a request, `bulk` fifty. Clients keep their connections and send the ne
 |---|---|---|---|---|---|---|---|---|---|
 """
 
+LIMITS = """
+## Limits
 
-ENGINE_NOTES = """
-The table was measured after the changes of 2026-11-24 that follow, with nothing else on the machine. Before them it had
-1.22 s at 1×, 7.21 s at 4×, 5.9 times as much, and instants of 10.8 ms (p50) and 63 ms (p99). Ten minutes earlier, while
-the machine itself was slower, the same code took 1.75 s at 1×, 6.73 s at 4× (3.9 times as much), and an instant 5.2 and
-34.7 ms.
+What to raise, in which order: [install.md](install.md#what-to-raise-first). What bounds each rate on two cores:
 
-Most of an instant were reclaims that fail: leaves inside
-their fair share whose pool is above its own tried to open a node, evicted what every lender may lose (a dozen gangs in
-as many pools), and undid it. Now a search looks ahead on sums (`engine/outlook.py`): what each top queue may lose is
-independent of the others and is kept until something below that queue changes (`engine/loss_tables.py`). If no node
-opens, the search ends without an eviction; if one opens, only the victims that are needed are evicted. A phase in which
-no attempt can succeed does not sort its queues. Under a profiler, 200 instants took 24.5 million calls before and 6.7
-million after, a cycle from cold at 1× 6.5 and 6.1 million; every step is the same. Before and after in turn on the
-same busy machine, 200 instants: 19.6 and 6.2 ms (p50), 30.9 and 10.5 ms (mean), 133 and 52 ms (p99); one cycle from
-cold at 4×: 10.4 and 9.2 s.
-
-Later on the same day, before and after in turn on a busy machine, every step the same: a cycle from cold 1.6 and 1.35 s
-at 1× (two runs each), 7.7 and 6.1 s at 4×. At 4× a search had taken 1.75 times as long as at 1×, because it evicted
-more gangs on trial and passed more gangs whose nodes cannot help. A search that does not look ahead at all queues reads
-the losses of one queue after the other from the same tables now, and stops when a node opens. Function calls from cold
-grew 4.9 times from 1× to 4× (6.1 and 29.8 million), now 4.3 times (5.3 and 22.7 million). Seconds grow 4.2 times on a
-quiet machine, 4.5 to 5 times on a busy one.
-
-Simulated clusters run under a policy (reservations and ageing), which the table does not. Its start phase looked for
-the first gang of each leaf among all waiting groups, twice an instant; these gangs are kept now, sorted by the time
-since that they wait. Phases in which no attempt can succeed end early under a policy too. 500 instants at 1×, before
-and after: without overdue gangs 28.4 and 4.7 ms (p50), 76 and 37 ms (p99); with overdue gangs 7.1 and 5.1 ms (p50), 44
-and 40 ms (p99). Without a policy an instant did not become faster (4.3 to 4.8 ms and 28 to 33 ms before and after):
-most of its searches looked ahead already. Under a profiler, before these changes, a fifth of it were verdicts on the
-groups of changed leaves, a tenth the opening of the first queues of the start phase, and a seventh the search for one
-victim in place of several.
-
-Later still on the same day, without a policy: a search that fails on sums is kept until something below its own top
-queue changes (in 200 instants, 9,899 of the 9,965 searches for a preemption that looked ahead failed, nearly all as
-they had failed before); no search fails twice in one state; the bounds of a leaf are computed once for all its groups;
-a top queue is ranked by the kept first gangs of its leaves; the search for one victim reads kept requests. Calls under
-a profiler in the first 250 instants: 16,400 before and 12,800 after (p50), 29,200 and 22,000 (mean), 144,000 and
-100,000 (p99). Twice 500 instants before and after in turn on a very busy machine: 7.4 and 8.2 ms before, 6.0 and 5.7 ms
-after (p50); 11.1 and 12.6, 9.2 and 8.9 ms (mean); 53 and 89, 53 and 55 ms (p99). One cycle from cold at 1×: 1.31 and
-1.36 s before, 1.34 and 1.38 s after. Every step is the same.
-
-After that two fifths of an instant were reclaims that find victims in other pools and are refused, since their own
-pool would be above its fair share: the same sixteen in every state of the first thirty instants, which therefore were
-the slowest. A sum over the needed victims, the free amounts and the fair shares of the top queues now proves most
-refusals before anything is evicted (`engine/refusal.py`), and gangs of one leaf that differ in priority share one
-search. Most leaves that were judged in an instant had not changed: work of a sibling had, and left them as much room as
-before. They keep their verdicts. Calls under a profiler in the first 250 instants, before and after: 12,800 and 8,900
-(p50), 21,100 and 13,800 (mean), 98,600 and 53,300 (p99). Twice 500 instants before and after in turn on a busy machine:
-3.9 and 4.2 ms before, 3.1 and 3.1 ms after (p50); 22.4 and 28.1, 16.8 and 16.1 ms (p99). The bench of instants now
-begins with the cycle from cold in the same kept state, as replay does, and no longer with a new state made from its
-facts: the first instant takes 15 to 20 ms in place of 70. Every step is the same.
-
-The records of a cluster were a quarter of a cycle from cold. The index of the tasks of a gang is made when it is first
-needed, and usage is summed once for each gang: 1.13 to 1.28 s before and 0.95 to 0.98 s after at 4×. Function calls
-from cold are now 4.4 million at 1×, and grew 4.2 times to 4× before that change (4.7 and 19.4 million).
-
-With nothing else on the machine a cycle from cold took 0.93 and 0.91 s at 1×, 4.58 and 4.29 s at 4× in two runs, and
-an instant 2.1 and 2.5 ms (p50), 11.7 and 15.04 ms (p99); the table has the first. Both sizes are within their goals in
-seconds, but 4× costs 4.95 and 4.7 times 1×, more than the 4.5 of the goal, because 1× became faster than 4×. Function
-calls grow 4.2 times; the difference is probably memory that no longer fits into the caches of the processor.
-
-Of the slowest instants that are left, a quarter ranks the queues of the start phase when other shapes of gangs fit for
-the first time; the rest are several successful reclaims in one instant.
-
-Not done: the end of a pause of the garbage collector searches all records that were made meanwhile (0.15 s at 1×, 0.6 s
-at 4×). `gc.freeze` and `gc.unfreeze` would move them to the oldest generation without a search, but they reset the
-counters that lead to a full collection, so a process that pauses often would never find garbage; and services share
-frozen memory with each other, which `unfreeze` would end.
-
-Helped: verdicts on waiting groups kept per leaf; no second run of a phase in an unchanged state; top queues looked into
-when their turn comes; an end of starts when nothing fits any more; fair shares of changed levels only; stops that reach
-nodes and gangs only when a node opens; moves tried only if each task has room elsewhere; gangs whose nodes cannot help
-are skipped without a heap (a seventh of the time at 4×).
-From cold, before and after in turn on the same busy machine: 1.9 and
-1.7 s at 1×, 12.4 and 9.7 s at 4×.
-
-Did not help, measured: a bound on what each node could become free by evictions (all evictable work of borrowing
-leaves, each at most by what it borrows) proves 10 of 166 failing reclaims futile, because a search fails by what the
-lenders may lose together; a refusal by fair share known before the search (nearly every branch far away is refused, but
-siblings may lose work too, and then it is not: it is known only once the needed victims are).
-
-From cold, bringing the tables up to date after every success would cost more than it saves (36.1 million calls at
-4×, 34.6 without them): most searches need a few victims only. So a search looks at all queues only when few have
-changed, or when as many evictions were in vain as queues have changed.
-
-Not built: keeping a refused reclaim until something that it read changes. Of 1,128 such searches in 250 instants (of 23
-kinds of work), 37 % read no queue and no free amount that had changed since they were refused the last time. A search
-reads 19 of the 50 pools, an instant changes two or three of them and often the free amounts of a node, so most of them
-would be forgotten at once."""
+* **Reads**: processor time alone. With 8 clients a request costs about twice its in-process time, because web
+  processes, PostgreSQL and the load share the cores and their caches.
+* **Submissions to one pool**: the lock of its row, from the verdict to the commit. A web process takes up to 8 that wait
+  into one transaction. **To many pools**: processor time, of which half is web, the rest PostgreSQL and the worker.
+* **GPU quota**: processor time, then the log of PostgreSQL on its way to the disk. One namespace has one lock.
+* **A start**: visible when the disk below PostgreSQL has confirmed its commit. Capacity that becomes free on a full
+  backend is used up to 1 s later: after a reconciliation that starts nothing there is a pause of four times its length.
+* **Event streams**: a change waits at most 0.63 s for its stream, and a page 0.25 s more, at most 1.8 s while changes
+  follow each other.
+* **Memory**: processes share the pages of one preloader until they write to them.
+"""
 
 
 def main() -> None:
@@ -157,8 +79,7 @@ def main() -> None:
     for name, section in SECTIONS.items():
         if name in report and "not run" not in report[name]:
             section(report[name])
-    for notes in sorted(NOTES.glob("*.md")):
-        print("\n" + notes.read_text(), end="")
+    print(LIMITS, end="")
 
 
 def _dates_text(report: dict[str, Any]) -> str:
@@ -239,7 +160,6 @@ def _print_engine(measured: dict[str, Any]) -> None:
     for name in ("instant_p50_ms", "instant_p99_ms"):
         text = name.removeprefix("instant_").removesuffix("_ms")
         _print_verdict(f"an instant ≤ {limits[name]:g} ms ({text})", {"it took": first[name]}, limits[name], most=True)
-    print(ENGINE_NOTES)
 
 
 def _print_live_reconcile(measured: dict[str, Any]) -> None:
@@ -394,7 +314,6 @@ def _print_first_visit(measured: dict[str, Any]) -> None:
     _print_verdict(f"first visit ≤ {FIRST_VISIT_KB} kB", sizes, FIRST_VISIT_KB, most=True)
     paints = {name: row["first"]["paint_seconds"] for name, row in measured.items()}
     _print_verdict(f"first paint ≤ {FIRST_PAINT} s", paints, FIRST_PAINT, most=True)
-    print("\nBefore, the home page loaded 1,430 kB and was painted after 17 s.")
 
 
 def _print_pages(measured: dict[str, Any]) -> None:
