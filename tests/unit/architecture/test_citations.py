@@ -16,7 +16,7 @@ from tests.support.services import ROOT
 RULE = r"[A-Z]\d+(?:\.\d+)?"
 RULES = re.compile(rf"\bdesign,\s+({RULE}(?:,\s+{RULE})*)")
 NUMBERED = re.compile(r"\bD\d{1,2}\b")
-PAGE = re.compile(r'(?<![\w/.{-])([\w./-]{1,80}\.md)\b(?:#([\w-]+)|,\s+["“]([^"”]+)["”])?')
+PAGE = re.compile(r'(?<![\w/.{"-])([\w./-]{1,80}\.md)\b(?:#([\w-]+)|,\s+["“]([^"”]+)["”])?')
 LINK = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
 # Forms of citations that name something outside the repository.
 ELSEWHERE = re.compile(r"\bcontract,? (?:section )?\d|\bseed 00\d|\bissue \d|\bdesign,? (?:section|§)|\bthe seed's\b")

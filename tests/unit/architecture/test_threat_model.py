@@ -1,4 +1,4 @@
-"""Every protection in docs/threat-model.md names tests that exist."""
+"""Every protection in tests/threats.md, the table of the threat model, names tests that exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.services import ROOT
 
-TEXT = (ROOT / "docs" / "threat-model.md").read_text()
+TEXT = (ROOT / "tests" / "threats.md").read_text()
 FILE = re.compile(r"tests/[\w/]+\.py")
 # `tests/file.py::name::name`, and `::name` for another test of the file before it.
 REFERENCE = re.compile(r"(tests/[\w/]+\.py)?((?:::\w+)*)")
@@ -81,5 +81,5 @@ def test_what_is_no_test_is_noticed() -> None:
 
 
 def test_it_is_linked_where_operators_look() -> None:
-    for place in ("README.md", "docs/database.md", "docs/watching.md"):
+    for place in ("docs/README.md", "docs/database.md", "docs/watching.md"):
         assert "threat-model.md" in (ROOT / place).read_text(), place
