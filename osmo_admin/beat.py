@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from osmo_admin import heartbeat
 from osmo_admin.doctor.reports import Reporter
 from osmo_admin.liveness import Liveness
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
 from scheduling.models import BeatLease
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost, LeaseTiming
 from scheduling.services.periodic_tasks import ensure_periodic_tasks

@@ -15,9 +15,9 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
+from pools.database.transactions import conflict_from_integrity_error, is_in_snapshot
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorKind, Forbidden, NotFound, Throttled, Unauthenticated
-from pools.transactions import conflict_from_integrity_error, is_in_snapshot
 
 logger = logging.getLogger(__name__)
 

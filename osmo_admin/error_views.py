@@ -14,8 +14,8 @@ from django.template.response import TemplateResponse
 from django.views import defaults
 
 from osmo_admin.error_responses import retry_after_header, to_domain_error
+from pools.database.transactions import request_id
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, Fault, NotFound, Violation
-from pools.transactions import request_id
 
 
 def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:

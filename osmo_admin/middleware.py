@@ -14,9 +14,9 @@ from django_structlog.middlewares import RequestMiddleware
 
 from osmo_admin.client_address import client_address
 from osmo_admin.content_policy import API_PREFIXES
+from pools.database.transactions import one_snapshot, request_id
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.representations.page_parameters import AskedQuery
-from pools.transactions import one_snapshot, request_id
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 """The ids of clients that are taken over: each audit entry and log line of the request stores its id."""

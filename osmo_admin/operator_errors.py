@@ -53,7 +53,7 @@ def _django_message(problem: Exception) -> str | None:
     from django.core.management import CommandError
     from django.db import ProgrammingError
 
-    from pools.database_errors import is_database_away
+    from pools.database.errors import is_database_away
 
     if is_database_away(problem):
         from osmo_admin.database_server import pooler_refusal

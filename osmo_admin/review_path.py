@@ -22,7 +22,7 @@ from django.http import HttpResponse
 from prometheus_client import Histogram
 
 from pools.api.request_parsing import parse_json
-from pools.transactions import request_id
+from pools.database.transactions import request_id
 from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.cluster.queue_access import WorkloadKind
 from scheduling.services.gpu_quota.admission import review_gpu_request

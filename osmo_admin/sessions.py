@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib.sessions.backends import db
 
-from pools.transactions import after_snapshot
+from pools.database.transactions import after_snapshot
 
 
 class SessionStore(db.SessionStore):

@@ -25,8 +25,8 @@ from unfold.sites import UnfoldAdminSite
 from osmo_admin import preserved_input
 from osmo_admin.error_responses import STATUS_OF_KIND, retry_after_header, to_domain_error
 from osmo_admin.login import LoginForm, login_choices
+from pools.database.transactions import renew_failed_snapshot
 from pools.domain.errors import DomainError, ErrorKind, Forbidden
-from pools.transactions import renew_failed_snapshot
 
 if TYPE_CHECKING:
     from pools.models import User

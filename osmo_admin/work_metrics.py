@@ -16,7 +16,7 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pools.one_by_one import left_out_on_error
+from pools.database.one_by_one import left_out_on_error
 from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.backend_capacity import read_capacities
 from pools.selectors.sign_on import signed_on_counts

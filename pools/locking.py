@@ -39,12 +39,12 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import connection
 
+from pools.database.prepared import Statement, read_each
 from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import ApprovalRequest, Backend, Cohort, ConfigRevision, GpuAllocation, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
-from pools.prepared import Statement, read_each
 from pools.selectors.gpu_namespace import (
     NEWEST_ALLOCATION_SQL,
     QUOTAS_SQL,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from django.dispatch import Signal
 
 changes_committed = Signal()
-"""Sent after the commit of :func:`pools.transactions.change` with `changes`, if triggers noted any: work may start
-there. The signal only saves time, so a receiver may miss it."""
+"""Sent after the commit of :func:`pools.database.transactions.change` with `changes`, if triggers noted any: work may
+start there. The signal only saves time, so a receiver may miss it."""
 
 workflows_on_nodes_requested = Signal()
 """Sent inside a transaction with `backend` and `nodes` (names); receivers return the names of the workflows that run

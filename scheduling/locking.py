@@ -27,7 +27,7 @@ from uuid import UUID
 
 from django.db import Error, connection
 
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
 from pools.domain.errors import Busy, Throttled
 from pools.models import NoticeProgress, NoticeTarget
 from scheduling.models import UsageProgress, Workflow, WorkflowConfig

@@ -9,6 +9,7 @@ from django.db import connections
 from django.dispatch import receiver
 from django_celery_beat.models import PeriodicTask
 
+from pools.database.transactions import Changes
 from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.signals import (
@@ -18,7 +19,6 @@ from pools.signals import (
     overfull_nodes_requested,
     workflows_on_nodes_requested,
 )
-from pools.transactions import Changes
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
 from scheduling.selectors.gpu_headroom import backends_of_namespaces

@@ -10,8 +10,9 @@ from uuid import UUID
 from celery import shared_task
 from django.contrib.sessions.backends.db import SessionStore
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import database_time
 from pools.domain.errors import Busy
-from pools.one_by_one import left_out_on_error
 from pools.services.approvals import expire_requests
 from pools.services.audit_retention import delete_old_entries
 from pools.services.cohort_cycles import mark_cycles_now
@@ -20,7 +21,6 @@ from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import purge_old_records
 from pools.services.sign_on import check_due_identities
 from pools.services.subpools import archive_drained, end_temporary_quotas
-from pools.transactions import database_time
 from scheduling.locking import LongWorkRuns, hold_long_work_turn
 from scheduling.services import notifications
 from scheduling.services.decisions import delete_old_decisions

@@ -28,7 +28,8 @@ from pools.api.rendering import UtcJsonEncoder
 from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
+from pools.database.transactions import one_snapshot
 from pools.domain.errors import BadInput, DomainError, Fault, Violation
 from pools.models import AccessToken, AuditEntry, User
 from pools.selectors.audit_trail import (
@@ -45,7 +46,6 @@ from pools.selectors.audit_trail import (
     read_audit_readers,
     stream_horizon,
 )
-from pools.transactions import one_snapshot
 
 logger = logging.getLogger(__name__)
 

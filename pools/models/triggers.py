@@ -85,12 +85,12 @@ class AuditTrigger(pgtrigger.Trigger):
     """Write one audit entry for each changed row, in the same transaction, from the row images themselves.
 
     `subject`, `action`, `pool_id` and `owner` are SQL expressions over `OLD` and `NEW` (null where there is none) and
-    `TG_OP`. Actor, description and request id come from the transaction's settings (see :mod:`pools.transactions`);
-    a change made around the services has the actor `database:{role}`. `ignore` names columns whose change writes no
-    entry, `hide` those whose change is recorded without their content, `operation` and `condition` the changes that
-    write one if not all do. `also` adds names of referenced rows to both images (key → SQL expression); `named` does so
-    where the reference itself may change (key → SQL expression in which `ROW` is the image's own row). `row_key` is the
-    key of the row as text, where requests share transactions (:data:`REQUEST_IDS`).
+    `TG_OP`. Actor, description and request id come from the transaction's settings
+    (:mod:`pools.database.transactions`); a change made around the services has the actor `database:{role}`. `ignore`
+    names columns whose change writes no entry, `hide` those whose change is recorded without their content, `operation`
+    and `condition` the changes that write one if not all do. `also` adds names of referenced rows to both images (key →
+    SQL expression); `named` does so where the reference itself may change (key → SQL expression in which `ROW` is the
+    image's own row). `row_key` is the key of the row as text, where requests share transactions (:data:`REQUEST_IDS`).
     """
 
     def __init__(

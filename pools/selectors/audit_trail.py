@@ -14,12 +14,12 @@ from django.db import connection
 from django.db.models import BooleanField, F, Func, Value
 from django.utils.crypto import constant_time_compare
 
+from pools.database.open_transactions import oldest_open_transaction
 from pools.domain.audit_actions import audit_message
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
-from pools.open_transactions import oldest_open_transaction
 from pools.selectors.sign_on import sign_on_epochs
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
+from pools.database.prepared import read_rows
 from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.domain.names import split_name
 from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
@@ -20,7 +21,6 @@ from pools.domain.pool_config import DEFAULT_WEIGHT, GpuResources, PoolSettings
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node
-from pools.prepared import read_rows
 from pools.representations.pool import pool_status
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from django.db.models import QuerySet
 
+from pools.database.prepared import read_rows
 from pools.domain import names
 from pools.domain.amounts import decode_gpus, simplify
 from pools.domain.quota.forest import CohortQuotaFacts, LeafQuotaFacts, PoolQuotaFacts, build_forest
@@ -14,7 +15,6 @@ from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
-from pools.prepared import read_rows
 
 _BELOW = """
     WITH RECURSIVE tree (id) AS (

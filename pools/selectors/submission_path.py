@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 from django.db import connection, models
 
+from pools.database.prepared import read_first_row
 from pools.models import AccessToken, Backend, Pool, User
-from pools.prepared import read_first_row
 
 _LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
 ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Throttled, Unauthenticated, Violation
@@ -19,7 +20,6 @@ from pools.locking import lock_user
 from pools.models import AccessToken, User
 from pools.permissions import require_platform
 from pools.security.tokens import new_secret, secret_digest
-from pools.transactions import change
 
 DEFAULT_LIFETIME = timedelta(days=31)
 MAX_LIFETIME = timedelta(days=365)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pools.database.transactions import change
 from pools.domain.changes.users import GrantRole, RevokeRole, SetActive, SetRoles
 from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
@@ -11,7 +12,6 @@ from pools.locking import lock_user
 from pools.models import User
 from pools.permissions import require_platform
 from pools.services.users import grant_role, require_another_admin, revoke_role, role_violations
-from pools.transactions import change
 
 
 def set_roles(

@@ -15,6 +15,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from pools.database.one_by_one import work_in_batch
+from pools.database.transactions import change, database_time
 from pools.domain.approvals import ApprovalNeeded, ApprovalState
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
@@ -25,12 +27,10 @@ from pools.domain.errors import BadInput, Conflict, Fault, Forbidden, NotFound, 
 from pools.domain.roles import SYSTEM, Actor, is_allowed
 from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
-from pools.one_by_one import work_in_batch
 from pools.permissions import require_permission
 from pools.services.approval_check import approved
 from pools.services.pools import delete_pool, patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from pools.transactions import change, database_time
 
 _SERVICES: Mapping[type[ChangeCommand], Callable[..., object]] = {
     PutPool: put_pool,

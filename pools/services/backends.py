@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from pools.database.transactions import change
 from pools.domain import cluster_config
 from pools.domain.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
 from pools.domain.changes.backends import DeleteBackend, PutBackend
@@ -25,7 +26,6 @@ from pools.selectors.backend_capacity import read_capacities
 from pools.services.cluster_credentials import put_cluster, read_credential
 from pools.services.gpu_allocations import release_backend_pods
 from pools.signals import overfull_nodes_requested, workflows_on_nodes_requested
-from pools.transactions import change
 
 SHOWN_NAMES = 10
 

@@ -16,13 +16,13 @@ from enum import StrEnum
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.errors import BadInput, DomainError, Fault, NotFound, Throttled, Violation
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, ClientLogin, SignOnIdentity, User
 from pools.security.tokens import new_secret, secret_digest
 from pools.services.access_tokens import DEFAULT_LIFETIME, create_token
-from pools.transactions import change
 
 LIFETIME = timedelta(minutes=10)
 INTERVAL = 2  # seconds between two questions of a client

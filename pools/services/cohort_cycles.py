@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.quota.tree import QuotaNode, QuotaTree
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_configuration
 from pools.models import Cohort
-from pools.transactions import change
 
 
 def mark_cycles_now() -> list[str]:

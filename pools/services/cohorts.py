@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from pools.database.transactions import change
 from pools.domain import names
 from pools.domain.amounts import GPU
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
@@ -39,7 +40,6 @@ from pools.services.approval_check import require_no_approvals, require_no_move_
 from pools.services.cohort_cycles import mark_cycles
 from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
-from pools.transactions import change
 
 Body = Mapping[str, Any]
 SHOWN_NAMES = 10

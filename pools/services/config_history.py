@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.revisions import POOL, DeleteRevision, RevisionChange, TagRevision
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
@@ -23,7 +24,6 @@ from pools.domain.roles import Actor, Permission
 from pools.locking import lock_revision
 from pools.models import AuditEntry, Backend, ConfigRevision
 from pools.permissions import require_platform
-from pools.transactions import change
 
 MAX_TAGS = 100
 

@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 from django.db import transaction
 
+from pools.database.transactions import one_snapshot, read_changes, reset_changes
 from pools.domain.amounts import JsonAmount
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.errors import BadInput, Conflict, DomainError, Fault, Violation, ViolationAnswer
@@ -19,7 +20,6 @@ from pools.models import Pool, Reservation
 from pools.representations.subpool import PoolTreeAnswer, pool_tree_body
 from pools.services.approval_check import approved
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
-from pools.transactions import one_snapshot, read_changes, reset_changes
 
 
 class ImpactBody(TypedDict):

@@ -16,6 +16,9 @@ from uuid import UUID
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.prepared import Row, read_rows
+from pools.database.transactions import change, database_time, read_at_commit
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, Fault, NotFound, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps, broken_caps_of_change, broken_caps_of_gang
@@ -31,12 +34,9 @@ from pools.domain.gpu_quota.workers import (
 from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.locking import lock_namespace, lock_namespace_and_worker, lock_namespaces
 from pools.models import Backend, GpuAllocation
-from pools.one_by_one import left_out_on_error
 from pools.permissions import require_namespace, require_platform
-from pools.prepared import Row, read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.transactions import change, database_time, read_at_commit
 
 ASSUMPTION_LIFETIME = timedelta(minutes=30)
 """The time after which a reservation without a commit expires."""

@@ -11,6 +11,7 @@ from datetime import timedelta
 from django.db import connection
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
@@ -21,7 +22,6 @@ from pools.models import GpuQuota, GpuUsageSample
 from pools.permissions import require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.transactions import change
 
 SAMPLE_RETENTION = timedelta(days=30)
 """The time after which samples of use are deleted."""

@@ -17,15 +17,15 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change
 from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import GpuAllocation
 from pools.models.gpu_quota import RECOUNTS
-from pools.one_by_one import left_out_on_error
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.transactions import change
 
 State, Source = GpuAllocation.State, GpuAllocation.Source
 

@@ -20,11 +20,11 @@ from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 from psycopg import errors as pg
 
+from pools.database.prepared import prepared_cursor
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, Throttled, Violation
 from pools.domain.roles import Actor
 from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import IdempotencyRecord
-from pools.prepared import prepared_cursor
 
 WAIT_FOR_FIRST = "250ms"
 OWN_LOGIN = 0

@@ -15,6 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.changes.notices import (
     CHANNELS,
     CreateTarget,
@@ -43,7 +44,6 @@ from pools.locking import lock_configuration, lock_user
 from pools.models import Notice, NoticeTarget, Pool, SignOnIdentity, User
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.security.sealing import seal
-from pools.transactions import change
 
 MAX_OPEN_TESTS = 5
 MAX_TESTS, TESTS_TIME = 30, timedelta(hours=1)

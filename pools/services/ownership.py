@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from django.db import connection
 from django.db.models import QuerySet
 
+from pools.database.transactions import change
 from pools.domain.errors import NotFound
 from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.roles import Actor, Permission
@@ -15,7 +16,6 @@ from pools.locking import lock_configuration
 from pools.models import ConfigurationOwner
 from pools.models.ownership import SOURCE_SETTING
 from pools.permissions import require_platform
-from pools.transactions import change
 
 OwnedObject = tuple[OwnedKind, str]
 """The kind and the name of an object."""

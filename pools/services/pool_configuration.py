@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pools.database.transactions import change
 from pools.domain import names
 from pools.domain.counting import counted
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
@@ -34,7 +35,6 @@ from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.services.pending_work import pending_work
 from pools.services.users import create_pool_roles
-from pools.transactions import change
 
 _STATE_CODES = frozenset({Fault.LIVE_WORK})
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pools.database.transactions import change
 from pools.domain.changes.saved_views import DeleteView, SaveView
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.roles import Actor
 from pools.domain.saved_views import MAX_VIEWS, normalize_query, saved_view_violations
 from pools.locking import lock_user
 from pools.models import SavedView
-from pools.transactions import change
 
 
 def save_view(command: SaveView, *, actor: Actor, description: str = "") -> SavedView:

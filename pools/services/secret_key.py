@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.db import models
 
+from pools.database.transactions import change
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_configuration
@@ -21,7 +22,6 @@ from pools.security.sealing import (
     seal,
     unseal,
 )
-from pools.transactions import change
 
 SEALED_FIELDS: tuple[tuple[type[models.Model], str], ...] = (
     (SecretKeyCheck, "sealed"),

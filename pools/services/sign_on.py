@@ -18,6 +18,8 @@ from django.conf import settings
 from django.db.models import F, Q
 from django.db.models.functions import Least, Now
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole, UnlinkUser
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Fault, Forbidden, NotFound, Throttled, Violation
 from pools.domain.ownership import OwnedKind
@@ -35,14 +37,12 @@ from pools.domain.sign_on import (
 )
 from pools.locking import lock_user
 from pools.models import AccessToken, SignOnIdentity, User
-from pools.one_by_one import left_out_on_error
 from pools.permissions import require_platform
 from pools.security import directories, openid
 from pools.security.sealing import UnreadableSecret, seal, unseal
 from pools.selectors.sign_on import sign_on_epoch, sign_on_providers
 from pools.services.ownership import owned_names
 from pools.services.users import create_user, grant_role, revoke_role, role_violations
-from pools.transactions import change
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pools.database.transactions import change
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.errors import BadInput, Conflict, Fault, Violation
@@ -23,7 +24,6 @@ from pools.selectors.pool_balance import read_balances
 from pools.services.approval_check import require_no_subpool_approval
 from pools.services.dry_run import EffectAnswer, read_effect, read_pool_tree
 from pools.services.subpools import SubpoolResult, read_result
-from pools.transactions import change
 
 MAX_QUOTAS = 1000
 """The most subpools of one change; a larger file is applied in parts."""

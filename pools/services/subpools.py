@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
+from pools.database.one_by_one import work_in_batch
+from pools.database.transactions import change, database_time
 from pools.domain import names, subpool_lifecycle
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
 from pools.domain.durations import minute_text
@@ -22,12 +24,10 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.version_check import check_version
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
-from pools.one_by_one import work_in_batch
 from pools.permissions import get_visible_root, require_permission, unknown_pool
 from pools.selectors.pool_balance import read_balance, subpool_from_row
 from pools.services.approval_check import require_no_subpool_approval
 from pools.services.pending_work import pending_work
-from pools.transactions import change, database_time
 
 DRAIN_BATCH = 500
 LONGEST_TEMPORARY_QUOTA = timedelta(days=366)

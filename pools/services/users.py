@@ -11,6 +11,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
+from pools.database.transactions import change
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetPassword
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
@@ -39,7 +40,6 @@ from pools.models import (
 )
 from pools.permissions import require_platform
 from pools.selectors.profile import submittable_pools
-from pools.transactions import change
 
 MAX_MAIL_ADDRESS = 254  # as long as the column
 

@@ -14,8 +14,8 @@ from pools.api.rendering import utc_text
 from pools.api.request_parsing import body_object
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
+from pools.database.transactions import database_time
 from pools.domain.changes.command import read_command
-from pools.transactions import database_time
 from scheduling.domain.changes.replays import DEFAULT_TRIES, RequestReplay
 from scheduling.models import HistoryReplay
 from scheduling.models.history_replay import ReplayStatus

@@ -3,8 +3,8 @@
 A change of promises, nodes, cohorts, backends, GPU quotas or the status of gangs does two things in its transaction:
 
 * it leaves a dirty mark for each affected simulated backend, so the next reconciliation plans everything;
-* it adds the backend to the transaction's setting `osmo.changes`, so :func:`pools.transactions.change` wakes up the
-  backend's scheduler or agent after the commit.
+* it adds the backend to the transaction's setting `osmo.changes`, so :func:`pools.database.transactions.change` wakes
+  up the backend's scheduler or agent after the commit.
 
 New submissions are noted without a dirty mark: a reconciliation finds them by their transactions
 (:mod:`scheduling.services.simulated.dirty`). Changes of work by a backend's own controller are not noted for this

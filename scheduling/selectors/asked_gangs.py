@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pools.database.transactions import one_snapshot
 from pools.models import Node, Pool
-from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.forecast.runtimes import WorkKind
 from scheduling.domain.gang import GangTree

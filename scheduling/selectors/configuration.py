@@ -8,13 +8,13 @@ from typing import Any
 
 from django.db.models import Prefetch
 
+from pools.database.transactions import one_snapshot
 from pools.domain.backend_config import POLICY_DEFAULTS, NodeSpec
 from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigurationOwner, GpuQuota, KubernetesSettings, Pool, RoleAssignment
 from pools.representations.pool import pool_settings_of
 from pools.selectors.sign_on import roles_given_by_groups
-from pools.transactions import one_snapshot
 from scheduling.configuration import bodies
 from scheduling.configuration.comparison import ObjectKey
 from scheduling.services.workflow_config import config_body, current_config

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.models import Backend, KubernetesSettings, LedgerGeneration, Pool
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
-from pools.transactions import one_snapshot
 from scheduling.domain.queues.cohort_levels import CohortLevels, cohort_levels
 from scheduling.domain.queues.desired import (
     DesiredQueue,

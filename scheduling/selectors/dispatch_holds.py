@@ -15,10 +15,10 @@ from uuid import UUID, uuid4
 from django.db.models import Exists, OuterRef, QuerySet, Sum
 from django.db.models.functions import Coalesce, Now
 
+from pools.database.transactions import database_time
 from pools.domain.amounts import GPU, Amount
 from pools.domain.pool_fields import HOLD_AFTER
 from pools.models import Backend, Pool
-from pools.transactions import database_time
 from scheduling.domain.dispatch_holds import (
     DispatchHold,
     HeldBack,

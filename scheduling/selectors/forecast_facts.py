@@ -15,9 +15,9 @@ from uuid import UUID
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from pools.database.transactions import one_snapshot
 from pools.domain.amounts import GPU, Number
 from pools.models import Backend
-from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
 from scheduling.domain.forecast.futures import GangInfo, Present

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pools.prepared import prepared_cursor
+from pools.database.prepared import prepared_cursor
 
 RECENT = 1000
 FEWEST = 20

@@ -16,12 +16,12 @@ from uuid import UUID
 
 from django.db import connection
 
+from pools.database.prepared import read_rows
 from pools.domain.gpu_quota.checks import BrokenCap, GpuQuotaSpec, broken_single_caps, broken_total_caps
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, gpu_namespace_of, worker_for_task
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker, totals_of_workers
 from pools.domain.quantities import Quantity
 from pools.models import Pool
-from pools.prepared import read_rows
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from scheduling.domain.engine.facts import StartHold
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pools.database.prepared import read_rows
 from pools.domain import names
 from pools.domain.roles import Actor, Permission
-from pools.prepared import read_rows
 
 
 def leaf_names_of(actor: Actor, *texts: str) -> list[str]:

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from pools.database.transactions import one_snapshot
 from pools.domain import amounts, names
 from pools.domain.amounts import Amount, Gpus
 from pools.domain.backend_config import VictimRule
@@ -33,7 +34,6 @@ from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Node, Pool
 from pools.selectors.pool_balance import read_balances
-from pools.transactions import one_snapshot
 from scheduling.domain.cluster.naming import GPU_RESOURCE
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.facts import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pools.database.prepared import read_rows
 from pools.domain import amounts
 from pools.models import Backend, Node, Pool
-from pools.prepared import read_rows
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.world import World

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from pools.database.prepared import read_rows
+from pools.database.unchanged import read_if_changed
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.node_sets import NodeGroup
-from pools.prepared import read_rows
-from pools.unchanged import read_if_changed
 
 
 @dataclass(frozen=True, slots=True)

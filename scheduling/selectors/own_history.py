@@ -15,6 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Model, Q, QuerySet
 
+from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.domain.amounts import simplify
 from pools.domain.errors import BadInput, Conflict, DomainError, Fault, Violation
@@ -22,7 +23,6 @@ from pools.domain.quota.forest import CohortQuotaFacts
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Backend, Cohort, Node, Pool
-from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.history import (

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from django.db.models import Prefetch
 
+from pools.database.one_by_one import left_out_on_error
 from pools.domain.structured_input.faults import join_words
 from pools.models import Backend, KubernetesSettings, Pool
-from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
 from scheduling.domain.cluster.pod import PodAttempt, gang_context
 from scheduling.domain.cluster.pod_group import GangShape, pod_group_manifest

@@ -18,11 +18,11 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Count, QuerySet
 
+from pools.database.prepared import read_rows
+from pools.database.unchanged import read_if_changed
 from pools.domain.amounts import GPU, Amount, is_gpu
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
-from pools.prepared import read_rows
-from pools.unchanged import read_if_changed
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import NO_PODS, OptionalPods, queue_positions, waiting_reasons
 from scheduling.domain.engine.remedies import Remedy

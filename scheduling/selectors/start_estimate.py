@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pools.database.prepared import read_rows
 from pools.models import Pool
-from pools.prepared import read_rows
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, WorkflowStatus
 from scheduling.selectors.visible_queue import GangStart

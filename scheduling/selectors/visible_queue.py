@@ -15,11 +15,11 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
+from pools.database.prepared import read_rows
 from pools.domain.amounts import Amount, as_json, is_gpu
 from pools.domain.names import with_pool_names
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend
-from pools.prepared import read_rows
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.apps import scheduling_app
 from scheduling.domain.engine.explain import Reason

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pools.database.transactions import one_snapshot
 from pools.domain.errors import BadInput, Fault, Forbidden, NotFound, Violation
 from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
 from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Node, Pool
-from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
 from scheduling.scenario.answer import ScenarioAnswer, answer_scenario

@@ -13,11 +13,11 @@ from uuid import UUID
 from django.core.exceptions import EmptyResultSet
 from django.db.models import F, Func, Model, Q, QuerySet, TextField
 
+from pools.database.prepared import read_rows
 from pools.domain import names
 from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
 from pools.models import Backend, Pool, User
-from pools.prepared import read_rows
 from pools.selectors.submission_path import column_names, columns_sql, keep_related, known_row
 from scheduling.models import Group, Task, Workflow
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pools.database.transactions import RETRY_AFTER, change
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.command import read_command
@@ -43,7 +44,6 @@ from pools.services.ownership import applying, forget_owners, set_owners
 from pools.services.pools import delete_pool, put_pools
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from pools.services.users import create_user, grant_role, revoke_role
-from pools.transactions import RETRY_AFTER, change
 from scheduling.configuration.bodies import (
     SECTION_BY_KIND,
     SETTINGS_DEFAULTS,

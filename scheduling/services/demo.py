@@ -21,6 +21,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
@@ -40,7 +41,6 @@ from pools.services.gpu_quotas import put_gpu_quota, sample_usage
 from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
 from pools.services.users import create_user
-from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, WaitSpan, Workflow

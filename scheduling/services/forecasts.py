@@ -13,9 +13,9 @@ from uuid import UUID
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import one_snapshot
 from pools.models import Backend
-from pools.one_by_one import left_out_on_error
-from pools.transactions import one_snapshot
 from scheduling.domain.forecast.calibration import Calibration, Shape, hour_of
 from scheduling.domain.forecast.futures import NEVER, sample_waits
 from scheduling.domain.forecast.scoring import LEVELS, Score

@@ -15,8 +15,8 @@ from celery import current_app
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
+from pools.database.prepared import prepared_cursor
 from pools.models import Backend
-from pools.prepared import prepared_cursor
 from scheduling.services.simulated.dirty import Scope
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from typing import Any, TypedDict
 
 from django.db.models import QuerySet
 
+from pools.database.transactions import database_time
 from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.names import canonical_name, queue_name
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
-from pools.transactions import database_time
 from scheduling.domain.advisor.advice import OwnAdvice
 from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from django.db import connections
 
+from pools.database.transactions import one_snapshot, sees_uncommitted_changes
 from pools.models import Backend
-from pools.transactions import one_snapshot, sees_uncommitted_changes
 from scheduling.selectors.pending_queue import (
     PendingQueue,
     add_recent_arrivals,

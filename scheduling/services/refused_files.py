@@ -6,10 +6,10 @@ import hashlib
 
 from django.db.models.functions import Now
 
+from pools.database.transactions import change
 from pools.domain.errors import DomainError, Violation
 from pools.domain.roles import Actor
 from pools.permissions import require_platform
-from pools.transactions import change
 from scheduling.configuration.files import BadFiles
 from scheduling.models import RefusedFile
 

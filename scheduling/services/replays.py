@@ -16,13 +16,13 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change, database_time
 from pools.domain.errors import Conflict, DomainError, Fault, NotFound, Throttled, Violation, ViolationAnswer
 from pools.domain.roles import Actor
 from pools.locking import lock_user
 from pools.models import Backend, Pool
-from pools.one_by_one import left_out_on_error
-from pools.transactions import change, database_time
 from scheduling.domain.replay.history_clock import TooLong
 from scheduling.locking import LongWorkRuns, end_silent_long_work, hold_long_work_turn, try_replay
 from scheduling.models import HistoryReplay

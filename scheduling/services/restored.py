@@ -6,10 +6,10 @@ from django.db import connection, transaction
 from django.db.models import Max, Min
 from psycopg import sql
 
+from pools.database.transactions import change
 from pools.domain.cluster_config import FILE
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, KubernetesSettings, NoticeProgress, NoticeTarget
-from pools.transactions import change
 from scheduling.models import BackendSchedulingState, UsageProgress
 
 FIRST_TRANSACTION = "3"

@@ -11,10 +11,10 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.open_transactions import has_open_transaction_before
+from pools.database.transactions import database_time, one_snapshot
 from pools.models import Backend
-from pools.one_by_one import left_out_on_error
-from pools.open_transactions import has_open_transaction_before
-from pools.transactions import database_time, one_snapshot
 from scheduling.domain.reason_codes import ReasonCode, WaitCause, wait_cause
 from scheduling.locking import lock_usage_progress
 from scheduling.models import (

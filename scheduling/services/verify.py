@@ -8,9 +8,9 @@ from datetime import datetime
 
 from django.db.models import Exists, OuterRef
 
+from pools.database.transactions import database_time, one_snapshot
 from pools.models import Backend
 from pools.services.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
-from pools.transactions import database_time, one_snapshot
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.liveness import find_stuck
 from scheduling.domain.gang import tree_from_json

@@ -20,10 +20,10 @@ def main(pool: str, username: str, count: str) -> None:
     django.setup()
     from django.db import transaction
 
-    from pools import transactions
+    from pools.database import transactions
+    from pools.database.prepared import read_rows
     from pools.locking import lock_pool_tree
     from pools.models import Pool, User
-    from pools.prepared import read_rows
     from scheduling.services.workflows import submission
     from scheduling.services.workflows.insert_rows import insert_workflows
     from tests.support.factories import workflow_file

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
-from pools import transactions
+from pools.database import transactions
 from pools.domain.changes.users import RevokeRole
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled
 from pools.domain.roles import SYSTEM, Actor

@@ -15,14 +15,14 @@ from osmo_admin import beat
 from osmo_admin.error_responses import to_domain_error
 from osmo_admin.operator_errors import error_message
 from pools.api import events
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
+from pools.database.prepared import read_rows
+from pools.database.transactions import DatabaseLost, change
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Pool
-from pools.prepared import read_rows
 from pools.selectors.audit_trail import Login, StreamPosition
-from pools.transactions import DatabaseLost, change
 from scheduling.locking import hold_backend_lock
 from tests.support import factories
 

@@ -9,12 +9,12 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection, connections, transaction
 from psycopg import pq
 
+from pools.database.prepared import prepared_cursor, read_first_row, read_rows, send_statements
+from pools.database.transactions import change
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
-from pools.prepared import prepared_cursor, read_first_row, read_rows, send_statements
-from pools.transactions import change
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify

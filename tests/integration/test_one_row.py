@@ -14,13 +14,13 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from prometheus_client import REGISTRY
 
+from pools.database.one_by_one import left_out_on_error, work_in_batch
 from pools.domain.changes.notices import CreateTarget
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Busy
 from pools.domain.notices import PERSONAL_KINDS
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, Backend, GpuAllocation, Notice, NoticeCondition, Pool
-from pools.one_by_one import left_out_on_error, work_in_batch
 from pools.services import gpu_allocations
 from pools.services.notice_targets import create_target
 from pools.services.subpools import resize_subpool

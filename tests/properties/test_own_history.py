@@ -10,13 +10,13 @@ from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
-from pools.transactions import database_time
 from scheduling.domain.replay.history_clock import HistoryClock, first_difference
 from scheduling.models import Decision
 from scheduling.selectors.own_history import read_history

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from pools.database.transactions import database_time
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_allocations import AllocateWorker
@@ -34,7 +35,6 @@ from pools.services.notice_targets import create_target, send_test
 from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
 from pools.services.users import create_user
-from pools.transactions import database_time
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import HistoryReplay

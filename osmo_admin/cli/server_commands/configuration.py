@@ -272,7 +272,7 @@ def apply_mounted_file(name: str, content: bytes) -> None:
     """Apply the content of a mounted file; objects that it no longer has are removed. Raises FileRefused."""
     from django.db import Error, connection
 
-    from pools.database_errors import is_database_away
+    from pools.database.errors import is_database_away
     from pools.domain.errors import Busy, DomainError
     from pools.domain.roles import SYSTEM
     from scheduling.configuration.follower import FileRefused

@@ -32,7 +32,7 @@ def check(
 
     from osmo_admin.database_roles import powers_warning
     from osmo_admin.database_server import refuse_unfit_server
-    from pools.database_errors import is_database_away
+    from pools.database.errors import is_database_away
     from pools.domain.counting import counted
     from pools.selectors.sign_on import signed_on_counts
 

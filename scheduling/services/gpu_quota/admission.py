@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pools.database.transactions import change, database_time
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps
 from pools.domain.gpu_quota.workers import GpuWorker
@@ -19,7 +20,6 @@ from pools.locking import lock_namespace_and_worker
 from pools.models import Backend, GpuAllocation
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
 from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
-from pools.transactions import change, database_time
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest, ReviewAnswer
 from scheduling.domain.cluster.gpu_pod import GpuPod, claimed_task, has_same_amounts, is_worker, read_gpu_pod

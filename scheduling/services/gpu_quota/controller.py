@@ -20,11 +20,11 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
 from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuQuota
-from pools.one_by_one import left_out_on_error
 from pools.representations.gpu_quota import gpu_status_body
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services.gpu_quotas import apply_cluster_quota, drop_cluster_quota, is_cluster_quota_applied

@@ -23,9 +23,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
 from pools.domain.counting import counted
 from pools.models import Backend, KubernetesSettings
-from pools.one_by_one import left_out_on_error
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
 from scheduling.domain.cluster.election import Candidate
 from scheduling.domain.cluster.naming import installation_selector, pod_name

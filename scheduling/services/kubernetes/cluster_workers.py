@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pools.database.one_by_one import left_out_on_error
 from pools.models import Backend
-from pools.one_by_one import left_out_on_error
 from scheduling.services.kubernetes.agent import ClusterAgent
 from scheduling.services.kubernetes.leased_loop import LeasedLoop
 

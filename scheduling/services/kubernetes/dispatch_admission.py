@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 
+from pools.database.transactions import DatabaseLost, change
 from pools.domain.errors import Busy
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.quota.forest import pool_key
@@ -22,7 +23,6 @@ from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_pool_tree
 from pools.models import Backend, Pool
 from pools.selectors.quota_facts import pool_ids_below
-from pools.transactions import DatabaseLost, change
 from scheduling.domain.dispatch_admission import (
     dispatch_verdict,
     explain_dispatch_wait,

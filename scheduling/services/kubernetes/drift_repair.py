@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pools.one_by_one import left_out_on_error
+from pools.database.one_by_one import left_out_on_error
 from scheduling.domain.cluster.drift import FieldDrift, find_drift, pod_content, pod_group_content
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.cluster.pod import pod_manifest

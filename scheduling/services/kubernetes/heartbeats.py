@@ -5,11 +5,11 @@ from __future__ import annotations
 from django.db.models import F, Q
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change
 from pools.domain.roles import SYSTEM
 from pools.domain.stored_text import as_storable
 from pools.models import Backend
-from pools.one_by_one import left_out_on_error
-from pools.transactions import change
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.kube import errors
 from scheduling.kube.error_messages import condition_reason

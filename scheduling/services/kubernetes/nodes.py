@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
+from pools.database.transactions import change
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.transactions import change
 from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
 from scheduling.models import NodeState
 

@@ -20,13 +20,13 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.one_by_one import work_in_batch
+from pools.database.transactions import DatabaseLost, change, database_time
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.domain.stored_text import as_storable
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
-from pools.one_by_one import work_in_batch
-from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.cluster.diff import STATUS_RANK
 from scheduling.domain.cluster.gang_outcome import (
     LOST,

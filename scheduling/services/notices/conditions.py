@@ -14,12 +14,12 @@ from django.db.models import Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change, one_snapshot
 from pools.domain.notices import NoticeKind
 from pools.domain.roles import SYSTEM
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, NoticeCondition, NoticeTarget, Pool, User
-from pools.one_by_one import left_out_on_error
-from pools.transactions import change, one_snapshot
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
 from scheduling.selectors.problems import (

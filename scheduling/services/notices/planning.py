@@ -17,6 +17,8 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, Sum
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change
 from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction, drain_deadline
 from pools.domain.counting import counted
@@ -26,10 +28,8 @@ from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_not
 from pools.domain.roles import SYSTEM, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
-from pools.one_by_one import left_out_on_error
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
 from pools.services.notice_targets import profile_targets
-from pools.transactions import change
 from scheduling.locking import lock_notice_progress
 from scheduling.models import Workflow
 

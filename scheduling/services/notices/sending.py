@@ -18,12 +18,12 @@ from django.db.models import F, Min, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import change
 from pools.domain.notices import MAX_AGE, MAX_ATTEMPTS, Channel, NoticeStatus, Outcome, retry_pause
 from pools.domain.roles import SYSTEM
 from pools.models import Notice, NoticeProgress, NoticeTarget
-from pools.one_by_one import left_out_on_error
 from pools.security.sealing import UnreadableSecret, unseal
-from pools.transactions import change
 from scheduling.locking import lock_notice_target
 from scheduling.services.notices.sender_process import ATTEMPT_SECONDS, SenderProcess
 from scheduling.services.notices.sender_worker import SendRequest

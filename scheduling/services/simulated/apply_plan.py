@@ -17,12 +17,12 @@ from itertools import groupby
 from typing import NotRequired, TypedDict
 from uuid import UUID
 
+from pools.database.one_by_one import note_left_out
+from pools.database.transactions import DatabaseLost, change
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
-from pools.one_by_one import note_left_out
-from pools.transactions import DatabaseLost, change
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.plan_units import GatePath, Gates, NodeCapacity, PlanUnit, split_plan

@@ -15,9 +15,9 @@ from enum import StrEnum
 
 from django.db import connection
 
+from pools.database.prepared import prepared_cursor
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
-from pools.prepared import prepared_cursor
 from scheduling.models import BackendDirtyMark, BackendSchedulingState
 
 FULL_CYCLE_PACE = 20

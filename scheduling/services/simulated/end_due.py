@@ -8,12 +8,12 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from pools.database.one_by_one import work_in_batch
+from pools.database.transactions import DatabaseLost, change, database_time
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend
-from pools.one_by_one import work_in_batch
-from pools.transactions import DatabaseLost, change, database_time
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
 from scheduling.services.simulated.apply_plan import StepBody

@@ -14,9 +14,9 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef
 
+from pools.database.transactions import change, database_time
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
-from pools.transactions import change, database_time
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.promised_starts import PromiseOutcome, WaitEnd, judge_promise
 from scheduling.models import Group, PromisedStart, WaitSpan

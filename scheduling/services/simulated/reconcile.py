@@ -15,11 +15,11 @@ from typing import TypedDict
 
 from django.db.models import QuerySet
 
+from pools.database.transactions import database_time, one_snapshot
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
-from pools.transactions import database_time, one_snapshot
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.steps import StepAction

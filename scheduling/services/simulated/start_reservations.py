@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID
 
+from pools.database.transactions import change
 from pools.domain.amounts import Number
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
-from pools.transactions import change
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.facts import StartReservationFacts
 from scheduling.models import StartReservation

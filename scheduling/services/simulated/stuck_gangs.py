@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from pools.database.transactions import change, database_time
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
-from pools.transactions import change, database_time
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.liveness import StuckGang, find_stuck
 from scheduling.models import StuckGroup

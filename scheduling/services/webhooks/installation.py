@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pools.database.transactions import change, database_time
 from pools.domain.changes.command import read_command
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import Actor, Permission
@@ -15,7 +16,6 @@ from pools.locking import lock_backend
 from pools.models import Backend, GpuQuota
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
-from pools.transactions import change, database_time
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import errors, webhook_configuration
 from scheduling.kube.webhook_configuration import InstalledWebhook, WebhookAddress, WebhookSpec

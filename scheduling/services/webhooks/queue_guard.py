@@ -8,6 +8,7 @@ from typing import Annotated, TypedDict
 
 from django.db import connection
 
+from pools.database.transactions import change
 from pools.domain.changes.command import body_fields
 from pools.domain.cluster_config import NODE_POOL_KEY
 from pools.domain.errors import Violation
@@ -17,7 +18,6 @@ from pools.locking import lock_backend
 from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
-from pools.transactions import change
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import Bypass, QueueGuard
 

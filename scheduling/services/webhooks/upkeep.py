@@ -15,9 +15,9 @@ from pathlib import Path
 from django.db.models import F
 from django.utils import timezone
 
+from pools.database.transactions import change, database_time
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
-from pools.transactions import change, database_time
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import webhook_configuration
 from scheduling.kube.error_messages import error_message

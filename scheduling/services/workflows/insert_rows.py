@@ -13,10 +13,10 @@ from functools import cache
 
 from django.db import connection, models
 
+from pools.database.prepared import Row
+from pools.database.transactions import read_at_commit, request_id
 from pools.models.triggers import REQUEST_IDS
-from pools.prepared import Row
 from pools.services.reservations import reservations_sql
-from pools.transactions import read_at_commit, request_id
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import connection
 
+from pools.database.transactions import change, request_id
 from pools.domain.amounts import Gpus
 from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Violation
 from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name, split_name, with_pool_names
@@ -26,7 +27,6 @@ from pools.models import Backend, Pool
 from pools.permissions import require_permission, unknown_pool
 from pools.selectors.quota_potential import potential_limit
 from pools.selectors.submission_path import find_leaf_with_root
-from pools.transactions import change, request_id
 from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
 from scheduling.domain.priorities import Priority

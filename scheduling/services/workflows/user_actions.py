@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from pools.database.transactions import change, database_time
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
-from pools.transactions import change, database_time
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow

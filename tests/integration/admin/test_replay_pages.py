@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.database.transactions import database_time
 from pools.models import Pool
-from pools.transactions import database_time
 from scheduling.models import HistoryReplay
 from scheduling.services import replays
 from tests.integration.admin.conftest import run_cycles, submit_workflow

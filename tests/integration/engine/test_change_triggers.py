@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.database.transactions import Changes, change, read_changes
 from pools.domain.changes.backends import DeleteBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
@@ -23,7 +24,6 @@ from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool
 from pools.signals import changes_committed
-from pools.transactions import Changes, change, read_changes
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority

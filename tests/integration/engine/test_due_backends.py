@@ -11,8 +11,8 @@ import pytest
 from celery import current_app
 from django.utils import timezone
 
+from pools.database.transactions import database_time
 from pools.models import Backend, Node, Pool
-from pools.transactions import database_time
 from scheduling import tasks
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendSchedulingState, Group, Workflow

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from pools.database.transactions import database_time
 from pools.models import Backend
-from pools.transactions import database_time
 from scheduling.models import Decision
 from scheduling.services import replays
 from tests.integration.engine.conftest import Cluster

@@ -17,8 +17,8 @@ from django.test import Client
 
 from osmo_admin import health
 from osmo_admin.work_metrics import _collect_events
-from pools import open_transactions
 from pools.api import events
+from pools.database import open_transactions
 from pools.domain.changes.users import CreateUser
 from pools.domain.roles import SYSTEM
 from pools.selectors import audit_trail

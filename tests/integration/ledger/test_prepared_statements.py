@@ -17,12 +17,12 @@ from django.db import DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from psycopg.pq import TransactionStatus
 
-from pools import prepared
+from pools.database import prepared
+from pools.database.prepared import Row, prepared_cursor, read_each, read_rows
+from pools.database.transactions import change, read_at_commit
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import User
-from pools.prepared import Row, prepared_cursor, read_each, read_rows
-from pools.transactions import change, read_at_commit
 
 pytestmark = pytest.mark.django_db
 

@@ -13,6 +13,7 @@ from django.db import DataError, InternalError, connection
 from django.test import Client
 
 from osmo_admin.middleware import READS_WITHOUT_SNAPSHOT
+from pools.database.transactions import one_snapshot, renew_failed_snapshot, sees_uncommitted_changes
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.domain.quota.pool_balance import PoolBalance
@@ -23,7 +24,6 @@ from pools.security.tokens import issue_jwt
 from pools.selectors.pool_balance import read_balance
 from pools.services.dry_run import effect_on_pool_tree
 from pools.services.subpools import create_subpool, resize_subpool
-from pools.transactions import one_snapshot, renew_failed_snapshot, sees_uncommitted_changes
 from scheduling.selectors.workflows import get_full_workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import factories

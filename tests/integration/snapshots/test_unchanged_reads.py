@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from django.db import connection, transaction
 
+from pools.database.transactions import one_snapshot
+from pools.database.unchanged import read_if_changed
 from pools.models import Backend, Node
-from pools.transactions import one_snapshot
-from pools.unchanged import read_if_changed
 from scheduling.selectors.nodes import gpus_by_node_set
 from tests.support import factories
 from tests.support.threads import run_concurrently

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.database.transactions import change
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Node, Pool, Reservation
-from pools.transactions import change
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow, WorkflowConfig

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
@@ -16,7 +17,6 @@ from pools.models import Pool
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from pools.services.subpools import resize_subpool
-from pools.transactions import database_time
 from scheduling.domain.changes.workflows import EndWorkflow
 from scheduling.models import HistoryReplay
 from scheduling.services import replays

@@ -10,13 +10,13 @@ from uuid import UUID
 import pgtrigger
 import pytest
 
+from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
-from pools.transactions import database_time
 from scheduling.api.own_replay import ReplayAnswer
 from scheduling.domain.changes.workflows import EndWorkflow
 from scheduling.models import Decision

@@ -9,10 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("osmo_admin", "pools", "scheduling")
 LAYERS = {"domain", "models", "services", "selectors", "api", "admin", "migrations"}
-MODULES_OF_POOLS = {
-    "__init__", "apps", "signals", "receivers", "permissions", "locking", "one_by_one", "prepared", "transactions",
-    "unchanged", "database_errors", "open_transactions",
-}  # fmt: skip
+MODULES_OF_POOLS = {"__init__", "apps", "signals", "receivers", "permissions", "locking"}
 INNER_CLASSES_OF_DJANGO = {"Meta", "Media"}
 
 

@@ -21,11 +21,19 @@ from django.db import Error, IntegrityError, OperationalError, connection, trans
 from psycopg import errors as pg
 from psycopg import pq
 
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
+from pools.database.prepared import (
+    Parameters,
+    PendingBegin,
+    Row,
+    may_send_later,
+    read_and_end,
+    read_rows,
+    send_statements,
+)
 from pools.domain.errors import Busy, Conflict, Fault, RuleName, Violation
 from pools.domain.roles import Actor
 from pools.domain.stored_text import is_storable
-from pools.prepared import Parameters, PendingBegin, Row, may_send_later, read_and_end, read_rows, send_statements
 from pools.signals import changes_committed
 
 RETRY_AFTER = 1

@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import errors, generators, pq
 from psycopg.adapt import PyFormat, Transformer
 
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]

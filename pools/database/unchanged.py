@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from django.db import OperationalError, connection
 from psycopg import pq
 
-from pools.transactions import is_in_snapshot
+from pools.database.transactions import is_in_snapshot
 
 Result = TypeVar("Result")
 
@@ -29,7 +29,7 @@ def read_if_changed(key: Hashable, read: Callable[[], Result]) -> Result:
 
     `read` depends on nothing but rows of the database: not on the time, and on no argument that `key` does not have.
     Nobody changes the result. There are few keys, because the results of all of them stay in memory. Outside of a
-    snapshot (:func:`pools.transactions.one_snapshot`) each call reads.
+    snapshot (:func:`pools.database.transactions.one_snapshot`) each call reads.
     """
     if not is_in_snapshot():
         return read()

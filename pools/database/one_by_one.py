@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db import connection
 from prometheus_client import Counter
 
-from pools.database_errors import is_database_away
+from pools.database.errors import is_database_away
 from pools.domain.errors import Busy
 
 logger = logging.getLogger(__name__)
