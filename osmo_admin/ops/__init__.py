@@ -1,1 +1,1 @@
-"""Operations: the data directory, embedded servers, and the supervisor of all processes. No Django inside."""
+"""Operations without Django: the data directory, embedded servers, and the supervisor of all processes."""

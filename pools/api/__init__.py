@@ -1,0 +1,1 @@
+"""The REST views of the ledger: parse, call a service or a selector, render."""

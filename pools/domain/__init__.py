@@ -1,1 +1,1 @@
-"""The rules of the ledger: pure functions from facts to verdicts. Standard library only, without a clock."""
+"""The rules of the ledger: pure functions from facts to verdicts, on the standard library and without a clock."""

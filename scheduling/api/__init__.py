@@ -1,0 +1,1 @@
+"""The REST views of work, queues and clusters: parse, call a service or a selector, render."""

@@ -47,7 +47,7 @@ def is_printable(text: str, faults: Faults, line_of: Callable[[int], int]) -> bo
 
 
 def is_too_large(text: str) -> bool:
-    """Whether `text` is beyond `LARGEST_FILE`."""
+    """Whether `text` is longer than `MAX_FILE_BYTES`, in UTF-8."""
     if len(text) * 4 <= MAX_FILE_BYTES:
         return False
     return len(text) > MAX_FILE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_FILE_BYTES

@@ -1,1 +1,1 @@
-"""The commands of `osmo`, one group for each file. A command parses, calls the server once or twice, and renders."""
+"""The commands of `osmo`, one group for each file; a command parses, calls the server once or twice, and renders."""

@@ -1,0 +1,1 @@
+"""The commands of manage.py that are ours or differ from Django's."""

@@ -1,1 +1,1 @@
-"""GPU quota of a namespace: the spec, its checks, workers and status. Pure."""
+"""GPU quota of a namespace: the spec, its checks, workers and status, all pure."""

@@ -40,3 +40,14 @@ def test_both_apps_have_the_same_second_level() -> None:
 
 def test_no_loose_module_lies_in_pools() -> None:
     assert {path.stem for path in (ROOT / "pools").glob("*.py")} <= MODULES_OF_POOLS
+
+
+def test_every_package_says_in_one_sentence_what_lives_there() -> None:
+    silent = []
+    for folder in sorted({path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}):
+        module = folder / "__init__.py"
+        text = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) if module.exists() else None
+        first = " ".join((text or "").split("\n\n")[0].split())
+        if not first.endswith(".") or ". " in first:
+            silent.append(f"{folder.relative_to(ROOT)}: {first}")
+    assert silent == []
