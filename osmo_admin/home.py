@@ -10,6 +10,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from pools.admin.base import actor_of
+from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.names import split_name
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Pool
@@ -49,6 +50,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,
         "totals": platform_totals.platform_totals(actor),
         "work": count_active_workflows(actor),
+        "pool_columns": POOL_COLUMNS,
         "own_pools": () if actor.can_read_all else pool_tree.pool_trees(visible).trees,
         "may_submit": actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),
         "may_configure": is_allowed(actor, Permission.POOL_CONFIGURE),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, Table, build_table, list_table, with_more_entries
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table, headings, list_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
+from pools.domain.columns import pick
+from pools.domain.list_columns import GPU_QUOTA_COLUMNS, WORKER_COLUMNS
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 
 QUOTA_RESOURCES = (
@@ -17,9 +19,9 @@ QUOTA_RESOURCES = (
 )
 
 
-def quota_table(quotas: Sequence[Mapping[str, Any]]) -> Table:
+def quota_table(quotas: Sequence[Mapping[str, Any]]) -> AnswerPart:
     """One line for each namespace: usage of each cap, and the status."""
-    header = ("Namespace", *(number.label for number in GPU_QUOTA_NUMBERS.values()), "Status")
+    header = headings(pick(GPU_QUOTA_COLUMNS, f"namespace {' '.join(GPU_QUOTA_NUMBERS)} status"))
     return build_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
 
 
@@ -93,16 +95,7 @@ def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
 
 def allocations_table(answer: Mapping[str, Any]) -> AnswerText:
     """One line for each worker."""
-    columns: dict[str, Any] = {
-        "Id": "id",
-        "Workload": "workload",
-        "GPUs": "count",
-        "Request": lambda row: f"{row['request']['tflops']}, {row['request']['vram']}",
-        "Limit": lambda row: f"{row['limit']['tflops']}, {row['limit']['vram']}",
-        "State": "state",
-        "Source": "source",
-        "Since": lambda row: format_local_time(row["created"]),
-    }
+    columns = pick(WORKER_COLUMNS, "id workload gpus request limit state source counted")
     return with_more_entries(list_table(columns, answer["allocations"]), answer)
 
 
@@ -121,5 +114,5 @@ def repairs_table(answer: Mapping[str, Any]) -> AnswerPart:
     """One line for each repair of a rebuild."""
     if not answer["differences"]:
         return "Nothing to repair: the ledger agrees with the pods."
-    columns = {"Namespace": "namespace", "Amount": "path", "Repair": "code", "Before": "before", "After": "after"}
-    return list_table(columns, answer["differences"])
+    rows = ([each[key] for key in ("namespace", "path", "code", "before", "after")] for each in answer["differences"])
+    return build_table(("Namespace", "Amount", "Repair", "Before", "After"), rows)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import PreformattedCell, Table, build_table, format_cell
+from osmo_admin.cli.tables import PreformattedCell, Table, build_table, format_cell, headings
+from pools.domain.list_columns import NODE_COLUMNS
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import LIMIT_KEYS
 
@@ -14,7 +15,7 @@ COLUMNS = (
     "nominal", "subtree_quota", "usage", "available", "borrowed", "lent", "lendable", *LIMIT_KEYS, "debt",
     "pending",
 )  # fmt: skip
-HEADER = ("Node", "Kind", *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")))
+HEADER = (*headings(NODE_COLUMNS.values()), *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")))
 LEAF_KINDS = ("shared", "subpool")
 ARROW = " → "
 NO_NUMBERS: Mapping[str, Any] = {}

@@ -6,9 +6,12 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from osmo_admin.cli.times import format_local_time
+from pools.domain.columns import Column
 
 GUTTER = "  "
 NOTHING = "-"
@@ -147,11 +150,20 @@ def build_table(
 
 
 def list_table(
-    columns: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], total: Sequence[Any] | None = None
+    columns: Collection[Column], rows: Iterable[Mapping[str, Any]], total: Sequence[Any] | None = None
 ) -> Table:
-    """The rows of an answer. By each heading, a key of the rows or what makes the cell of a row."""
-    cells = ([row.get(each) if isinstance(each, str) else each(row) for each in columns.values()] for row in rows)
-    return build_table(tuple(columns), cells, total=total)
+    """These columns of the rows of an answer."""
+    return build_table(headings(columns), ([_cell(column, row) for column in columns] for row in rows), total=total)
+
+
+def headings(columns: Iterable[Column]) -> list[str]:
+    """The headings of columns, for a table whose cells are no list of keys."""
+    return [column.published or column.heading for column in columns]
+
+
+def _cell(column: Column, row: Mapping[str, Any]) -> Any:
+    value = column.cell(row) if callable(column.cell) else row.get(column.cell or column.key)
+    return format_local_time(value) if column.is_time else value
 
 
 def with_more_entries(table: Table, answer: Mapping[str, Any]) -> AnswerText:

@@ -16,6 +16,7 @@ from pools.admin.paging import paginate
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_url
 from pools.domain.approvals import ApprovalState
 from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Withdraw
+from pools.domain.list_columns import APPROVAL_COLUMNS
 from pools.models import ApprovalRequest, Pool
 from pools.representations.approval import approval_body
 from pools.services.approvals import approve, get_request, list_requests, reject, withdraw
@@ -42,6 +43,7 @@ class ApprovalAdmin(PolicyAdmin):
             request,
             "osmo/approvals.html",
             title="Approvals",
+            columns=APPROVAL_COLUMNS,
             window=window,
             approvals=[approval_body(row, actor) for row in window.rows],
             chosen=chosen,

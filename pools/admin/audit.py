@@ -16,12 +16,12 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.filters import AuditPageFilterSet
 from pools.admin.paging import paginate
 from pools.admin.reverts import revert_address
+from pools.domain.list_columns import AUDIT_COLUMNS
 from pools.models import AuditEntry
 from pools.representations.csv_files import FORMAT_PARAMETER, csv_response, is_csv_request
 from pools.selectors.audit_trail import entry_body
 
 MAX_EXPORTED = 10_000
-_EXPORTED = ("id", "time", "actor", "action", "object", "sentence", "description", "request_id", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class AuditAdmin(PolicyAdmin):
             request,
             "osmo/audit.html",
             title="Audit log",
+            columns=AUDIT_COLUMNS,
             filters=filters,
             window=paginate(filters.qs.order_by("-id"), request.GET.get("page")),
         )
@@ -88,7 +89,8 @@ def _export(request: HttpRequest, entries: Iterable[AuditEntry]) -> HttpResponse
     """The newest entries that match the filters as a file; in JSON they are as `/api/audit` lists them."""
     bodies: Iterator[Mapping[str, Any]] = map(entry_body, entries)
     if is_csv_request(request):
-        return csv_response("audit", _EXPORTED, ([_csv_value(body[key]) for key in _EXPORTED] for body in bodies))
+        rows = ([_csv_value(body[key]) for key in AUDIT_COLUMNS] for body in bodies)
+        return csv_response("audit", list(AUDIT_COLUMNS), rows)
     headers = {"Content-Disposition": 'attachment; filename="audit.json"'}
     return JsonResponse({"entries": [{**body, "time": body["time"].isoformat()} for body in bodies]}, headers=headers)
 

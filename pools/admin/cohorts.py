@@ -15,6 +15,7 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
 from pools.admin.confirm_flow import change_paths
+from pools.domain.list_columns import NODE_COLUMNS
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission, is_allowed
 from pools.models import AuditEntry, Cohort
@@ -53,6 +54,7 @@ class CohortAdmin(PolicyAdmin):
             request,
             "osmo/quota_tree.html",
             title="Quota tree",
+            columns=NODE_COLUMNS,
             script=forms.script_media("quota-tree") + forms.script_media("columns"),
             tree=tree.matching(name) if name else tree,
             filter_name=name,
@@ -78,6 +80,7 @@ class CohortAdmin(PolicyAdmin):
             title=name,
             crumbs=[("Quota tree", reverse("admin:pools_cohort_changelist")), *above],
             page=page,
+            columns=NODE_COLUMNS,
             cohort=cohort,
             entries=list(entries[:MAX_ENTRIES_SHOWN]),
             git_owner=owner,

@@ -24,6 +24,7 @@ from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS, gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
+from pools.domain.list_columns import GPU_QUOTA_COLUMNS, WORKER_COLUMNS
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Actor
@@ -142,6 +143,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             request,
             "osmo/gpu_quotas.html",
             title=LIST_TITLE,
+            columns=GPU_QUOTA_COLUMNS,
             rows=namespace_rows(namespaces_for(actor)),
             may_write=may_write_gpu_quota(actor),
         )
@@ -157,6 +159,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             title=facts.name,
             crumbs=[(LIST_TITLE, reverse("admin:pools_gpuquota_changelist"))],
             row=namespace_row(facts),
+            columns=WORKER_COLUMNS,
             quota=facts.quota,
             spec=facts.spec,
             conditions=current_conditions(facts),

@@ -25,6 +25,7 @@ from pools.domain.changes.notices import (
     UpdateTarget,
 )
 from pools.domain.errors import DomainError
+from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
 from pools.domain.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import NoticeTarget, Pool
@@ -142,6 +143,8 @@ class NoticeTargetAdmin(PolicyAdmin):
             request,
             "osmo/notices.html",
             title="Notices",
+            target_columns=TARGET_COLUMNS,
+            notice_columns=NOTICE_COLUMNS,
             targets=[(row, [KIND_LABELS[NoticeKind(kind)] for kind in row.kinds]) for row in targets],
             window=paginate(rows, request.GET.get("page")),
             chosen_status=status if status in set(NoticeStatus) else "",

@@ -12,6 +12,7 @@ from pools.admin.base import Breadcrumbs
 from pools.admin.confirm_flow import ResultT
 from pools.admin.effect_tables import changed_fields, changed_numbers
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
+from pools.domain.list_columns import HOLDER_COLUMNS
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
@@ -71,6 +72,7 @@ class PoolTreePreview(Generic[ResultT]):
             "is_unchanged": self.changes_configuration and not effect["changes"],
             "neighbours": changed_numbers(effect.get("neighbours", ())),
             "remaining": remaining,
+            "holder_columns": HOLDER_COLUMNS,
             "reclaimed": effect["may_be_reclaimed"],
             "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
         }

@@ -24,6 +24,7 @@ from pools.admin.subpools import (
     recreate_subpool_page,
     resize_subpool_page,
 )
+from pools.domain.list_columns import ARCHIVED_SUBPOOL_COLUMNS, HOLDER_COLUMNS, POOL_COLUMNS
 from pools.domain.names import split_name
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission, is_allowed
@@ -65,11 +66,11 @@ class PoolAdmin(PolicyAdmin):
         actor = actor_of(request)
         visible = Pool.objects.visible_to(actor).roots()
         filters = PoolTreeFilterSet(request, visible)
-        order = read_list_order(request.GET, pool_tree.POOL_COLUMNS, default="name")
+        order = read_list_order(request.GET, POOL_COLUMNS, default="name", **pool_tree.POOL_ORDERS)
         if is_csv_request(request):
             trees = pool_tree.all_pool_trees(filters.qs, order=order.expressions)
             lines = ((tree, row) for tree in trees for row in (tree.head, *tree.leaves))
-            return list_csv("pools", pool_tree.POOL_COLUMNS, lines)
+            return list_csv("pools", POOL_COLUMNS, lines)
         return self.render_page(
             request,
             "osmo/pools.html",
@@ -78,7 +79,7 @@ class PoolAdmin(PolicyAdmin):
             totals=platform_totals.platform_totals(actor),
             pool_page=pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1"), order=order.expressions),
             order=order,
-            columns=pool_tree.POOL_COLUMNS,
+            columns=POOL_COLUMNS,
             filters=filters,
             warnings=oversubscription_warnings(actor, read_capacities(visible.values("backend")).values()),
             may_configure=is_allowed(actor, Permission.POOL_CONFIGURE),
@@ -104,6 +105,9 @@ class PoolAdmin(PolicyAdmin):
             crumbs=[("Pools", reverse("admin:pools_pool_changelist"))],
             pool=root,
             tree=tree,
+            columns=POOL_COLUMNS,
+            holder_columns=HOLDER_COLUMNS,
+            archived_columns=ARCHIVED_SUBPOOL_COLUMNS,
             draining=[(row, held[row.name]) for row in draining_rows],
             warnings=oversubscription_warnings(actor, read_capacities([root.backend_id]).values()),
             archived=pool_tree.archived_subpools(root),

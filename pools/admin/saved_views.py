@@ -12,6 +12,7 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.saved_views import DeleteView, SaveView
+from pools.domain.list_columns import VIEW_COLUMNS
 from pools.domain.saved_views import FilteredList, filtered_list
 from pools.models import SavedView
 from pools.representations.saved_views import LIST_TITLES, view_address
@@ -43,6 +44,7 @@ class SavedViewAdmin(PolicyAdmin):
             request,
             "osmo/saved_views.html",
             title="Saved views",
+            columns=VIEW_COLUMNS,
             views=[(view, LIST_TITLES[FilteredList(view.page)], view_address(view)) for view in views],
         )
 

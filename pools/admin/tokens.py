@@ -15,6 +15,7 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.tokens import CreateToken, DeleteToken
+from pools.domain.list_columns import TOKEN_COLUMNS
 from pools.domain.roles import Permission, is_allowed
 from pools.models import AccessToken, User
 from pools.services.access_tokens import create_token, delete_token, get_token_owner, list_tokens
@@ -54,6 +55,7 @@ class TokenAdmin(PolicyAdmin):
             request,
             "osmo/tokens.html",
             title="Access tokens",
+            columns=TOKEN_COLUMNS,
             owner=owner,
             suffix=_owner_query(request, owner),
             tokens=list_tokens(actor=actor, owner=owner.username),

@@ -21,6 +21,7 @@ from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
 from pools.domain.changes.command import ChangeCommand, fields_of
 from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles, UnlinkUser
+from pools.domain.list_columns import IDENTITY_COLUMNS, ROLE_COLUMNS, TOKEN_COLUMNS, USER_COLUMNS
 from pools.domain.role_changes import right_changes
 from pools.domain.roles import PLATFORM_ROLES, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
@@ -119,6 +120,7 @@ class UserAdmin(PolicyAdmin):
             request,
             "osmo/users.html",
             title="Users and roles",
+            columns=USER_COLUMNS,
             filters=filters,
             window=paginate(filters.qs, request.GET.get("page")),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
@@ -135,8 +137,11 @@ class UserAdmin(PolicyAdmin):
             crumbs=_crumbs() if is_allowed(actor, Permission.PLATFORM_READ) else [],
             person=user,
             is_self=is_self,
+            role_columns=ROLE_COLUMNS,
             roles=RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name"),
+            token_columns=TOKEN_COLUMNS,
             tokens=user.tokens.order_by("name"),
+            identity_columns=IDENTITY_COLUMNS,
             identities=identity_rows(user),
             kept_from_groups=roles_kept_from_groups(user),
             linkable=linkable_providers(user) if is_self else [],

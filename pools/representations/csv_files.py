@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from pools.domain.columns import Column, RowT
+from pools.domain.columns import Column
 from pools.domain.spreadsheet_cells import plain_cell
 
 FORMAT_PARAMETER = "format"
@@ -33,9 +33,9 @@ def csv_response(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
 
 
-def list_csv(name: str, columns: Sequence[Column[RowT]], rows: Iterable[RowT]) -> HttpResponse:
+def list_csv(name: str, columns: Mapping[str, Column], rows: Iterable[Any]) -> HttpResponse:
     """The file of a list, with its columns that have values."""
-    cells = [(column.key, column.value) for column in columns if column.value]
+    cells = [(column.key, column.value) for column in columns.values() if column.value]
     return csv_response(name, [key for key, _ in cells], ([value(row) for _, value in cells] for row in rows))
 
 

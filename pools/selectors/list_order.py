@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,16 @@ class ListOrder:
     expressions: tuple[OrderBy | str, ...]
 
 
-def read_list_order(parameters: Mapping[str, str], columns: Sequence[Column[Any]], *, default: str) -> ListOrder:
+def read_list_order(
+    parameters: Mapping[str, str], columns: Mapping[str, Column], *, default: str, **orders: Any
+) -> ListOrder:
     """The order that the parameters of an address ask for (`request.GET`). `default` is the `sort` of a column,
-    with `-` in front for descending. An unknown key counts as the default. Missing
-    values come last, and rows with equal values are in the order of their primary keys, so that pages do not overlap.
+    with `-` in front for descending; `orders` are the expressions of columns that are no field, by their `sort`. An
+    unknown key counts as the default. Missing values come last, and rows with equal values are in the order of their
+    primary keys, so that pages do not overlap.
     """
     asked = parameters.get(SORT_PARAMETER, "")
-    fields = {column.sort: column.field for column in columns if column.sort}
+    fields = {column.sort: column.field for column in columns.values() if column.sort} | orders
     if asked.removeprefix("-") not in fields:
         asked = default
     key, is_descending = asked.removeprefix("-"), asked.startswith("-")

@@ -12,10 +12,8 @@ from django.core.paginator import Page, Paginator
 from django.db.models import BigIntegerField, F, OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
 
-from pools.domain.amounts import Amount, Gpus, as_json
-from pools.domain.columns import Column, number_column
+from pools.domain.amounts import Amount, Gpus
 from pools.domain.names import REMAINDER_LABEL
-from pools.domain.numbers import CAN_START_NOW, POOL_NUMBERS, QUOTA, TOTAL_IN_USE
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -87,25 +85,8 @@ _USED, _TOTAL = (
     for column in ("used", "total_usage")
 )
 
-POOL_COLUMNS: tuple[Column[tuple[PoolTree, PoolTreeRow]], ...] = (
-    Column("pool", "Pool", lambda line: line[0].pool.name, "name", "name"),
-    Column("subpool", "", lambda line: line[1].label if line[1].kind == "subpool" else None),
-    Column("kind", "", lambda line: line[1].kind),
-    Column("backend", "", lambda line: line[0].pool.backend and line[0].pool.backend.name),
-    Column("state", "State", lambda line: line[1].state or line[0].status),
-    Column("bar", "GPUs"),
-    number_column(QUOTA, lambda line: as_json(line[1].quota), "guarantee", "quota"),
-    number_column(POOL_NUMBERS["used"], lambda line: line[1].used, _USED, "used"),
-    number_column(
-        POOL_NUMBERS["available"], lambda line: as_json(line[1].available), big_column("guarantee") - _USED, "free"
-    ),
-    number_column(CAN_START_NOW, lambda line: as_json(line[1].can_start)),
-    number_column(TOTAL_IN_USE, lambda line: line[1].total_usage, _TOTAL, "total"),
-    number_column(POOL_NUMBERS["live_workflows"], lambda line: line[1].live_workflows),
-    Column("quota_until", "", lambda line: line[1].until),
-    Column("quota_after", "", lambda line: line[1].quota_after),
-)
-"""The list of pools: a row is a tree with its head or one of its leaves. In the file -1 is unlimited."""
+POOL_ORDERS = {"used": _USED, "free": big_column("guarantee") - _USED, "total": _TOTAL}
+"""The sorted columns of the list of pools that are no field, by their `sort`."""
 
 
 def pool_trees(roots: PoolQuerySet, *, page: str = "1", order: Sequence[Any] = ("name",)) -> PoolTreePage:

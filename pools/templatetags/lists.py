@@ -3,14 +3,16 @@
     {% load lists %}
     {% saved_views %}                                          the person's views of this list; one query
     {% csv_link %}                                             the link to the CSV file
-    <tr>{% list_heads columns %}</tr>                          the context has `order`, a ListOrder
+    <tr>{% list_heads columns %}</tr>                          all columns with a heading; the context may have `order`
+    <tr>{% list_heads columns "name roles" actions=True %}</tr>     these two, and one for buttons
+    <td {{ columns.roles|attributes }}>                        a cell: the heading for narrow windows, the alignment
 
 Every address keeps the filters of the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django import template
@@ -19,18 +21,19 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain.columns import Column
+from pools.domain.columns import Column, pick
 from pools.domain.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
 from pools.representations.page_parameters import AskedQuery
 from pools.representations.saved_views import list_at, view_address
-from pools.selectors.list_order import SORT_PARAMETER, ListOrder
+from pools.selectors.list_order import SORT_PARAMETER
 from pools.selectors.saved_views import list_views
 from pools.templatetags.osmo import query, with_meaning
 
 register = template.Library()
 
 _UNKNOWN = '<div class="oa-note oa-note--warn" role="status">{}</div>'
+_ACTIONS = SafeString('<th scope="col"><span class="oa-hidden">Actions</span></th>')
 _ARROWS = {"ascending": "↑", "descending": "↓"}
 
 
@@ -56,18 +59,29 @@ def known_parameters(parser: Any, token: Any) -> _KnownParameters:
 
 
 @register.simple_tag(takes_context=True)
-def list_heads(context: dict[str, Any], columns: Sequence[Column[Any]]) -> SafeString:
-    """The headings of the columns that the page has. Where the list can be sorted by one, a first click sorts in
-    ascending order, a second in descending."""
-    order: ListOrder = context["order"]
-    return format_html_join("", "{}", ([_head(context, order, column)] for column in columns if column.label))
+def list_heads(
+    context: dict[str, Any], columns: Mapping[str, Column], keys: str = "", actions: object = False
+) -> SafeString:
+    """The headings of these columns, or of all that have one; `actions` adds one for buttons. Where the list can be
+    sorted by a column, a first click sorts in ascending order, a second in descending. `order` is a `ListOrder`."""
+    shown = pick(columns, keys) if keys else [column for column in columns.values() if column.heading]
+    heads = format_html_join("", "{}", ([_head(context, column)] for column in shown))
+    return heads + _ACTIONS if actions else heads
 
 
-def _head(context: dict[str, Any], order: ListOrder, column: Column[Any]) -> SafeString:
-    name = with_meaning(column.label, column.meaning)
-    is_sorted = bool(column.sort) and order.key == column.sort
+@register.filter
+def attributes(column: Column, classes: str = "") -> SafeString:
+    """The attributes of a cell of the column; narrow windows show the heading beside the cell."""
+    classes = " ".join([classes, "oa-right"] if column.is_right else [classes]).strip()
+    return format_html('data-label="{}"{}', column.heading, format_html(' class="{}"', classes) if classes else "")
+
+
+def _head(context: dict[str, Any], column: Column) -> SafeString:
+    name = with_meaning(column.heading, column.meaning)
+    order: Any = context.get("order") if column.sort else None
+    is_sorted = order is not None and order.key == column.sort
     direction = ("descending" if order.is_descending else "ascending") if is_sorted else "none"
-    if column.sort:
+    if order is not None:
         asked = f"-{column.sort}" if is_sorted and not order.is_descending else column.sort
         name = format_html(
             '<a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a>',

@@ -10,7 +10,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, IntegerField, 
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from pools.domain.columns import Column
+from pools.domain.columns import Column, list_columns
 from pools.domain.roles import Actor
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
@@ -34,7 +34,7 @@ class WorkflowRow:
     run_seconds: float | None
 
 
-WORKFLOW_COLUMNS: tuple[Column[WorkflowRow], ...] = (
+WORKFLOW_COLUMNS: dict[str, Column] = list_columns(
     Column("workflow", "Workflow", lambda row: row.workflow.name, "name", "name"),
     Column("status", "Status", lambda row: row.workflow.status, "status", "status"),
     Column("reason", "", lambda row: row.waiting.reason.message if row.waiting else ""),

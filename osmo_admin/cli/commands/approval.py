@@ -12,13 +12,14 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, Facts, build_table
+from osmo_admin.cli.tables import AnswerPart, Facts, list_table
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
+from pools.domain.columns import pick
+from pools.domain.list_columns import APPROVAL_COLUMNS, needs_text
 from pools.domain.lists import ApprovalQuery
 
 app = command_group("Changes of quotas above the limit of a pool, which a second person approves.")
 RequestArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the request, from osmo approval list.")]
-UNLIMITED = -1
 
 
 def _url(*rest: str) -> str:
@@ -36,29 +37,7 @@ def _table(answer: dict[str, Any]) -> AnswerPart:
     rows = answer.get("approvals") or []
     if not rows:
         return "No requests found."
-    cells = (
-        [
-            row.get("id"),
-            row.get("subject"),
-            _needs_text(row),
-            row.get("requested_by"),
-            row.get("expires_at"),
-            f"{row.get('state')}{', waits for you' if row.get('may_decide') else ''}",
-        ]
-        for row in rows
-    )
-    return build_table(("ID", "Object", "Change", "Requester", "Expires (UTC)", "State"), cells)
-
-
-def _needs_text(row: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{need.get('amount')} {_amount(need.get('before'))} → {_amount(need.get('after'))}"
-        for need in row.get("needs") or []
-    )
-
-
-def _amount(value: Any) -> str:
-    return "none" if value is None else "unlimited" if value == UNLIMITED else str(value)
+    return list_table(pick(APPROVAL_COLUMNS, "request object change by expires state"), rows)
 
 
 @client_command(app, "show")
@@ -72,7 +51,7 @@ def _facts(row: dict[str, Any]) -> AnswerPart:
     return Facts(
         [
             ("Object", row.get("subject")),
-            ("Change", _needs_text(row)),
+            ("Change", needs_text(row)),
             ("Limit", row.get("approval_above")),
             ("Reason", row.get("description")),
             ("Requester", row.get("requested_by")),

@@ -14,15 +14,15 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.quota_tree_table import quota_tree_table
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import Facts, build_table
+from osmo_admin.cli.tables import Facts, build_table, headings
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.cohort_config import COHORT_FIELDS, row_from_text
+from pools.domain.list_columns import COHORT_COLUMNS
 from pools.domain.numbers import WEIGHT
 from pools.domain.quota.tree import LIMIT_KEYS
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 _FIELDS = {each.key: each for each in COHORT_FIELDS}
-HEADER = ("Cohort", "Parent", WEIGHT.label, "Quotas", "Cohorts", "Pools")
 
 CohortArgument = Annotated[
     str, typer.Argument(metavar="COHORT", help="Name of the cohort.", autocompletion=complete_cohorts)
@@ -89,7 +89,8 @@ def delete(_session: ClientSession, change: TypedChange) -> None:
 def list_(session: ClientSession) -> None:
     """List cohorts with their quotas and direct children."""
     answer = session.http().get(_cohort_url())
-    print_answer(session, answer, lambda: build_table(HEADER, [_cohort_row(row) for row in answer["cohorts"]]))
+    header = headings(COHORT_COLUMNS.values())
+    print_answer(session, answer, lambda: build_table(header, [_cohort_row(row) for row in answer["cohorts"]]))
 
 
 def _cohort_row(row: dict[str, Any]) -> list[Any]:

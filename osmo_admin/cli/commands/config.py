@@ -23,22 +23,13 @@ from osmo_admin.cli.options import (
 from osmo_admin.cli.output import confirm, print_answer, serialize
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.tables import AnswerPart, list_table
-from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import read_yaml_text
 from pools.domain.changes.pools import DeletePool, PutPool
+from pools.domain.list_columns import REVISION_COLUMNS
 from pools.domain.lists import RevisionQuery
 
 app = command_group("Configuration of pools and of the service.")
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
-HISTORY_COLUMNS = {
-    "Config Type": "config_type",
-    "Name": "name",
-    "Revision": "revision",
-    "User": "username",
-    "Created At": lambda row: format_local_time(row.get("created_at")),
-    "Description": "description",
-    "Tags": "tags",
-}
 
 TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="POOL, WORKFLOW or BACKEND.")]
 NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the object.")]
@@ -207,4 +198,4 @@ def history(
 def _history_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "There are no changes to view."
-    return list_table(HISTORY_COLUMNS, entries)
+    return list_table(REVISION_COLUMNS.values(), entries)

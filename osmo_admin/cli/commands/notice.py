@@ -12,7 +12,7 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerPart, build_table, list_table
+from osmo_admin.cli.tables import AnswerPart, list_table
 from pools.domain.changes.command import fields_of, summary_of
 from pools.domain.changes.notices import (
     CreateTarget,
@@ -23,6 +23,8 @@ from pools.domain.changes.notices import (
     SendTest,
     UpdateTarget,
 )
+from pools.domain.columns import pick
+from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
 from pools.domain.lists import NoticeQuery
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")
@@ -43,26 +45,7 @@ def targets(session: ClientSession) -> None:
 def _targets_table(rows: list[dict[str, Any]]) -> AnswerPart:
     if not rows:
         return "No targets found. Add one: osmo notice add NAME webhook ADDRESS."
-    cells = (
-        [
-            row.get("id"),
-            row.get("name"),
-            row.get("user") or (f"pool {row['pool']}" if row.get("pool") else "installation"),
-            row.get("channel"),
-            row.get("address"),
-            row.get("kinds"),
-            row.get("pools"),
-            _state_text(row),
-        ]
-        for row in rows
-    )
-    return build_table(("ID", "Name", "Owner", "Channel", "Address", "Kinds", "Pools", "State"), cells)
-
-
-def _state_text(row: dict[str, Any]) -> str:
-    if not row.get("enabled"):
-        return f"off: {row['off_reason']}" if row.get("off_reason") else "off"
-    return f"{row['failures']} failures, again at {row.get('retry_at')}" if row.get("failures") else "on"
+    return list_table(TARGET_COLUMNS.values(), rows)
 
 
 @change_command(app, "add", CreateTarget)
@@ -119,8 +102,7 @@ def _notices_table(answer: dict[str, Any]) -> AnswerPart:
     rows = answer.get("notices") or []
     if not rows:
         return "No notices found."
-    columns = {"ID": "id", "Time (UTC)": "created_at", "Target": "target_name", "Notice": "title", "Status": "status"}
-    return list_table(columns | {"Attempts": "attempts", "Error": "error"}, rows)
+    return list_table(pick(NOTICE_COLUMNS, "id time target notice status attempts error"), rows)
 
 
 _REPLAY_OPTIONS = {

@@ -15,6 +15,7 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, Facts, list_table
 from pools.domain.changes.profiles import UpdateProfile
+from pools.domain.list_columns import VIEW_COLUMNS
 
 SETTINGS_URL = "api/profile/settings"
 app = command_group("Your own profile.")
@@ -45,7 +46,7 @@ def views(session: ClientSession) -> None:
 def _views_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "No saved views. Filter a list on the web pages and choose “Save this view”."
-    return list_table({"Name": "name", "List": "list", "Filters": "query", "Page": "page"}, entries)
+    return list_table(VIEW_COLUMNS.values(), entries)
 
 
 def _profile_text(answer: dict[str, Any]) -> Facts:

@@ -22,10 +22,12 @@ from osmo_admin.cli.options import (
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.tables import Facts, Table, build_table
+from osmo_admin.cli.tables import Facts, Table, build_table, headings
 from osmo_admin.cli.times import format_local_time
 from osmo_admin.cli.yaml_files import parse_number
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
+from pools.domain.columns import pick
+from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.lists import SubpoolQuery
 from pools.domain.numbers import POOL_NUMBERS, QUOTA
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 app = command_group("Subpools: guaranteed parts of a pool.")
 QUOTAS_URL = url_path("api", "configs", "subpool_quotas")
 NUMBERS = ("used", "available", "total_usage", "live_workflows")
-HEADER = ("Pool", "Subpool State", "GPU Quota", *(POOL_NUMBERS[key].label for key in NUMBERS))
+COLUMNS_SHOWN = "pool state quota guaranteed_in_use guaranteed_free total_in_use active_workflows"
 
 
 def _subpool_url(parent: str, *sub: str) -> str:
@@ -167,7 +169,7 @@ def subpools_table(answer: dict[str, Any]) -> Table:
     for at, row in enumerate(children):
         counted = (row[key] for key in ("subpool_state", "quota", *NUMBERS))
         rows.append([branch_prefix(at, len(children)) + row["name"], *counted])
-    return build_table(HEADER, rows)
+    return build_table(headings(pick(POOL_COLUMNS, COLUMNS_SHOWN)), rows)
 
 
 @client_command(app, "show")

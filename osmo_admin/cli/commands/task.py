@@ -16,6 +16,7 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, list_table
 from osmo_admin.cli.times import format_local_time
+from pools.domain.columns import Column
 from scheduling.domain.lists import TaskQuery
 
 app = command_group("Tasks of workflows.")
@@ -70,4 +71,5 @@ def _with_sums(columns: dict[str, Any], entries: list[dict[str, Any]]) -> Answer
         sum(entry.get(key) or 0 for entry in entries) if heading in AMOUNT_COLUMNS else ""
         for heading, key in columns.items()
     ]
-    return list_table(columns, entries, total=sums if AMOUNT_COLUMNS.keys() <= columns.keys() else None)
+    declared = [Column(heading, heading, cell=cell) for heading, cell in columns.items()]
+    return list_table(declared, entries, total=sums if AMOUNT_COLUMNS.keys() <= columns.keys() else None)

@@ -12,22 +12,16 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table, list_table
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, list_table
 from pools.domain.changes.tokens import CreateToken, DeleteToken
+from pools.domain.columns import pick
+from pools.domain.list_columns import ROLE_COLUMNS, TOKEN_COLUMNS
 
 app = command_group("Access tokens.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")]
 
 
 OWNER = {"owner": UserOption}
-COLUMNS = {
-    "Name": "token_name",
-    "User": "user_name",
-    "Description": "description",
-    "Expires At (UTC)": "expires_at",
-    "Last Used (UTC)": lambda row: row.get("last_used_at") or "never",
-    "Roles": "roles",
-}
 
 
 def _token_url(user: str | None, *rest: str) -> str:
@@ -54,7 +48,7 @@ def list_(session: ClientSession, user: UserOption = None) -> None:
 def _tokens_table(entries: list[dict[str, Any]]) -> AnswerPart:
     if not entries:
         return "No tokens found."
-    return list_table(COLUMNS, entries)
+    return list_table(pick(TOKEN_COLUMNS, "name user description expires last_used roles"), entries)
 
 
 @change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)
@@ -82,5 +76,4 @@ def roles_text(answer: dict[str, Any], head: list[tuple[str, Any]]) -> AnswerTex
     facts = Facts([*head, *([] if assigned else [("Roles", None)])])
     if not assigned:
         return facts
-    rows = ([role.get("role_name"), role.get("assigned_by"), role.get("assigned_at")] for role in assigned)
-    return [facts, build_table(("Role", "Assigned By", "Assigned At (UTC)"), rows)]
+    return [facts, list_table(ROLE_COLUMNS.values(), assigned)]

@@ -19,6 +19,8 @@ from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, list_table
 from osmo_admin.cli.times import format_local_time
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
+from pools.domain.columns import pick
+from pools.domain.list_columns import USER_COLUMNS
 from pools.domain.lists import UserQuery
 
 app = command_group("Users and their roles.")
@@ -41,8 +43,7 @@ def _users_table(answer: dict[str, Any]) -> AnswerText:
     users = answer["users"]
     if not users:
         return "No users found."
-    created = {"Created At": lambda row: format_local_time(row.get("created_at")), "Created By": "created_by"}
-    table = list_table({"User": "id", **created}, users)
+    table = list_table(pick(USER_COLUMNS, "name created created_by"), users)
     total = answer.get("total_results", len(users))
     return [table, f"{len(users)} of {total} users."] if total != len(users) else table
 

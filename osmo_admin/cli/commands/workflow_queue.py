@@ -13,6 +13,7 @@ from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, format_cell, list_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
+from pools.domain.columns import Column
 from scheduling.domain.lists import PendingQueueQuery
 
 COLUMNS: dict[str, Any] = {
@@ -66,7 +67,7 @@ def _queue_table(answer: dict[str, Any]) -> AnswerText:
     if not entries:
         return "No workflow is pending."
     has_backends = len({entry.get("backend") for entry in entries}) > 1
-    columns = {heading: cell for heading, cell in COLUMNS.items() if has_backends or cell != "backend"}
+    columns = [Column(key, key, cell=cell) for key, cell in COLUMNS.items() if has_backends or cell != "backend"]
     table = list_table(columns, entries)
     return with_more_entries(table, answer)
 

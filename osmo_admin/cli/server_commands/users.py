@@ -12,15 +12,14 @@ import typer
 from osmo_admin.cli.output import print_parts, serialize
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.cli.session import OutputFormat
-from osmo_admin.cli.tables import Table, build_table
-from osmo_admin.cli.times import format_local_time
+from osmo_admin.cli.tables import list_table
 from osmo_admin.ops.errors import OperationError
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles
+from pools.domain.columns import pick
+from pools.domain.list_columns import TOKEN_COLUMNS, USER_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pools.models import User
 
 STANDARD_INPUT = Path("-")
@@ -78,7 +77,8 @@ def list_users(
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print(serialize({"users": entries}, output))
     elif entries:
-        print_parts(_accounts_table(entries), output)
+        keys = "name account sign_in tokens roles last_login created created_by"
+        print_parts(list_table(pick(USER_COLUMNS, keys), entries), output)
     else:
         print("There is no user yet. Create one: osmo-admin user create NAME --role osmo-admin --password-file FILE")
 
@@ -175,24 +175,6 @@ def _account_entry(user: User) -> dict[str, Any]:
     }
 
 
-def _accounts_table(entries: Iterable[dict[str, Any]]) -> Table:
-    header = ("User", "Account", "Signs In By", "Tokens", "Roles", "Last Login", "Created At", "Created By")
-    rows = (
-        (
-            entry["id"],
-            "ACTIVE" if entry["active"] else "DISABLED",
-            ", ".join([*entry["providers"], *(["password"] if entry["password"] else [])]) or "token",
-            entry["tokens"],
-            entry["roles"],
-            format_local_time(entry["last_login"]),
-            format_local_time(entry["created_at"]),
-            entry["created_by"],
-        )
-        for entry in entries
-    )
-    return build_table(header, rows)
-
-
 def _read_new_password(user: str, file: Path | None) -> str:
     """The password from the terminal, a file or standard input; other users can read a command line."""
     if file is None and _is_terminal_input():
@@ -283,16 +265,7 @@ def list_all_tokens(
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print(serialize({"tokens": entries}, output))
     elif entries:
-        rows = [
-            (
-                entry["name"],
-                entry["user"],
-                entry["description"],
-                format_local_time(entry["expires_at"]),
-                format_local_time(entry["last_used_at"]) or "never",
-            )
-            for entry in entries
-        ]
-        print_parts(build_table(("Name", "User", "Description", "Expires At", "Last Used"), rows), output)
+        rows = [{"token_name": entry["name"], "user_name": entry["user"], **entry} for entry in entries]
+        print_parts(list_table(pick(TOKEN_COLUMNS, "name user description expires last_used"), rows), output)
     else:
         print("There is no access token.")

@@ -169,7 +169,7 @@ def test_show_a_pool_with_its_subpools(osmo, stub):
     assert stub.requests[0].query == {"pools": ["team"], "all_pools": ["False"]}
     assert "Quota             : 10 (Total: 100)" in text
     assert "Maximum           : unlimited" in text
-    assert "└─ team--a  ACTIVE         30               5                  25               7             2" in text
+    assert "└─ team--a  ACTIVE  30               5                  25               7             2" in text
 
 
 def test_show_as_json_is_one_request(osmo, stub):

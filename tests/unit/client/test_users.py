@@ -85,9 +85,11 @@ def test_token_list(osmo, stub):
         "roles": ["a", "b"],
     }
     stub.on("GET", TOKENS, [token])
-    assert osmo.ok("token", "list").splitlines()[-1].split() == ["ci", "alice", "-", "2026-12-01", "never", "a,", "b"]
+    assert osmo.ok("token", "list").splitlines()[-1].split() == [
+        *("ci", "alice", "-", "2026-12-01", "00:00:00", "UTC", "never", "a,", "b")
+    ]
     stub.on("GET", TOKENS, [token | {"last_used_at": "2026-11-02T10:00:00"}])
-    assert "2026-11-02T10:00:00" in osmo.ok("token", "list").splitlines()[-1]
+    assert "2026-11-02 10:00:00 UTC" in osmo.ok("token", "list").splitlines()[-1]
     stub.on("GET", f"{USERS}/bob/access_token", [])
     assert osmo.ok("token", "list", "--user", "bob") == "No tokens found.\n"
 
@@ -95,9 +97,7 @@ def test_token_list(osmo, stub):
 def test_token_roles_and_delete(osmo, stub):
     stub.on("GET", f"{TOKENS}/ci/roles", {"user_name": "alice", "token_name": "ci", "roles": ASSIGNED_ROLES})
     assert osmo.ok("token", "roles", "ci").splitlines()[-1].split() == [
-        "osmo-team-user",
-        "admin",
-        "2026-11-20T10:00:00",
+        *("osmo-team-user", "admin", "2026-11-20", "10:00:00", "UTC")
     ]
     stub.on("DELETE", f"{USERS}/bob/access_token/ci", None)
     assert osmo.ok("token", "delete", "ci", "-u", "bob") == "Access token ci deleted.\n"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import pytest
 from django.template import Context, Template
 from django.test import RequestFactory
 
-from pools.domain.columns import Column
+from pools.domain.columns import Column, list_columns
 from pools.representations.csv_files import is_csv_request, list_csv
 from pools.selectors.list_order import read_list_order
 
-COLUMNS: tuple[Column[Any], ...] = (
+COLUMNS: dict[str, Column] = list_columns(
     Column("name", "Name", lambda row: row[0], "name", "name", is_right=True),
     Column("time", "Submitted", lambda row: row[1], "submit_time", "submitted", "The first time.", is_extra=True),
     Column("gpus", "", lambda row: row[2]),
@@ -60,6 +59,18 @@ def test_the_sorted_heading_says_so_and_turns_the_order() -> None:
     text = render("/", "{% list_heads columns %}")
     assert '<th scope="col" data-extra aria-sort="descending"><a class="oa-sort" href="?sort=submitted">' in text
     assert '<abbr title="The first time.">Submitted</abbr><span aria-hidden="true"> ↓</span>' in text
+
+
+def test_headings_that_are_picked_and_the_attributes_of_a_cell() -> None:
+    text = render("/", '{% list_heads columns "bar name" actions=True %}')
+    assert text.startswith('<th scope="col">Use</th><th scope="col" class="oa-right">')
+    assert text.endswith('<th scope="col"><span class="oa-hidden">Actions</span></th>')
+    assert render("/", "{{ columns.bar|attributes }}") == 'data-label="Use"'
+    assert render("/", '{{ columns.name|attributes:"oa-mono" }}') == 'data-label="Name" class="oa-mono oa-right"'
+
+
+def test_a_column_without_a_label_has_its_key_as_words() -> None:
+    assert [each.heading for each in list_columns("last_used", Column("id", "")).values()] == ["Last used", ""]
 
 
 def test_the_link_to_the_file() -> None:

@@ -1,0 +1,148 @@
+"""The columns of the lists of this app (:mod:`pools.domain.columns`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pools.domain.amounts import NO_LIMIT, as_json
+from pools.domain.columns import Column, list_columns, number_column
+from pools.domain.numbers import CAN_START_NOW, GPU_QUOTA_NUMBERS, POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
+
+POOL_COLUMNS = list_columns(
+    Column("pool", "Pool", lambda line: line[0].pool.name, "name", "name"),
+    Column("subpool", "", lambda line: line[1].label if line[1].kind == "subpool" else None),
+    Column("kind", "", lambda line: line[1].kind),
+    Column("backend", "", lambda line: line[0].pool.backend and line[0].pool.backend.name),
+    Column("state", "State", lambda line: line[1].state or line[0].status),
+    Column("bar", "GPUs"),
+    number_column(QUOTA, lambda line: as_json(line[1].quota), "guarantee", "quota"),
+    number_column(POOL_NUMBERS["used"], lambda line: line[1].used, sort="used"),
+    number_column(POOL_NUMBERS["available"], lambda line: as_json(line[1].available), sort="free"),
+    number_column(CAN_START_NOW, lambda line: as_json(line[1].can_start)),
+    number_column(TOTAL_IN_USE, lambda line: line[1].total_usage, sort="total"),
+    number_column(POOL_NUMBERS["live_workflows"], lambda line: line[1].live_workflows),
+    Column("quota_until", "", lambda line: line[1].until),
+    Column("quota_after", "", lambda line: line[1].quota_after),
+)
+"""A row is a tree of :mod:`pools.selectors.pool_tree` with its head or a leaf. In the file -1 is unlimited."""
+
+ARCHIVED_SUBPOOL_COLUMNS = list_columns("subpool", Column("last_quota", is_right=True), "archived")
+
+HOLDER_COLUMNS = list_columns("workflow", "owner", "priority", Column("holds", is_right=True), "how_long", "submitted")
+"""Of the workflows that hold GPUs of a pool that drains."""
+
+COHORT_COLUMNS = list_columns("cohort", "parent", number_column(WEIGHT), "quotas", "cohorts", "pools")
+
+NODE_COLUMNS = list_columns("node", "kind")
+"""Of the nodes of the quota tree, beside the numbers of `TREE_NUMBERS`."""
+
+GPU_QUOTA_COLUMNS = list_columns(
+    "namespace", "status", *(Column(key, number.label) for key, number in GPU_QUOTA_NUMBERS.items())
+)
+
+
+def _amounts_per_gpu(amounts: Mapping[str, Any]) -> str:
+    return f"{amounts['tflops']}, {amounts['vram']}"
+
+
+WORKER_COLUMNS = list_columns(
+    "workload", "id", "state", "source", Column("gpus", "GPUs", is_right=True, cell="count"),
+    Column("request", "Request per GPU", is_right=True, cell=lambda row: _amounts_per_gpu(row["request"])),
+    Column("limit", "Limit per GPU", is_right=True, cell=lambda row: _amounts_per_gpu(row["limit"])),
+    Column("counted", cell="created", is_time=True),
+)  # fmt: skip
+"""Of what counts in the GPU quota of a namespace."""
+
+REVISION_COLUMNS = list_columns(
+    "config_type", "name", "revision", Column("user", cell="username"),
+    Column("created", cell="created_at", is_time=True), "description", "tags",
+)  # fmt: skip
+
+AUDIT_COLUMNS = list_columns(
+    "id", Column("time", "When"), "actor", "action", "object", Column("sentence", "Change"), "description",
+    "request_id", "before", "after",
+)  # fmt: skip
+"""A row of the file is an entry as `/api/audit` lists it."""
+
+VIEW_COLUMNS = list_columns("name", "list", Column("filters", cell="query"), "page")
+
+
+def needs_text(row: Mapping[str, Any]) -> str:
+    """The amounts of an answer about an approval, as `lasting quota 4 → 8`."""
+    return ", ".join(
+        f"{need.get('amount')} {_amount(need.get('before'))} → {_amount(need.get('after'))}"
+        for need in row.get("needs") or ()
+    )
+
+
+def _amount(value: int | None) -> str:
+    return "none" if value is None else "unlimited" if value == NO_LIMIT else str(value)
+
+
+def _approval_state(row: Mapping[str, Any]) -> str:
+    return f"{row.get('state')}{', waits for you' if row.get('may_decide') else ''}"
+
+
+APPROVAL_COLUMNS = list_columns(
+    Column("request", cell="id"),
+    Column("object", cell="subject"),
+    Column("change", cell=needs_text),
+    Column("reason", cell="description"),
+    Column("by", cell="requested_by"),
+    Column("asked", cell="requested_at", is_time=True),
+    Column("expires", cell="expires_at", is_time=True),
+    Column("state", cell=_approval_state),
+)
+
+
+def _owner(row: Mapping[str, Any]) -> str:
+    return row.get("user") or (f"pool {row['pool']}" if row.get("pool") else "installation")
+
+
+def _target_state(row: Mapping[str, Any]) -> str:
+    if not row.get("enabled"):
+        return f"off: {row['off_reason']}" if row.get("off_reason") else "off"
+    return f"{row['failures']} failures, again at {row.get('retry_at')}" if row.get("failures") else "on"
+
+
+TARGET_COLUMNS = list_columns(
+    Column("id", "ID"), "name", Column("owner", cell=_owner), "channel", "address", Column("kinds", "Notices"),
+    "pools", Column("state", cell=_target_state),
+)  # fmt: skip
+"""Of the targets of notices."""
+
+NOTICE_COLUMNS = list_columns(
+    Column("id", "ID"), Column("notice", cell="title"), Column("target", cell="target_name"), "status",
+    Column("time", cell="created_at", is_time=True), Column("attempts", is_right=True), "error",
+)  # fmt: skip
+
+
+def _sign_in(row: Mapping[str, Any]) -> str:
+    return ", ".join([*row["providers"], *(["password"] if row["password"] else [])]) or "token"
+
+
+USER_COLUMNS = list_columns(
+    Column("name", cell="id"),
+    Column("account", cell=lambda row: "ACTIVE" if row["active"] else "DISABLED"),
+    Column("sign_in", "Signs in by", cell=_sign_in),
+    "roles", Column("tokens", is_right=True), Column("last_login", is_time=True),
+    Column("created", cell="created_at", is_time=True), "created_by",
+)  # fmt: skip
+
+TOKEN_COLUMNS = list_columns(
+    Column("name", cell="token_name"), Column("user", cell="user_name"), "description", "roles", "created",
+    Column("last_used", cell=lambda row: row.get("last_used_at") or "never", is_time=True),
+    Column("expires", cell="expires_at", is_time=True),
+)  # fmt: skip
+
+ROLE_COLUMNS = list_columns(
+    Column("role", cell="role_name"), "assigned_by", Column("since", cell="assigned_at", is_time=True)
+)
+"""Of the roles of a user or a token."""
+
+IDENTITY_COLUMNS = list_columns(
+    "provider", Column("name", "Name there"), Column("groups", "Groups there"), "roles",
+    Column("signed_on", "Last sign-on"), Column("checked", "Last confirmed"),
+)  # fmt: skip
+"""Of the accounts of a user at identity providers."""
