@@ -122,9 +122,11 @@ def change_command(
     *,
     confirms: bool = False,
     options: Mapping[str, Any] = {},
+    usual: Mapping[str, Any] = {},
 ) -> Callable[[Callable[[ClientSession, TypedChange], None]], Any]:
     """Register a command that makes a change of this kind. `options` are the types of its options by name: instead
-    of a value that is a JSON object, and of a value that is typed in another way."""
+    of a value that is a JSON object, and of a value that is typed in another way. `usual`: defaults that the client
+    alone has."""
     notes = {"description", "request_approval", "if_match"} - fields_of(kind).keys()
 
     def register(function: Callable[[ClientSession, TypedChange], None]) -> Any:
@@ -133,16 +135,18 @@ def change_command(
             function(session, TypedChange(session, kind, given, **note))
 
         run.__doc__, run.__name__, run.__module__ = function.__doc__, function.__name__, function.__module__
-        run.__signature__ = inspect.Signature(_parameters(kind, options))  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(_parameters(kind, options, usual))  # type: ignore[attr-defined]
         client_command(family, name, writes=kind.has_preview, confirms=confirms)(run)
         return function
 
     return register
 
 
-def _parameters(kind: type[ChangeCommand], options: Mapping[str, Any]) -> list[inspect.Parameter]:
+def _parameters(
+    kind: type[ChangeCommand], options: Mapping[str, Any], usual: Mapping[str, Any]
+) -> list[inspect.Parameter]:
     """The parameters of the command."""
-    defaults = {each.name: each.default for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    defaults = {each.name: each.default for each in dataclasses.fields(kind)} | dict(usual)  # type: ignore[arg-type]
     found = {
         name: declared_parameter(name, about, defaults[name])
         for name, about in fields_of(kind).items()
@@ -168,7 +172,7 @@ def declared_parameter(
     schema, looks = about.kind.schema, about.kind.looks
     hint: Any = Literal[*about.kind.options] if looks == "choice" else _TYPES.get(looks, str)
     typed_default = usual if isinstance(usual, str | int | list) and usual != "" else None
-    default = inspect.Parameter.empty if about.is_required else typed_default
+    default = inspect.Parameter.empty if about.is_required and typed_default is None else typed_default
     words: dict[str, Any] = {
         "help": f"{about.sentence} {time_words}" if looks == "time" else about.sentence,
         "metavar": about.metavar or ("TIME" if looks == "time" else None),

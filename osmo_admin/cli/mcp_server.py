@@ -17,6 +17,7 @@ from pydantic import Field
 from osmo_admin import __version__
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.http import HttpClient, url_path
+from scheduling.domain.lists import USUAL_BUCKET
 
 INSTRUCTIONS = (
     "OSMO Admin shares the GPUs of clusters between pools. These tools only read. Amounts are GPUs, times are UTC. "
@@ -79,7 +80,7 @@ def build_server(http_of: Callable[[Caller], HttpClient]) -> MCPServer:
         since: Annotated[str | None, Field(description="From this time on, UTC; default 30 days ago.")] = None,
         until: Annotated[str | None, Field(description="Up to this time, UTC; default now.")] = None,
         by: Annotated[str, Field(description="pool, subpool, cohort, user, priority, backend or workflow")] = "pool",
-        bucket: Annotated[str, Field(description="hour, day or month")] = "month",
+        bucket: Annotated[str, Field(description="hour, day or month")] = USUAL_BUCKET,
         pool: PoolNames = None,
         user: UserNames = None,
     ) -> Answer:

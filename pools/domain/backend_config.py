@@ -13,6 +13,7 @@ from pools.domain.byte_sizes import MAX_UNITS, parse_size
 from pools.domain.cluster_config import KUBERNETES, ClusterSpec
 from pools.domain.errors import Fault, Violation
 from pools.domain.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
+from pools.domain.structured_input.config_fields import TEXT, object_schema
 from pools.domain.structured_input.fields import FieldReader
 
 SIMULATED = "simulated"
@@ -41,12 +42,17 @@ NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 
 _NAME = re.compile(NAME_PATTERN)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KNOWN = ("type", "namespace", "description", "offline")
 ANSWER_KEYS = ("name", "version", "pools", "warnings", "status")
 SIMULATED_KEYS = ("nodes", "auto_end", *POLICY_DEFAULTS)
 MAX_POLICY_SECONDS = 366 * 24 * 3600
-_NODE_KEYS = ("name", "gpus", "cpu", "memory", "storage", "platform")
+_SIZE: Final = {"type": ["string", "integer"]}
+_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MAX_UNITS}
+NODE: Final = object_schema(
+    {"name": TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": TEXT},
+    ("name", "gpus"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +166,12 @@ def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
 
 
 def _node(row: FieldReader) -> NodeSpec:
-    row.reject_unknown_keys(_NODE_KEYS)
-    for key in ("name", "gpus"):
+    row.reject_unknown_keys(NODE["properties"])
+    for key in NODE["required"]:
         if not row.is_given(key):
             row.add_fault(key, Fault.MISSING, "is missing.")
     name = row.read_text("name")
-    if row.is_given("name") and not _NODE.fullmatch(name):
+    if row.is_given("name") and not _NODE_NAME.fullmatch(name):
         row.add_fault(
             "name", Fault.BAD_NAME, "must be a host name: lower-case letters, digits, hyphens and dots, at most 253."
         )

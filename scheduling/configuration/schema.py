@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pools.domain.backend_config import NAME_PATTERN, POLICY_TIMES
+from pools.domain.backend_config import NAME_PATTERN
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.changes.command import fields_of
 from pools.domain.cluster_config import KUBECONFIG
@@ -29,8 +29,6 @@ ADDRESS: Final = "/api/schema/configuration.json"
 
 _TEXT: Final[dict[str, Any]] = dict(TEXT)
 _TEXTS: Final[dict[str, Any]] = dict(TEXTS)
-_SIZE: Final = {"type": ["string", "integer"]}
-_COUNT: Final[dict[str, Any]] = dict(COUNT)
 _QUANTITY: Final = {"type": ["string", "number"], "description": "A Kubernetes quantity, such as 1500m or 40Gi."}
 
 
@@ -50,7 +48,7 @@ _POOL: Final = object_schema(
         **pool_properties(),
         "platforms": _map(PLATFORM_SCHEMA),
         SUBPOOLS: _map(
-            _COUNT,
+            dict(COUNT),
             SHORT_NAME_PATTERN,
             "Quotas in GPUs by the short names of subpools. Unless subpools_owner is git, they are only the first "
             "subpools of a pool that `apply` creates.",
@@ -64,10 +62,6 @@ _POOL: Final = object_schema(
     ("backend",),
 )
 _COHORT: Final = object_schema(properties_of(COHORT_FIELDS))
-_NODE: Final = object_schema(
-    {"name": _TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": _TEXT},
-    ("name", "gpus"),
-)
 _BACKEND: Final = object_schema(
     {
         **{
@@ -77,8 +71,6 @@ _BACKEND: Final = object_schema(
         },
         "namespace": {**_TEXT, "pattern": f"^(?:{NAMESPACE_PATTERN})$"},
         "description": _TEXT,
-        **{key: {"type": ["integer", "null"], "minimum": 0} for key in POLICY_TIMES},
-        "nodes": {"type": "array", "items": _NODE},
     }
 )
 """A file has neither what admins switch nor secrets."""

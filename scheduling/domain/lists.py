@@ -126,6 +126,10 @@ class Bucket(StrEnum):
     MONTH = "month"
 
 
+USUAL_BUCKET = Bucket.MONTH
+"""Of the client and of agents: by days, 30 days are too many rows for a table. Programs get days from the API."""
+
+
 @dataclass(frozen=True, slots=True)
 class UsageQuery(Page):
     """What is asked of the record of use."""
@@ -134,7 +138,9 @@ class UsageQuery(Page):
     since: datetime | None = asked(TIME, "From this time on; 30 days ago if it is not given.")
     until: datetime | None = asked(TIME, "Up to this time; now if it is not given.")
     by: UsageKey = asked(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
-    bucket: Bucket = asked(choice(list(Bucket)), "Time of a row; by default day.", default=Bucket.DAY)
+    bucket: Bucket = asked(
+        choice(list(Bucket)), "The length of time of a row, in UTC; over the API by default day.", default=Bucket.DAY
+    )
     pool: list[str] = asked(
         FILTER_TEXTS, "Only this pool with its subpools, or this subpool.", default=(), short="-p", metavar="POOL..."
     )

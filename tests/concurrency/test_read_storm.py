@@ -39,7 +39,7 @@ from pools.services.notice_targets import send_test
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from pools.services.users import create_user, delete_user, grant_role
-from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
@@ -141,7 +141,7 @@ class Writers:
         reconcile_backend(self._backend)
         names = list(Workflow.objects.filter(status=WorkflowStatus.RUNNING, spec_name="storm").values_list("name"))
         if names:
-            end_workflow(EndWorkflow(name=rng.choice(names)[0]), actor=SYSTEM)
+            end_workflow(EndWorkflow(name=rng.choice(names)[0], status=EndStatus.COMPLETED), actor=SYSTEM)
 
     def _take_gpus(self, rng: random.Random) -> None:
         live = GpuAllocation.objects.filter(namespace="team-a").exclude(state="released").exclude(name="w1")

@@ -13,7 +13,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, LeafUsage, Pool, Reservation
 from pools.services import subpools
 from pools.services.subpools import SubpoolResult, archive_drained, delete_subpool
-from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -92,7 +92,10 @@ def test_the_last_workflow_ending_against_the_monitor() -> None:
     for number in range(8):
         delete_subpool(DeleteSubpool(parent="team", subpool_name=f"s{number}"), actor=SYSTEM)
     names = list(Workflow.objects.values_list("name", flat=True))
-    ends = [lambda name=name: end_workflow(EndWorkflow(name=name), actor=admin) for name in names]
+    ends = [
+        lambda name=name: end_workflow(EndWorkflow(name=name, status=EndStatus.COMPLETED), actor=admin)
+        for name in names
+    ]
     results = run_concurrently([*ends, archive_drained, archive_drained])  # type: ignore[list-item]
     assert not [result for result in results if isinstance(result, Exception)]
     assert set(Pool.objects.filter(parent=root).values_list("subpool_state", flat=True)) == {"ARCHIVED"}

@@ -14,7 +14,7 @@ from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerText, build_table
 from osmo_admin.cli.times import parse_time
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
-from scheduling.domain.lists import Bucket, UsageQuery
+from scheduling.domain.lists import USUAL_BUCKET, Bucket, UsageQuery
 
 SECONDS_PER_HOUR = 3600
 HEADER = [
@@ -26,7 +26,8 @@ HEADER = [
 def add_to(app: typer.Typer) -> None:
     """Register the command at the top level, with `export` below it."""
     family = typer.Typer(rich_markup_mode=None, add_completion=False)
-    list_command(family, "usage", UsageQuery, usual={"since": "30d"}, in_utc=True, is_group=True)(usage)
+    usual = {"since": "30d", "bucket": USUAL_BUCKET}
+    list_command(family, "usage", UsageQuery, usual=usual, in_utc=True, is_group=True)(usage)
     family.command("export")(export)
     app.add_typer(family, name="usage")
 
@@ -67,18 +68,13 @@ def export(
     typer.echo(session.http().get_text("api/usage/trace", query), nl=False)
 
 
-def usage(
-    session: ClientSession,
-    query: dict[str, Any],
-    *,
-    bucket: Annotated[Bucket, typer.Option(help="The length of time of a row, in UTC.")] = Bucket.MONTH,
-) -> None:
+def usage(session: ClientSession, query: dict[str, Any]) -> None:
     """Show GPU-hours that were used, lent, idle and waited for."""
-    answer = session.http().get("api/usage", query | {"bucket": bucket})
-    print_answer(session, answer, lambda: _usage_text(answer, query["by"], bucket))
+    answer = session.http().get("api/usage", query)
+    print_answer(session, answer, lambda: _usage_text(answer, query["by"], query["bucket"]))
 
 
-def _usage_text(answer: dict[str, Any], by: str, bucket: Bucket) -> AnswerText:
+def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
     rows = [[_start_text(row["start"], bucket), row[by], *_cells(row)] for row in answer["rows"]]
     if not rows:
         return "Nothing is on record for this time."
@@ -89,9 +85,9 @@ def _usage_text(answer: dict[str, Any], by: str, bucket: Bucket) -> AnswerText:
     return ["GPU-hours:", table]
 
 
-def _start_text(start: str, bucket: Bucket) -> str:
+def _start_text(start: str, bucket: str) -> str:
     """The beginning of a bucket, in UTC like the buckets themselves: `2026-11`, `2026-11-20` or `2026-11-20 15:00`."""
-    lengths = {Bucket.MONTH: 7, Bucket.DAY: 10}
+    lengths: dict[str, int] = {Bucket.MONTH: 7, Bucket.DAY: 10}
     return start.replace("T", " ")[: lengths.get(bucket, 16)]
 
 

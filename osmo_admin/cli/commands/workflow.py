@@ -27,7 +27,7 @@ from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, printable_text, with_more_entries
 from osmo_admin.cli.times import format_duration, format_local_time
 from pools.domain.changes.command import fields_of
-from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.lists import LineQuery, WorkflowQuery
 
 app = command_group("Submit and follow workflows.")
@@ -212,7 +212,7 @@ def spec(
         typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: without colours and replacements
 
 
-@change_command(app, "end", EndWorkflow, confirms=True)
+@change_command(app, "end", EndWorkflow, confirms=True, usual={"status": EndStatus.COMPLETED})
 def end(session: ClientSession, change: TypedChange) -> None:
     """End running tasks of a simulated workflow; tasks that depend on them continue."""
     confirm(session, f"End {change['name']} as {change['status']}?")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.backend_config import BACKEND_TYPES, VictimRule
+from pools.domain.backend_config import BACKEND_TYPES, NODE, VictimRule
 from pools.domain.changes.command import (
     BOOLEAN,
     SECRET,
@@ -24,21 +24,8 @@ from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.ownership import OwnedKind
 from pools.domain.roles import Permission
 
-_NODE: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string"},
-        "gpus": {"type": "integer"},
-        "cpu": {"type": "integer"},
-        "memory": {},
-        "storage": {},
-        "platform": {"type": "string"},
-    },
-    "additionalProperties": False,
-    "required": ["name", "gpus"],
-}
-_NODES = ValueKind("nodes", {"type": "array", "items": _NODE}, lambda reader, key: reader.body[key])
-_SECONDS = ValueKind("text", {"type": ["integer", "null"]}, lambda reader, key: reader.body[key])
+_NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
+_SECONDS = ValueKind("text", {"type": ["integer", "null"], "minimum": 0}, lambda reader, key: reader.body[key])
 
 BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     "type": ChangeField(choice(BACKEND_TYPES), "Type", "It is chosen when the cluster is added, and stays."),

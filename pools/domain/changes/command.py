@@ -144,7 +144,7 @@ class ChangeField:
     """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
     `in_query`: it stands in the query. `metavar`, `short` (`-q`) and `option` (`--name` if None; empty: there is none)
     are its words in the client; with `positional` it is an argument there. `missing` is said of a required field
-    without a value; `hint` stands in the empty filter of a page."""
+    without a value; if it is empty, `note_faults` says it. `hint` stands in the empty filter of a page."""
 
     kind: ValueKind
     label: str
@@ -265,7 +265,7 @@ def summary_of(kind: type[ChangeCommand]) -> str:
 def read_fields(reader: FieldReader, fields: Mapping[str, ChangeField]) -> dict[str, Any]:
     """The values that an object gives to these fields; `null` is the same as no value. Faults are noted."""
     for name, about in fields.items():
-        if about.is_required and not reader.is_given(name):
+        if about.is_required and about.missing and not reader.is_given(name):
             reader.add_fault(name, Fault.MISSING, about.missing)
     return {name: about.kind.read(reader, name) for name, about in fields.items() if reader.is_given(name)}
 

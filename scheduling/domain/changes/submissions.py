@@ -51,10 +51,9 @@ PRIORITY = replace(choice(list(Priority)), read=_read_priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitWorkflow(ChangeCommand):
-    """Submit a workflow file, or a PodGroup manifest as work."""
+class Submission(ChangeCommand):
+    """Work that begins on a pool or subpool."""
 
-    service: ClassVar = "submit"
     audit: ClassVar = (AuditAction.WORKFLOW_SUBMITTED,)
     permission: ClassVar = Permission.POOL_SUBMIT
     pool_field: ClassVar = "pool"
@@ -62,6 +61,14 @@ class SubmitWorkflow(ChangeCommand):
     has_preview: ClassVar = False  # its dry run answers the rendered file, and is a part of its query
 
     pool: str = in_address("POOL", "Pool or subpool", "Pool or subpool that runs it.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitWorkflow(Submission):
+    """Submit a workflow file, or a PodGroup manifest as work."""
+
+    service: ClassVar = "submit"
+
     file: str = value(
         TEXT,
         "Workflow or PodGroup (YAML or JSON)",
@@ -99,15 +106,9 @@ class SubmitWorkflow(ChangeCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartWorkflow(ChangeCommand):
+class RestartWorkflow(Submission):
     """Submit a failed workflow again."""
 
     service: ClassVar = "submit"
-    audit: ClassVar = (AuditAction.WORKFLOW_SUBMITTED,)
-    permission: ClassVar = Permission.POOL_SUBMIT
-    pool_field: ClassVar = "pool"
-    needs_version: ClassVar = False
-    has_preview: ClassVar = False  # its dry run answers the rendered file, and is a part of its query
 
-    pool: str = in_address("POOL", "Pool or subpool", "Pool or subpool that runs it.")
     workflow: str = in_address("WORKFLOW", "Workflow", "Workflow ID or UUID.")

@@ -62,13 +62,7 @@ class EndWorkflow(WorkflowChange):
     service: ClassVar = "end_workflow"
     audit: ClassVar = (AuditAction.WORKFLOW_ENDED,)
 
-    status: EndStatus = value(
-        choice(list(EndStatus)),
-        "The running gangs",
-        "Final status.",
-        default=EndStatus.COMPLETED,
-        short="-s",
-    )
+    status: EndStatus = value(choice(list(EndStatus)), "The running gangs", "Final status.", short="-s", missing="")
     group: str | None = value(TEXT, "Group", "Only this group.", default=None, short="-g")
 
     @classmethod

@@ -132,7 +132,7 @@ def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Call
         submit_workflow("team--a", gpus=1, name=name)
     run_cycles()
     for work in Workflow.objects.all():
-        end_workflow(EndWorkflow(name=work.name), actor=actor_named("root"))
+        end_workflow(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=actor_named("root"))
     viewer = as_person("viewer")
     plain = _page(viewer, LIST, pool="team")
     assert plain.count('type="checkbox" class="oa-select"') == 2

@@ -18,7 +18,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuUsage, Node, Pool
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import patch_pool
-from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.plan_units import PlanUnit
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group, Workflow
@@ -190,7 +190,9 @@ def test_a_submission_that_commits_late_is_not_missed(team: Pool, reads: list[Li
 @pytest.mark.parametrize("what", ["end", "cancel", "quota", "nodes"])
 def test_any_other_change_plans_everything(team: Pool, reads: list[LiveFacts], what: str) -> None:
     operations: dict[str, Callable[[], object]] = {
-        "end": lambda: end_workflow(EndWorkflow(name="old-1"), actor=factories.admin_actor()),
+        "end": lambda: end_workflow(
+            EndWorkflow(name="old-1", status=EndStatus.COMPLETED), actor=factories.admin_actor()
+        ),
         "cancel": lambda: cancel_workflow(CancelWorkflow(name="old-1"), actor=factories.admin_actor()),
         "quota": lambda: patch_pool(
             PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}), actor=SYSTEM

@@ -31,7 +31,7 @@ from pools.models import (
 from pools.services.access_tokens import create_token
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_quotas import put_gpu_quota
-from scheduling.domain.changes.workflows import EndWorkflow
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.engine.liveness import StuckKind
 from scheduling.models import (
     BeatLease,
@@ -359,7 +359,7 @@ def test_a_deleted_pool_leaves_no_counters() -> None:
 
 def test_ended_work_is_counted_off(filled: None) -> None:
     assert read_one(COUNTED) == (8, 8)
-    end_workflow(EndWorkflow(name="runs-1"), actor=factories.admin_actor())
+    end_workflow(EndWorkflow(name="runs-1", status=EndStatus.COMPLETED), actor=factories.admin_actor())
     assert read_one(COUNTED) == (0, 0)
 
 

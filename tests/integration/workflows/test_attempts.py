@@ -274,7 +274,7 @@ class TestElastic:
         assert (held(), Workflow.objects.get().status) == (4, "RUNNING")
 
     def test_it_completes_without_those_that_never_started(self, gang: Pool) -> None:
-        end_workflow(EndWorkflow(name="gang-1"), actor=factories.admin_actor())
+        end_workflow(EndWorkflow(name="gang-1", status=EndStatus.COMPLETED), actor=factories.admin_actor())
         assert Workflow.objects.get().status == "COMPLETED"
         assert [status for _, _, status, _ in attempts_of("g")] == ["COMPLETED"] * 3 + ["FAILED_CANCELED"]
         assert Task.objects.get(name="t3").failure_message == UNUSED_TASK_MESSAGE

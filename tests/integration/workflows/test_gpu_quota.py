@@ -18,7 +18,7 @@ from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_allocations import adjust, allocate, release
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import put_pool
-from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
@@ -115,7 +115,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
     assert {(row.source, row.state) for row in rows.values()} == {("workflow", "committed")}
     assert (rows[f"{work.name}/t0"].count, int(rows[f"{work.name}/t0"].request_tflops)) == (2, 100)
     assert verify() == []
-    end_workflow(EndWorkflow(name=work.name), actor=factories.admin_actor())
+    end_workflow(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=factories.admin_actor())
     assert used() == (0, 0)
     assert set(GpuAllocation.objects.values_list("state", "reason")) == {("released", "ended")}
 
@@ -163,7 +163,7 @@ def test_work_over_a_total_waits_with_the_reason_and_starts_when_there_is_headro
     )
     assert (entry.reason.queue, entry.reason.limit) == ("team-a", "total.max.tflops.request")
     assert "until 200 fit under 300" in entry.unblock[0]
-    end_workflow(EndWorkflow(name=first.name), actor=factories.admin_actor())
+    end_workflow(EndWorkflow(name=first.name, status=EndStatus.COMPLETED), actor=factories.admin_actor())
     reconcile_pool()
     assert status(second) == WorkflowStatus.RUNNING
     assert used() == (300, 2)

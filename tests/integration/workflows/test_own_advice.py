@@ -17,7 +17,7 @@ from pools.models import Pool
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from pools.services.subpools import resize_subpool
-from scheduling.domain.changes.workflows import EndWorkflow
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import HistoryReplay
 from scheduling.services import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -95,7 +95,7 @@ def test_guaranteed_work_is_not_delayed_for_the_waits_of_others(caller: Any, adm
     ann.submit("team--greedy", workflow_file("two", 1))
     ann.submit("team--kept", workflow_file("needs", 3))
     reconcile_backend(backend.pk)
-    end_workflow(EndWorkflow(name="one-1"), actor=SYSTEM)
+    end_workflow(EndWorkflow(name="one-1", status=EndStatus.COMPLETED), actor=SYSTEM)
     reconcile_backend(backend.pk)
     answer = replay(admin, {"since": naive(begin), "until": naive(database_time()), **ADVISE})
     pool = pool_named(answer, "team")

@@ -18,7 +18,7 @@ from pools.models import AuditEntry, Backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.api.own_replay import ReplayAnswer
-from scheduling.domain.changes.workflows import EndWorkflow
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import Decision
 from scheduling.services import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -47,7 +47,7 @@ class Story:
         for who, to, name in ((self.ann, "team--a", "one"), (self.ann, "team--a", "two"), (self.olga, "other", "own")):
             who.submit(to, workflow_file(name, 2))
             reconcile_backend(self.backend.pk)
-        end_workflow(EndWorkflow(name="one-1"), actor=SYSTEM)
+        end_workflow(EndWorkflow(name="one-1", status=EndStatus.COMPLETED), actor=SYSTEM)
         reconcile_backend(self.backend.pk)
         self.end = database_time()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pools.models import Pool
-from scheduling.domain.changes.workflows import EndWorkflow
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, WaitSpan
 from scheduling.replay.trace import TraceReader
@@ -41,9 +41,9 @@ def test_the_history_is_a_trace(caller: Callable[..., Caller], tmp_path: Path) -
     running = worker.get("/api/usage/trace")
     assert worker.last.content.decode().count("\n") == 1, running
     for work in (first, shared):
-        end_workflow(EndWorkflow(name=work.name), actor=admin)
+        end_workflow(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=admin)
     reconcile_backend(backend)
-    end_workflow(EndWorkflow(name=waits.name), actor=admin)
+    end_workflow(EndWorkflow(name=waits.name, status=EndStatus.COMPLETED), actor=admin)
     worker.get("/api/usage/trace")
     jobs = read_jobs(worker.last.content.decode(), tmp_path / "t.csv")
     assert [(job.name, job.gpus, job.team, job.user) for job in jobs] == [

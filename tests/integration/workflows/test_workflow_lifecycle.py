@@ -15,7 +15,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool, Reservation
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling import locking
-from scheduling.domain.changes.workflows import EndWorkflow
+from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -54,7 +54,7 @@ def usage(pool: str) -> tuple[int, int, int]:
 
 def end(name: str, group: str | None = None) -> None:
     """Report that the running gangs of a workflow have completed."""
-    end_workflow(EndWorkflow(name=name, group=group), actor=SYSTEM)
+    end_workflow(EndWorkflow(name=name, group=group, status=EndStatus.COMPLETED), actor=SYSTEM)
 
 
 def later(**ago: int) -> None:
