@@ -16,6 +16,7 @@ import redis
 
 from osmo_admin.ops import process_commands
 from tests.support import database, factories
+from tests.support.children import popen_of
 from tests.support.own_servers import KillableServers
 from tests.support.stack import Stack
 
@@ -65,7 +66,7 @@ class FaultyInstallation(Stack):
     def kill_process(self, name: str) -> None:
         """SIGKILL to one part, with all its processes."""
         self.children[name].kill_group()
-        self.children[name].popen.wait(60)
+        popen_of(self.children[name]).wait(60)
 
     def child_pids_of(self, name: str) -> list[int]:
         """The child processes of one part."""

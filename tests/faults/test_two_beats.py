@@ -16,6 +16,7 @@ from osmo_admin.ops.processes import ChildProcess, start_child
 from scheduling.models import BeatLease
 from scheduling.services.kubernetes import leases
 from tests.faults.installation import FaultyInstallation
+from tests.support.children import popen_of
 from tests.support.services import ROOT, Services
 
 pytestmark = pytest.mark.fault
@@ -30,7 +31,7 @@ def second(installation: FaultyInstallation) -> Iterator[ChildProcess]:
     child = start_child("second", process_commands.beat_command(), log=log, env=installation.env, cwd=ROOT)
     yield child
     child.kill_group()
-    child.popen.wait(20)
+    popen_of(child).wait(20)
 
 
 def runs(installation: FaultyInstallation) -> int:
@@ -64,7 +65,7 @@ def test_the_second_takes_over(installation: FaultyInstallation, second: ChildPr
 
         first = installation.children[process_commands.BEAT]
         first.popen.send_signal(how)
-        first.popen.wait(20)
+        popen_of(first).wait(20)
         died, before_takeover = time.monotonic(), runs(installation)
         installation.wait_until(
             lambda: runs(installation) >= before_takeover + 3, seconds=LONGEST_GAP + 10, what="the second one sends"

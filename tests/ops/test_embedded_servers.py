@@ -16,6 +16,7 @@ from osmo_admin.ops import postgres, processes, valkey
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
 from osmo_admin.ops.processes import ChildProcess, stop_children
+from tests.support.children import popen_of
 
 INSTALLATIONS = list(postgres.find_installations())
 
@@ -162,7 +163,7 @@ def test_an_interrupted_start_leaves_nothing_running(
     with pytest.raises(KeyboardInterrupt):
         postgres.launch_postgres(home, sockets, find_database_account(), log=log, durable=False, check_stop=stopped)
     (child,) = children
-    assert child.popen.wait(60) == -signal.SIGKILL
+    assert popen_of(child).wait(60) == -signal.SIGKILL
 
 
 def test_queued_tasks_survive_a_restart(reachable_dir: Path, sockets: Path) -> None:
@@ -187,7 +188,7 @@ def test_queued_tasks_survive_a_killed_broker(reachable_dir: Path, sockets: Path
     with redis.Redis.from_url(server.url()) as client:
         client.rpush("queue", "work")
     os.kill(server.child.pid, 9)
-    server.child.popen.wait(60)
+    popen_of(server.child).wait(60)
     server = valkey.launch_valkey(folder, sockets, log=reachable_dir / "valkey.log")
     with redis.Redis.from_url(server.url()) as client:
         assert client.lrange("queue", 0, -1) == [b"work"]

@@ -22,6 +22,7 @@ from osmo_admin.ops.processes import (
     stop_children,
 )
 from tests.ops.conftest import is_running
+from tests.support.children import popen_of
 from tests.support.services import ROOT
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -64,7 +65,7 @@ def test_workers_of_a_dead_leader_are_ended_too(tmp_path: Path) -> None:
     leader = start_child("leader", PARENT, log=tmp_path / "leader.log")
     worker = int(wait_for_output(leader))
     os.kill(leader.pid, signal.SIGKILL)
-    leader.popen.wait(60)
+    popen_of(leader).wait(60)
     assert is_running(worker)
     stop_children([leader], grace=1)
     assert has_ended(worker)
@@ -93,7 +94,7 @@ def test_children_of_a_killed_supervisor_are_ended_at_the_next_start(tmp_path: P
     sockets.mkdir()
     orphans.record_children(data, [left], sockets)
     assert orphans.end_orphans(data) == ["left"]
-    left.popen.wait(60)
+    popen_of(left).wait(60)
     assert not data.children.exists()
     assert not sockets.exists()
 
@@ -119,7 +120,7 @@ def test_workers_without_leader_are_found_by_their_installation(tmp_path: Path) 
     worker = int(wait_for_output(leader))
     orphans.record_children(data, [leader], None)
     os.kill(leader.pid, signal.SIGKILL)
-    leader.popen.wait(60)
+    popen_of(leader).wait(60)
     orphans.end_orphans(data)
     assert has_ended(worker)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from osmo_admin.ops import postgres, valkey
 from osmo_admin.ops.privileges import change_owner, find_database_account
 from osmo_admin.ops.processes import stop_children
+from tests.support.children import popen_of
 from tests.support.services import Services
 
 SETTINGS = dict(postgres.SETTINGS) | {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
@@ -96,5 +97,5 @@ class KillableServers(Services):
     def _stop(self, name: str, how: signal.Signals) -> None:
         child = self._running.pop(name).child
         child.popen.send_signal(how)
-        child.popen.wait(60)
+        popen_of(child).wait(60)
         child.kill_group()

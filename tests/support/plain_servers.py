@@ -17,6 +17,7 @@ import psycopg
 from osmo_admin.ops.postgres import find_installations, make_reachable
 from osmo_admin.ops.privileges import change_owner, find_database_account
 from osmo_admin.ops.processes import ChildProcess, start_child
+from tests.support.children import popen_of
 from tests.support.optional_tools import find_pgbouncer
 from tests.support.stack import find_free_port
 
@@ -50,9 +51,9 @@ class _Server:
         if self.child is not None:
             self.child.popen.send_signal(how)
             with suppress(subprocess.TimeoutExpired):
-                self.child.popen.wait(10)
+                popen_of(self.child).wait(10)
             self.child.kill_group()
-            self.child.popen.wait(20)
+            popen_of(self.child).wait(20)
             self.child = None
 
     def _launch(self, name: str, command: list[str]) -> None:

@@ -17,7 +17,7 @@ _READ_FROM = ("DEBUG", "FORCE_SCRIPT_NAME", "STATIC", "WHITENOISE")
 
 def read_static_files_once() -> None:
     """From now on each new middleware takes the list of the first one with the same settings."""
-    build = StaticFilesMiddleware.__init__
+    build: Any = StaticFilesMiddleware.__init__
     built: dict[str, dict[str, Any]] = {}
 
     def take_built(self: StaticFilesMiddleware, get_response: Any = None) -> None:

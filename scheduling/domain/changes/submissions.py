@@ -51,7 +51,7 @@ PRIORITY = replace(choice(list(Priority)), read=_read_priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission(ChangeCommand):
+class SubmissionChange(ChangeCommand):
     """Work that begins on a pool or subpool."""
 
     audit: ClassVar = (AuditAction.WORKFLOW_SUBMITTED,)
@@ -64,7 +64,7 @@ class Submission(ChangeCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitWorkflow(Submission):
+class SubmitWorkflow(SubmissionChange):
     """Submit a workflow file, or a PodGroup manifest as work."""
 
     service: ClassVar = "submit"
@@ -106,7 +106,7 @@ class SubmitWorkflow(Submission):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartWorkflow(Submission):
+class RestartWorkflow(SubmissionChange):
     """Submit a failed workflow again."""
 
     service: ClassVar = "submit"

@@ -16,7 +16,7 @@ from scheduling.domain.cluster.election import Candidate, lease_name
 from scheduling.kube import errors, resource_kinds
 from scheduling.kube.cluster_lease import ClusterLease, LeaseState
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.port import Cluster
+from scheduling.kube.port import Cluster, ResourceKind
 from scheduling.kube.webhook_configuration import read_configuration
 from scheduling.models import ClusterState, QueueSync, WebhookInstallation
 from scheduling.selectors.queue_sync_state import queue_sync_body
@@ -170,7 +170,7 @@ def test_a_queue_sync_ends_when_another_installation_takes_the_lease(
     """The root queue is written; the other installation appears; nothing more is written."""
     monkeypatch.setattr("scheduling.kube.cluster_lease.RENEW_SECONDS", 0.0)
 
-    def appear(verb: str, kind: resource_kinds.ResourceKind, name: str) -> None:
+    def appear(verb: str, kind: ResourceKind, name: str) -> None:
         if verb in {"apply", "create", "merge"} and name == "osmo-default-osmo":
             ClusterLease("osmo", Candidate("copy", "host/9")).step(harness.cluster)
 
