@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from django.utils import timezone
 
@@ -21,6 +21,18 @@ def approval_state(row: ApprovalRequest) -> str:
     return row.state
 
 
+class NeedAnswer(TypedDict):
+    """An amount in GPUs that a change moves by more than the limit; -1 is unlimited, null no limit."""
+
+    amount: str
+    before: int | None
+    after: int | None
+    change: NotRequired[int]
+    before_in: NotRequired[Annotated[str, "Of an amount that moves: the cohort that it leaves."]]
+    after_in: NotRequired[Annotated[str, "Of an amount that moves: the cohort to which it comes."]]
+    limit: int
+
+
 class ApprovalAnswer(TypedDict):
     """A request for the approval of a second person."""
 
@@ -32,7 +44,7 @@ class ApprovalAnswer(TypedDict):
     arguments: Annotated[dict[str, Any], "The values of the change."]
     expected_version: Annotated[int | None, "The version of the object that the requester saw."]
     approval_above: Annotated[int, "GPUs: larger changes of a quota of the pool needed an approval then."]
-    needs: Annotated[list[dict[str, Any]], "The amounts that need the approval, in GPUs."]
+    needs: Annotated[list[NeedAnswer], "The amounts that need the approval."]
     description: str
     requested_by: str
     requested_at: datetime

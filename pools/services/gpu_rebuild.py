@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
-from pools.domain.gpu_quota.workers import GpuWorker
+from pools.domain.gpu_quota.workers import GpuAmountsBody, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import GpuAllocation
@@ -43,14 +43,22 @@ class PodWorker:
     uncounted: str = ""
 
 
+class WorkerSize(TypedDict):
+    """GPUs of a worker, and its amounts per GPU."""
+
+    request: GpuAmountsBody
+    limit: GpuAmountsBody
+    count: int
+
+
 class GpuRepairAnswer(TypedDict):
-    """A difference that was repaired."""
+    """A difference that was repaired: of a worker, of its state, or of a sum."""
 
     namespace: str
     path: str
     code: str
-    before: Any
-    after: Any
+    before: WorkerSize | str | None
+    after: WorkerSize | str | None
     message: str
 
 
@@ -61,8 +69,8 @@ class GpuRepair:
     namespace: str
     path: str
     code: str
-    before: Any
-    after: Any
+    before: WorkerSize | str | None
+    after: WorkerSize | str | None
 
     def as_dict(self) -> GpuRepairAnswer:
         """For JSON."""
@@ -191,7 +199,7 @@ def _pods_released_later(namespace: str, pods: Sequence[PodWorker], listed: Mapp
     return {name for name, at in rows if at is not None and at >= since[name]}
 
 
-def _worker_body(worker: GpuWorker) -> dict[str, Any]:
+def _worker_body(worker: GpuWorker) -> WorkerSize:
     return {"request": worker.request.as_dict(), "limit": worker.limit.as_dict(), "count": worker.count}
 
 

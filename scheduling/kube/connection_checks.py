@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
@@ -28,6 +28,24 @@ class ConnectionCheck:
     is_required: bool = True
 
 
+class ConnectionCheckAnswer(TypedDict):
+    """A check of a connection test. A failed check that is `needed` means that the cluster cannot be used."""
+
+    name: str
+    ok: bool
+    needed: bool
+    sentence: str
+
+
+class ConnectionAnswer(TypedDict):
+    """The report of a connection test; `version` is empty where the cluster did not answer."""
+
+    ok: bool
+    sentence: str
+    version: str
+    checks: list[ConnectionCheckAnswer]
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
     """All checks, and one message that sums them up."""
@@ -37,9 +55,11 @@ class ConnectionReport:
     version: str
     checks: tuple[ConnectionCheck, ...]
 
-    def as_json(self) -> Object:
+    def as_json(self) -> ConnectionAnswer:
         """The report as it is stored and answered."""
-        checks = [{"name": c.name, "ok": c.is_ok, "needed": c.is_required, "sentence": c.message} for c in self.checks]
+        checks: list[ConnectionCheckAnswer] = [
+            {"name": c.name, "ok": c.is_ok, "needed": c.is_required, "sentence": c.message} for c in self.checks
+        ]
         return {"ok": self.is_ok, "sentence": self.message, "version": self.version, "checks": checks}
 
 

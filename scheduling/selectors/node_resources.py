@@ -26,6 +26,10 @@ class AmountFields(TypedDict):
     gpu: str
 
 
+ExposedFields = TypedDict(
+    "ExposedFields",
+    {"node": str, "pool/platform": list[str], "storage": str, "cpu": str, "memory": str, "gpu": str},
+)
 ByPlatform = dict[str, dict[str, AmountFields]]
 
 
@@ -42,7 +46,7 @@ class ResourceAnswer(TypedDict):
     """A node of `osmo resource`; what follows from its pool is there by pool and platform."""
 
     hostname: str
-    exposed_fields: dict[str, Any]
+    exposed_fields: ExposedFields
     taints: list[dict[str, str]]
     usage_fields: AmountFields
     non_workflow_usage_fields: Annotated[dict[str, str], "What foreign pods use; empty for a simulated node."]

@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce, Now
 
 from pools.models import Backend, KubernetesSettings
 from scheduling.domain.queues.adoption import AdoptionAnswer, find_adoption
+from scheduling.kube.connection_checks import ConnectionAnswer
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.desired_queues import read_generation
 
@@ -72,7 +73,7 @@ class QueueSyncAnswer(TypedDict):
     queues: Annotated[int, "The queue objects that were seen in the cluster."]
     untouched: list[UntouchedAnswer]
     drift: list[DriftAnswer]
-    connection: Annotated[Any, "The report of the last connection test; null before the first."]
+    connection: Annotated[ConnectionAnswer | None, "The report of the last connection test; null before the first."]
     connection_at: datetime | None
     connection_asked_at: datetime | None
 

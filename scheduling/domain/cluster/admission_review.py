@@ -84,13 +84,40 @@ def read_review(body: Any) -> AdmissionRequest:
     return question
 
 
+class CauseAnswer(TypedDict):
+    """One reason of a refusal; `field` is its path in the object."""
+
+    reason: str
+    message: str
+    field: str
+
+
+class StatusDetails(TypedDict):
+    """The object that is refused, and every reason."""
+
+    name: str
+    kind: str
+    causes: list[CauseAnswer]
+
+
+class StatusAnswer(TypedDict):
+    """A Kubernetes Status of a refusal; `code` is its HTTP status."""
+
+    metadata: dict[str, str]
+    status: str
+    message: str
+    reason: str
+    code: int
+    details: StatusDetails
+
+
 class AdmissionResponse(TypedDict):
     """Whether the change is allowed; `status` is the Kubernetes Status of a refusal."""
 
     uid: str
     allowed: bool
     warnings: NotRequired[list[str]]
-    status: NotRequired[dict[str, Any]]
+    status: NotRequired[StatusAnswer]
 
 
 class ReviewAnswer(TypedDict):

@@ -16,12 +16,14 @@ from pools.models import Backend, GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.webhooks import PutQueueGuard
+from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task
 from scheduling.services.webhooks.marks import current_mark, rotate_mark
 from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
 from tests.support import factories
 from tests.support.agent_harness import kubernetes_backend
+from tests.support.shapes import assert_has_shape
 
 pytestmark = pytest.mark.django_db
 PREFIX = "tensor-fusion.ai/"
@@ -65,6 +67,7 @@ def ask(now: Any, *, mark: str | None = None, kind: str = "Pod", **more: Any) ->
     address = f"/webhooks/gpu_quota/lab/{known if mark is None else mark}".rstrip("/")
     answer = Client().post(address, body, content_type="application/json")
     assert answer.status_code == 200, answer.content
+    assert_has_shape(answer.json(), ReviewAnswer)
     return dict(answer.json()["response"])
 
 

@@ -30,6 +30,7 @@ from pools.services.subpools import create_subpool
 from pools.services.users import create_user
 from scheduling import tasks
 from scheduling.kube import errors
+from scheduling.kube.connection_checks import ConnectionAnswer
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.models import ClusterState, QueueSync
@@ -39,6 +40,7 @@ from scheduling.services.kubernetes.connection_test import run_connection_test
 from tests.integration.admin.conftest import confirm_change
 from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
 from tests.integration.pools.conftest import ApiCaller
+from tests.support.shapes import assert_has_shape
 
 KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}}]\n"
 
@@ -177,6 +179,7 @@ def test_the_rights_to_sync(fake_lab: SyncHarness, admin: ApiCaller, caller: Cal
 def test_a_cluster_that_has_everything(fake_lab: SyncHarness, admin: ApiCaller) -> None:
     body = admin("POST", "/api/backend/lab/test").body
     report = body["connection"]
+    assert_has_shape(report, ConnectionAnswer)
     assert report["ok"] is True
     assert (
         report["sentence"] == "Connected to Kubernetes v1.36.4: queues and work in namespace t1 can be managed there."

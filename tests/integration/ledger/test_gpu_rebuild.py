@@ -15,9 +15,17 @@ from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import allocate, release
 from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.gpu_rebuild import GpuRepair, PodWorker, apply_pod_changes, database_time, rebuild_gpu_usage
+from pools.services.gpu_rebuild import (
+    GpuRepair,
+    GpuRepairAnswer,
+    PodWorker,
+    apply_pod_changes,
+    database_time,
+    rebuild_gpu_usage,
+)
 from scheduling.services.verify import verify
 from tests.support import factories
+from tests.support.shapes import assert_has_shape
 from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +42,8 @@ def pod_worker(cluster_id: int, uid: str, namespace: str = "ns", worker: GpuWork
 
 
 def repair_keys(repairs: list[GpuRepair]) -> list[tuple[str, str, str]]:
+    for each in repairs:
+        assert_has_shape(each.as_dict(), GpuRepairAnswer)
     return [(each.namespace, each.path, each.code) for each in repairs]
 
 

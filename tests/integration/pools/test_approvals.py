@@ -17,6 +17,7 @@ from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, RevokeRole
 from pools.domain.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
+from pools.representations.approval import ApprovalAnswer
 from pools.services import approvals
 from pools.services.approvals import count_decidable, list_requests
 from pools.services.cohorts import put_cohort
@@ -26,6 +27,7 @@ from pools.services.users import create_user, revoke_role
 from scheduling import tasks
 from tests.integration.pools.conftest import ApiAnswer, ApiCaller, pool_config
 from tests.support import factories
+from tests.support.shapes import assert_has_shape
 
 POOL = "/api/configs/pool/team"
 SUBPOOL = f"{POOL}/subpool/a"
@@ -200,6 +202,7 @@ def test_deletions_need_the_approval(team: None, admin: ApiCaller, caller: Calla
     assert _decide(eve, first.body["id"], "approve").status == 200
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
     second = admin("DELETE", POOL + ASK)
+    assert_has_shape(second.body, ApprovalAnswer)
     assert {need["amount"] for need in second.body["needs"]} >= {"guarantee", "approval_above"}
     assert _decide(eve, second.body["id"], "approve").status == 200
     assert Pool.objects.get(name="team").archived
@@ -227,6 +230,7 @@ def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: Api
     assert (answer.status, fault["code"], fault["amount"]) == (409, "approval_needed", "lending limit")
     assert "from 100 GPUs in cohort org to 100 GPUs in cohort lab" in fault["message"]
     asked = admin("PATCH", POOL + ASK, {"cohort": "lab"})
+    assert_has_shape(asked.body, ApprovalAnswer)
     assert [(need["before_in"], need["after_in"]) for need in asked.body["needs"]] == [("cohort org", "cohort lab")]
 
 

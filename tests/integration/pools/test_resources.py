@@ -8,9 +8,11 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.backends import put_backend
+from scheduling.selectors.node_resources import ResourceAnswer
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.integration.pools.conftest import ApiCaller, pool_config
+from tests.support.shapes import assert_has_shape
 
 SPEC = """
 workflow:
@@ -40,6 +42,7 @@ def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
         "memory": "6Gi",
         "storage": "4095Gi",
     }
+    assert_has_shape(node, ResourceAnswer)
     assert node["exposed_fields"] == {"node": "n1", "pool/platform": ["team/default"], **node["allocatable_fields"]}
     assert node["config_fields"] == {
         "team": {
