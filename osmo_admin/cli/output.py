@@ -7,14 +7,15 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 import typer
 
 from osmo_admin.cli.client_errors import INTERRUPTED, ClientError
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.tables import AnswerText, answer_as_csv, answer_parts, printable_text
+from osmo_admin.cli.tables import AnswerText, answer_as_csv, answer_parts, list_table, printable_text, with_more_entries
+from pools.domain.columns import Column
 
 HIGHLIGHTS = re.compile(
     r"\b(?P<good>ACTIVE|ONLINE|RUNNING|COMPLETED)\b"
@@ -50,6 +51,13 @@ def print_answer(session: ClientSession, answer: Any, text: Callable[[], AnswerT
     else:
         print_parts(text(), session.output)
     print_warnings(answer)
+
+
+def print_list(
+    session: ClientSession, answer: Any, columns: Collection[Column], rows: Sequence[Mapping[str, Any]], nothing: str
+) -> None:
+    """Print the rows of an answer as a table, or `nothing` if there are none."""
+    print_answer(session, answer, lambda: with_more_entries(list_table(columns, rows), answer) if rows else nothing)
 
 
 def print_parts(text: AnswerText, output: OutputFormat) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table, headings, list_table, with_more_entries
+from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, build_table, headings
 from osmo_admin.cli.times import format_local_time
 from pools.domain.columns import pick
-from pools.domain.list_columns import GPU_QUOTA_COLUMNS, WORKER_COLUMNS
+from pools.domain.list_columns import GPU_QUOTA_COLUMNS
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 
 QUOTA_RESOURCES = (
@@ -91,12 +91,6 @@ def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
     )
     # The amounts come last: the last table is the one of `-o csv`.
     return [head, build_table(("Condition", "Status", "Since", "Message"), conditions), build_table(header, rows)]
-
-
-def allocations_table(answer: Mapping[str, Any]) -> AnswerText:
-    """One line for each worker."""
-    columns = pick(WORKER_COLUMNS, "id workload gpus request limit state source counted")
-    return with_more_entries(list_table(columns, answer["allocations"]), answer)
 
 
 def fits_message(answer: Mapping[str, Any]) -> str:

@@ -166,9 +166,10 @@ def _cell(column: Column, row: Mapping[str, Any]) -> Any:
     return format_local_time(value) if column.is_time else value
 
 
-def with_more_entries(table: Table, answer: Mapping[str, Any]) -> AnswerText:
+def with_more_entries(table: Table, answer: Any) -> AnswerText:
     """The table of one page of a list, with a remark if the list goes on."""
-    return [table, "More entries: use --offset or --limit."] if answer.get("more_entries") else table
+    has_more = isinstance(answer, dict) and answer.get("more_entries")
+    return [table, "More entries: use --offset or --limit."] if has_more else table
 
 
 def answer_parts(text: AnswerText) -> list[AnswerPart]:

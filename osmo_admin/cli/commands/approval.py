@@ -10,9 +10,9 @@ from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.output import print_answer, print_list
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, Facts, list_table
+from osmo_admin.cli.tables import AnswerPart, Facts
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.columns import pick
 from pools.domain.list_columns import APPROVAL_COLUMNS, needs_text
@@ -30,14 +30,8 @@ def _url(*rest: str) -> str:
 def list_(session: ClientSession, query: dict[str, Any]) -> None:
     """List requests, the newest first: those of pools that you administer, and your own."""
     answer = session.http().get(_url(), query=query)
-    print_answer(session, answer, lambda: _table(answer))
-
-
-def _table(answer: dict[str, Any]) -> AnswerPart:
-    rows = answer.get("approvals") or []
-    if not rows:
-        return "No requests found."
-    return list_table(pick(APPROVAL_COLUMNS, "request object change by expires state"), rows)
+    columns = pick(APPROVAL_COLUMNS, "request object change by expires state")
+    print_list(session, answer, columns, answer["approvals"], "No requests found.")
 
 
 @client_command(app, "show")

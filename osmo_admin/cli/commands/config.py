@@ -20,9 +20,8 @@ from osmo_admin.cli.options import (
     SortOrder,
     TagsOption,
 )
-from osmo_admin.cli.output import confirm, print_answer, serialize
+from osmo_admin.cli.output import confirm, print_answer, print_list, serialize
 from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.tables import AnswerPart, list_table
 from osmo_admin.cli.yaml_files import read_yaml_text
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.list_columns import REVISION_COLUMNS
@@ -192,10 +191,4 @@ def history(
     kinds = {"config_types": [config.upper()]} if config else {}
     query |= {"omit_data": True, "order": order.value.upper(), **kinds}
     answer = session.http().get("api/configs/history", query)
-    print_answer(session, answer, lambda: _history_table(answer["configs"]))
-
-
-def _history_table(entries: list[dict[str, Any]]) -> AnswerPart:
-    if not entries:
-        return "There are no changes to view."
-    return list_table(REVISION_COLUMNS.values(), entries)
+    print_list(session, answer, REVISION_COLUMNS.values(), answer["configs"], "There are no changes to view.")

@@ -10,9 +10,9 @@ from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.output import confirm, print_list
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerPart, list_table
+from osmo_admin.cli.tables import list_table
 from pools.domain.changes.command import fields_of, summary_of
 from pools.domain.changes.notices import (
     CreateTarget,
@@ -39,13 +39,8 @@ def _target_url(*rest: str) -> str:
 def targets(session: ClientSession) -> None:
     """List where notices go: your targets, those of pools that you administer, those of the installation."""
     answer = session.http().get(_target_url())
-    print_answer(session, answer, lambda: _targets_table(answer))
-
-
-def _targets_table(rows: list[dict[str, Any]]) -> AnswerPart:
-    if not rows:
-        return "No targets found. Add one: osmo notice add NAME webhook ADDRESS."
-    return list_table(TARGET_COLUMNS.values(), rows)
+    nothing = "No targets found. Add one: osmo notice add NAME webhook ADDRESS."
+    print_list(session, answer, TARGET_COLUMNS.values(), answer, nothing)
 
 
 @change_command(app, "add", CreateTarget)
@@ -66,7 +61,8 @@ def _added_text(answer: dict[str, Any]) -> str:
 @change_command(app, "set", UpdateTarget, options={"enabled": Annotated[bool | None, _ON_OR_OFF]})
 def set_(_: ClientSession, change: TypedChange) -> None:
     """Change a target."""
-    change.show(change.send("PATCH", _target_url(str(change["target"]))), lambda answer: _targets_table([answer]))
+    answer = change.send("PATCH", _target_url(str(change["target"])))
+    change.show(answer, lambda target: list_table(TARGET_COLUMNS.values(), [target]))
 
 
 @change_command(app, "delete", DeleteTarget, confirms=True)
@@ -95,14 +91,8 @@ def secret(_: ClientSession, change: TypedChange) -> None:
 def list_(session: ClientSession, query: dict[str, Any]) -> None:
     """List notices, the newest first; dead ones are no longer tried."""
     answer = session.http().get(url_path("api", "notices"), query=query)
-    print_answer(session, answer, lambda: _notices_table(answer))
-
-
-def _notices_table(answer: dict[str, Any]) -> AnswerPart:
-    rows = answer.get("notices") or []
-    if not rows:
-        return "No notices found."
-    return list_table(pick(NOTICE_COLUMNS, "id time target notice status attempts error"), rows)
+    columns = pick(NOTICE_COLUMNS, "id time target notice status attempts error")
+    print_list(session, answer, columns, answer["notices"], "No notices found.")
 
 
 _REPLAY_OPTIONS = {

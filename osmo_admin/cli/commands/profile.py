@@ -11,9 +11,9 @@ from osmo_admin.cli.changes import TypedChange
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_pools
-from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.output import print_answer, print_list
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, Facts, list_table
+from osmo_admin.cli.tables import Facts
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.list_columns import VIEW_COLUMNS
 
@@ -40,13 +40,8 @@ def list_(session: ClientSession) -> None:
 def views(session: ClientSession) -> None:
     """Show your saved views: your names for the filters of lists on the web pages."""
     answer = session.http().get("api/profile/views")
-    print_answer(session, answer, lambda: _views_table(answer["views"]))
-
-
-def _views_table(entries: list[dict[str, Any]]) -> AnswerPart:
-    if not entries:
-        return "No saved views. Filter a list on the web pages and choose “Save this view”."
-    return list_table(VIEW_COLUMNS.values(), entries)
+    nothing = "No saved views. Filter a list on the web pages and choose “Save this view”."
+    print_list(session, answer, VIEW_COLUMNS.values(), answer["views"], nothing)
 
 
 def _profile_text(answer: dict[str, Any]) -> Facts:

@@ -15,9 +15,8 @@ from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_namespaces
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.output import print_answer, print_list
 from osmo_admin.cli.quota_text import (
-    allocations_table,
     fits_message,
     quota_facts,
     quota_table,
@@ -30,7 +29,9 @@ from osmo_admin.cli.yaml_files import parse_amounts, parse_number, read_yaml_tex
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
+from pools.domain.columns import pick
 from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS
+from pools.domain.list_columns import WORKER_COLUMNS
 from pools.domain.lists import GpuAllocationQuery
 from pools.domain.structured_input.config_fields import ConfigField
 
@@ -170,11 +171,8 @@ def delete(session: ClientSession, change: TypedChange) -> None:
 def allocations(session: ClientSession, query: dict[str, Any], *, namespace: NamespaceArgument) -> None:
     """List the workers of a namespace, the newest first."""
     answer = session.http().get(_allocation_url(namespace), query)
-    print_answer(
-        session,
-        answer,
-        lambda: allocations_table(answer) if answer["allocations"] else f"No workers in {namespace}.",
-    )
+    columns = pick(WORKER_COLUMNS, "id workload gpus request limit state source counted")
+    print_list(session, answer, columns, answer["allocations"], f"No workers in {namespace}.")
 
 
 @change_command(app, "allocate", AllocateWorker)

@@ -10,9 +10,9 @@ from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
-from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.output import confirm, print_answer, print_list
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerPart, AnswerText, Facts, list_table
+from osmo_admin.cli.tables import AnswerText, Facts, list_table
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.columns import pick
 from pools.domain.list_columns import ROLE_COLUMNS, TOKEN_COLUMNS
@@ -42,13 +42,8 @@ def set_(session: ClientSession, change: TypedChange) -> None:
 def list_(session: ClientSession, user: UserOption = None) -> None:
     """List access tokens (never their secret)."""
     answer = session.http().get(_token_url(user))
-    print_answer(session, answer, lambda: _tokens_table(answer))
-
-
-def _tokens_table(entries: list[dict[str, Any]]) -> AnswerPart:
-    if not entries:
-        return "No tokens found."
-    return list_table(pick(TOKEN_COLUMNS, "name user description expires last_used roles"), entries)
+    columns = pick(TOKEN_COLUMNS, "name user description expires last_used roles")
+    print_list(session, answer, columns, answer, "No tokens found.")
 
 
 @change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)
