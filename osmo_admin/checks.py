@@ -224,7 +224,7 @@ def check_durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
         found.append(
             Caution(
                 f"OSMO_AUDIT_RETENTION_DAYS is {env.audit_retention_days}, and the record of use of the last "
-                f"{env.usage_retention_days} days follows from the audit trail: so many days are kept.",
+                f"{env.usage_retention_days} days follows from the audit trail: that many days are kept.",
                 hint="Set it above OSMO_USAGE_RETENTION_DAYS, or to 0 to keep the trail for ever.",
                 id="osmo.W015",
             )

@@ -1,5 +1,5 @@
-"""What the server behind DATABASE_URL must be (docs/database.md, "What the server must be"): new enough, with a session
-of its own for each connection, and the same one for both roles."""
+"""The requirements of the server behind DATABASE_URL (docs/database.md, "What the server must be"): new enough, with a
+session of its own for each connection, and the same one for both roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What granian serves: `application` in the web server, `webhooks` in the server that clusters call."""
+"""The applications of granian: `application` in the web server, `webhooks` in the server that clusters call."""
 
 import resource
 from functools import partial

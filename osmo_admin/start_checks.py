@@ -1,5 +1,5 @@
-"""What each process checks before it begins to work: its settings, the server of its database, and that its secret key
-is that of the database."""
+"""The checks of each process before it begins to work: its settings, the server of its database, and that its secret
+key is that of the database."""
 
 from __future__ import annotations
 

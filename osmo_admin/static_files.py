@@ -1,4 +1,4 @@
-"""How static files and pages are sent: built files with a year of cache, pages compressed."""
+"""The sending of static files and pages: built files with a year of cache, pages compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variables of the environment the product knows, and which of those that are set nobody reads.
+"""The variables of the environment that the product knows, and those that are set and not read.
 
 The variables of the server are those that :mod:`osmo_admin.env` reads; `OTHERS` are all further ones. docs/settings.md,
 docs/sign-on.md and the help of `osmo` have their meanings.

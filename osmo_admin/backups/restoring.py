@@ -65,7 +65,7 @@ def restore_backup(
         )
     if not replaces and (backends := forget_credentials()):
         report(
-            f"This is a copy: its backends {', '.join(backends)} have no credentials, so it cannot work beside the "
+            f"This is a copy: its backends {', '.join(backends)} have no credentials, so it cannot work next to the "
             "original installation. Restore with --replace in place of the original."
         )
     return [str(difference) for difference in verify()]

@@ -89,7 +89,7 @@ def replay(
         typer.Option("--skip-unusable", help="For .swf: leave out and count jobs without run time, GPUs or team."),
     ] = False,
     gpus_per_task: Annotated[
-        int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of so many GPUs.")
+        int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of this size.")
     ] = 8,
     checkpoint: Annotated[
         str | None,

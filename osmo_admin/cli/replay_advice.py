@@ -61,7 +61,7 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     if pool.get("guaranteed_jobs") == 0:
         yield (
             "No HIGH or NORMAL job of this pool is in the window, and quotas exist for those: try other windows too. "
-            "No proposal takes a queue below the GPUs that its work used on average (if it has so many today): "
+            "No proposal takes a queue below the GPUs that its work used on average (if it has that many today): "
             f"{', '.join(f'{name} {least}' for name, least in pool['least'].items() if least) or 'none used a GPU'}."
         )
     if pool["proposal"] is None:

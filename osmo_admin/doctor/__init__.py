@@ -1,1 +1,1 @@
-"""What each process of the installation can reach: the checks, the reports of the processes, and what follows."""
+"""The checks of what each process of the installation can reach, their reports, and the conclusions from them."""

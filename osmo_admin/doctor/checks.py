@@ -1,4 +1,5 @@
-"""What a process can reach, tried from the process itself. Each check answers within seconds and raises nothing."""
+"""The checks of what a process can reach, made by the process itself. Each check answers within seconds and raises
+nothing."""
 
 from __future__ import annotations
 

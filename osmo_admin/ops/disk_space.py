@@ -1,4 +1,4 @@
-"""Whether the disk of a data directory is full, in a sentence for people."""
+"""The sentence that says that the disk of a data directory is full."""
 
 from __future__ import annotations
 

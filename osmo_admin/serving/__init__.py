@@ -1,1 +1,1 @@
-"""How the web and webhook servers turn connections into requests of Django: bodies, threads, answers."""
+"""The way from a connection to a request of Django in the web and webhook servers: bodies, threads, answers."""

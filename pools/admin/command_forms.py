@@ -34,7 +34,7 @@ def input_field(looks: str, label: str, help_text: str) -> Field:
 
 def reason_field() -> Field:
     """The reason of a change."""
-    return forms.text_field("Reason", help_text="Optional. Recorded in the audit log beside your name.")
+    return forms.text_field("Reason", help_text="Optional. Recorded in the audit log with your name.")
 
 
 class CommandForm(ChangeForm):

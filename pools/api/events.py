@@ -207,7 +207,7 @@ def _read_place(request: Request) -> StreamPosition | None:
     text = str(request.headers.get("Last-Event-ID") or request.query_params.get("last_event_id", ""))
     place = parse_position(text) if text else None
     if text and place is None:
-        raise _bad_place("is no place in this stream")
+        raise _bad_place("is not a place in this stream")
     return place
 
 

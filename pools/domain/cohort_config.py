@@ -2,7 +2,7 @@
 :mod:`pools.domain.quota.rules` has the rules).
 
 From the table of the keys come the reader, the schema of files and of the API document, the form, and the sentences of
-the client. Amounts are whole numbers in the unit of the resource; null is no limit.
+the client. Amounts are whole numbers in the unit of the resource; null means no limit.
 """
 
 from __future__ import annotations

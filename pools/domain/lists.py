@@ -75,7 +75,9 @@ class NamedPools:
         short="-p",
         metavar="POOL...",
     )
-    all_pools: bool = asked(BOOLEAN, "Has no effect beside `pools`; kept for OSMO's clients.", default=True, option="")
+    all_pools: bool = asked(
+        BOOLEAN, "Has no effect together with `pools`; kept for OSMO's clients.", default=True, option=""
+    )
 
     @property
     def names(self) -> set[str] | None:

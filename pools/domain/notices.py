@@ -43,7 +43,7 @@ POOL_KINDS = (
 PERSONAL_KINDS = (
     NoticeKind.WORKFLOW_ENDED, NoticeKind.PREEMPTED, NoticeKind.LONG_WAIT, NoticeKind.DRAIN, NoticeKind.APPROVAL,
 )  # fmt: skip
-"""What a person chooses about the own work and requests; the default of the switches of a profile."""
+"""The choices of a person about their own work and requests; the default of the switches of a profile."""
 
 
 class Channel(StrEnum):

@@ -1,5 +1,5 @@
-"""Who owns an object of the configuration: an admin, who changes it in pages and through the API, or Git, whose files
-are applied as a whole (`osmo-admin apply`).
+"""The owner of an object of the configuration: an admin, who changes it in pages and through the API, or Git, whose
+files are applied as a whole (`osmo-admin apply`).
 
 An object that Git owns is read-only for every other writer. A pool of Git leaves its subpools to the admins of the pool
 unless its file says otherwise.

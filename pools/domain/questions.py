@@ -1,4 +1,4 @@
-"""What the query of a list asks for, declared once: for the reader, the API document, the filters of the page and the
+"""The parameters of a list, declared once: for the reader, the API document, the filters of the page and the
 options of the client.
 
     @dataclass(frozen=True, slots=True)

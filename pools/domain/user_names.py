@@ -28,5 +28,5 @@ def user_name_violations(name: str, path: str = "id") -> list[Violation]:
         )
         return [Violation(path, Fault.LOOK_ALIKE_USERNAME, message)]
     if not _NAME.fullmatch(name):
-        return [Violation(path, Fault.BAD_USERNAME, f"This is no name of a user: choose {USER_NAME_RULE}.")]
+        return [Violation(path, Fault.BAD_USERNAME, f"This is not a valid user name: choose {USER_NAME_RULE}.")]
     return []

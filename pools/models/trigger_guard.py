@@ -1,4 +1,4 @@
-"""Who may skip a trigger: the owner of the tables, and nobody else.
+"""The guard of triggers: only the owner of the tables may skip one.
 
 pgtrigger's functions skip each trigger that the setting `pgtrigger.ignore` names, and every role may change that
 setting of its own session. So after each migration the function that reads it is replaced by one that asks for the role

@@ -1,4 +1,4 @@
-"""What a client asks for before most of its commands, as SQL written by hand: Django needs more time to write these
+"""The profile, which clients read before most commands, as SQL written by hand: Django needs more time to write these
 statements than PostgreSQL to answer them."""
 
 from __future__ import annotations

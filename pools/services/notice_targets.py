@@ -170,7 +170,7 @@ def renew_secret(command: RenewSecret, *, actor: Actor, description: str = "") -
     asked = get_target(actor, command.target)
     require_owner(actor, asked)
     if asked.channel != Channel.WEBHOOK:
-        raise Conflict(f"Notice target {asked.name} is no webhook: only notices to webhooks are signed.")
+        raise Conflict(f"Notice target {asked.name} is not a webhook: only notices to webhooks are signed.")
     with change(actor=actor, description=description or "renewed the secret"):
         target = _lock_target(asked)
         secret = _renew_secret(target)

@@ -1,4 +1,4 @@
-"""Who may log in with a password of our own: one rule for the login form and for clients."""
+"""The right to log in with a password of our own: one rule for the login form and for clients."""
 
 from __future__ import annotations
 

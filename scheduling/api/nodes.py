@@ -76,7 +76,7 @@ class NodeQuery(Page):
     """Which nodes are asked for."""
 
     name: str = asked(TEXT, "Only nodes whose names contain this text.", default="")
-    free: int = asked(whole_number(0, MAX_INTEGER), "Only nodes with at least so many free GPUs.", default=0)
+    free: int = asked(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)
 
 
 class NodeMapDetail(View):

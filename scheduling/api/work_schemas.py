@@ -37,7 +37,7 @@ class BatchQuery:
     start: bool | None = asked(
         BOOLEAN,
         "With dry_run: when the work would start. True: it is computed, in up to seconds on a large cluster. False: "
-        "it is not told. Not given: computed on a cluster of at most 64 nodes and 100 live workflows; on a larger one "
+        "it is left out. Not given: computed on a cluster of at most 64 nodes and 100 live workflows; on a larger one "
         "it is the kept forecast of the last gang before it in its queue, or null.",
     )
 

@@ -87,7 +87,7 @@ def read_file(
         section = SECTION_BY_KEY.get(key)
         if section is None:
             fault = Violation(
-                key, Fault.UNKNOWN_KEY, f"{quote(key)} is no section. Sections are {join_words(SECTION_BY_KEY)}."
+                key, Fault.UNKNOWN_KEY, f"{quote(key)} is not a section. Sections are {join_words(SECTION_BY_KEY)}."
             )
             found.faults.append(_located(fault, path, lines))
         else:

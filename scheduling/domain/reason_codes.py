@@ -91,7 +91,7 @@ class ReasonCode(StrEnum):
         (
             "the gang can never start with the current settings. Where the nodes are the reason, the answers of "
             "validation, dry run and submission warn already, by the same rule: the work is accepted, because nodes "
-            "may be added. What keeps it from nodes is told by name"
+            "may be added. What keeps it from nodes is named"
         ),
     )
     NOT_READY = "not_ready", WaitCause.ORDER, "the gang itself: it has fewer tasks than its minimum"

@@ -1,4 +1,4 @@
-"""Where traces of calls to a cluster are plugged in. Without a tracer, a call costs one comparison more."""
+"""The place where traces of calls to a cluster are plugged in. Without a tracer, a call costs one comparison more."""
 
 from __future__ import annotations
 

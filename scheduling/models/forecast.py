@@ -1,4 +1,4 @@
-"""When waiting gangs are forecast to start."""
+"""The forecast starts of waiting gangs."""
 
 from __future__ import annotations
 

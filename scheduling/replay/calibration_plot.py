@@ -1,4 +1,4 @@
-"""How often work had started by the time that a forecast named: a plot of shares, as SVG.
+"""The calibration plot, as SVG: the share of work that had started by the time that a forecast named.
 
 A forecast names the times by which work starts with 10, 50 and 90 %. Between them the share is read on a straight line
 over the logarithm of the wait. On the diagonal a share comes true exactly; above it work started earlier than said,

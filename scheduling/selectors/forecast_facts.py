@@ -1,4 +1,5 @@
-"""What a forecast of one backend knows: the state, how long work ran, what arrived; nothing that is still to come.
+"""The facts that a forecast of one backend knows: the state, how long work ran, what arrived; nothing that is still to
+come.
 
 The simulated end of running work (`Group.ends_at`) is never read here.
 """

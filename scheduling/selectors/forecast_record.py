@@ -1,4 +1,4 @@
-"""How often the forecasts of starts came true: the same rows as the metrics `osmo_forecast_*`."""
+"""The record of forecasts that came true: the same rows as the metrics `osmo_forecast_*`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether work could ever start on the nodes of its backend, for the answer of a submission.
+"""The check whether work could ever start on the nodes of its backend, for the answer of a submission.
 
 The rule is that of the queue (`never_fits`): could the gang start if all nodes were empty? The engine tells; most
 work is found to fit by counting alone.

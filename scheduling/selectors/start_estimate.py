@@ -1,4 +1,4 @@
-"""What is known of a start without computing a forecast: the kept forecast of the last gang before it in its queue."""
+"""The estimate of a start without computing a forecast: the kept forecast of the last gang before it in its queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay of an installation's own history with other quotas finds (docs/replay.md). Nothing is written."""
+"""The findings of a replay of an installation's own history with other quotas (docs/replay.md). Nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit trail knows of a mounted file that cannot be applied. Nobody looks at the log of its process."""
+"""The audit entries of a mounted file that cannot be applied. Nobody looks at the log of its process."""
 
 from __future__ import annotations
 

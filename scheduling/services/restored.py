@@ -1,4 +1,4 @@
-"""What a restored database has to forget: the transactions of its former server, and perhaps its clusters."""
+"""The facts that a restored database has to forget: the transactions of its former server, and perhaps its clusters."""
 
 from __future__ import annotations
 

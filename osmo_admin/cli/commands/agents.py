@@ -48,12 +48,12 @@ def mcp(
         return
     host, _, port = listen.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise ClientError("This is no address to listen on. Write HOST:PORT, such as 127.0.0.1:8100.")
+        raise ClientError("This is not an address to listen on. Write HOST:PORT, such as 127.0.0.1:8100.")
     session.server_url()
     trusted = [text.strip() for text in proxies.split(",") if text.strip()]
     for text in trusted:
         try:
             ip_network(text, strict=False)
         except ValueError:
-            raise ClientError("This is no address and no network. Write --proxies 10.0.9.0/24.") from None
+            raise ClientError("This is neither an address nor a network. Write --proxies 10.0.9.0/24.") from None
     serve(session.http_of_token, host.strip("[]"), int(port), proxies=trusted)

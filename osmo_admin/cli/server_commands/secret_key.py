@@ -38,7 +38,7 @@ def new(data_dir: DataDirOption = None) -> None:
             f"{data.root} has no secret key. Name the data directory with --data-dir, or set OSMO_SECRET_KEY."
         )
     keys.replace_secret_key(data)
-    print(f"{data.secrets} has a new secret key, and the former one beside it. {RESTART}")
+    print(f"{data.secrets} has a new secret key, and keeps the former one. {RESTART}")
 
 
 @app.command()
@@ -75,7 +75,9 @@ def adopt(data_dir: DataDirOption = None) -> None:
             from osmo_admin.ops.embedded_database import embedded_database
 
             if not data.marker.exists():
-                raise OperationError(f"{data.root} is no data directory. Name it with --data-dir, or set DATABASE_URL.")
+                raise OperationError(
+                    f"{data.root} is not a data directory. Name it with --data-dir, or set DATABASE_URL."
+                )
             runtime, _ = stack.enter_context(embedded_database(data))
             os.environ |= {"DATABASE_URL": runtime}
             keys.use_stored_keys(data)

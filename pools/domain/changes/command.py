@@ -1,4 +1,4 @@
-"""What a change declares, and how its values are read from JSON and written to it.
+"""The declaration of a change, and the reading and writing of its values as JSON.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ResizeSubpool(ChangeCommand):

@@ -81,11 +81,11 @@ SPEC_FIELDS: Final = (
         read=_threshold, input="alert_threshold",
     ),
     _amounts(
-        "single.maxRequests", "{} requested, per GPU of one worker", "Cap per GPU on a request; zero is no cap.",
+        "single.maxRequests", "{} requested, per GPU of one worker", "Cap per GPU on a request; zero means no cap.",
         "max_requests", _caps,
     ),
     _amounts(
-        "single.maxLimits", "{} limit, per GPU of one worker", "Cap per GPU on a limit; zero is no cap.",
+        "single.maxLimits", "{} limit, per GPU of one worker", "Cap per GPU on a limit; zero means no cap.",
         "max_limits", _caps,
     ),
     ConfigField(

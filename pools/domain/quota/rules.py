@@ -19,7 +19,7 @@ MIN_WEIGHT: Final = Fraction(1, 10**9)
 
 
 class AmountsBody(TypedDict):
-    """The amounts of a node in JSON; null is no limit."""
+    """The amounts of a node in JSON; null means no limit."""
 
     nominal: int
     borrowing_limit: int | None

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from pools.domain.names import SHARED_QUEUE, split_name
 
 QuotaChange = TypedDict("QuotaChange", {"name": str, "key": str, "from": float | int | None, "to": float | int | None})
-"""A change of a quota or of a lending limit; null is no limit."""
+"""A change of a quota or of a lending limit; null means no limit."""
 
 
 def what_if(change: QuotaChange) -> dict[str, Any]:

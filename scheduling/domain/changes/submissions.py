@@ -82,7 +82,7 @@ class SubmitWorkflow(SubmissionChange):
         TEXTS, "Text variables", "KEY=VALUE for a template, always text.", default=()
     )
     uploaded_templated_spec: str = value(
-        TEXT, "Template", "The file before a dry run rendered it; then `file` is no template.", default=""
+        TEXT, "Template", "The file before a dry run rendered it; then `file` is not a template.", default=""
     )
     priority: Priority | None = value(
         PRIORITY,

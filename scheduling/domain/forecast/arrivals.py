@@ -1,4 +1,4 @@
-"""Which work arrives later: a stretch of the recent past, once more.
+"""Samples of future arrivals: a stretch of the recent past is repeated.
 
 A future repeats what arrived in a random stretch of the last minutes or hours. Work of a queue that waits already is
 left out: it comes behind the waiting work of its own queue. Times are seconds.

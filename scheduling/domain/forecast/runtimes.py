@@ -1,4 +1,4 @@
-"""How long work still runs, drawn from the run times of the work most like it.
+"""Samples of the remaining run times of work, drawn from the run times of the work most like it.
 
 The run times of one kind of work are estimated from its last started attempts (Kaplan and Meier 1958): an attempt that
 still runs, or that was preempted, says that it lasts at least so long. Without that the quick ends of the newest

@@ -1,4 +1,4 @@
-"""How good forecasts are: the share of starts inside the interval, and the pinball loss of the quantiles."""
+"""Scores of forecasts: the share of starts inside the interval, and the pinball loss of the quantiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a replay, summed up for the cluster and for each team (docs/replay.md).
+"""The events of a replay, summed up for the cluster and for each team (docs/replay.md).
 
 GPU-time is exact: it is added up between changes, never sampled. At any time the use over a team's quota is `borrowed`
 as far as it exceeds the capacity that no quota claims; other teams have `lent` as much, in proportion to their unused

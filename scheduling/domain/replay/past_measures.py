@@ -1,4 +1,4 @@
-"""What two replays of one history differ in, for each queue and each person."""
+"""The difference of two replays of one history, for each queue and each person."""
 
 from __future__ import annotations
 

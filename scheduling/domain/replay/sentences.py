@@ -1,4 +1,4 @@
-"""What a replay found, in sentences for people."""
+"""The findings of a replay as sentences for people."""
 
 from __future__ import annotations
 

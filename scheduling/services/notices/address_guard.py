@@ -51,7 +51,7 @@ def _check(event: str, arguments: tuple[Any, ...]) -> None:
         return
     address = arguments[1]
     host = str(address[0]) if isinstance(address, tuple) and address else repr(address)
-    fault = guard.rule.find_fault(host) if _is_number(host) else "is no address of the internet"
+    fault = guard.rule.find_fault(host) if _is_number(host) else "is not an address of the internet"
     if fault is not None:
         # Not the address itself: names inside the network are not resolved for people.
         guard.refusal = f"The address of the receiver {fault}."

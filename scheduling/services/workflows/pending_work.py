@@ -1,4 +1,4 @@
-"""What the ledger asks of waiting work (:mod:`pools.services.pending_work`)."""
+"""The requests of the ledger about waiting work (:mod:`pools.services.pending_work`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When would it start, and which other way in is shorter? Answered before a submission, for everybody who may submit.
+"""The forecast start of a submission, and shorter ways in, answered before it is sent, for everybody who may submit.
 
 The engine runs from the present state with the asked work added: once as things stand, and where the work would wait,
 in a few sampled futures (:mod:`scheduling.domain.forecast.futures`). On a cluster with much work futures are shared:

@@ -81,4 +81,4 @@ def test_no_proxy_is_believed_that_was_not_named(
 
 def test_a_wrong_network_is_named(osmo: Any, stub: Any) -> None:
     result = osmo.bare("--url", stub.url, "mcp", "--listen", "127.0.0.1:1", "--proxies", "here")
-    assert result.exit_code != 0 and "This is no address and no network" in result.stderr
+    assert result.exit_code != 0 and "This is neither an address nor a network" in result.stderr
