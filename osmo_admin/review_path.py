@@ -12,12 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from django.conf import settings
 from django.core.signals import request_started
-from django.db import connection
 from django.http import HttpResponse
 from prometheus_client import Histogram
 
@@ -72,8 +71,6 @@ def _review_response(environ: Mapping[str, Any]) -> HttpResponse | None:
     this_request = str(uuid.uuid4())
     token = request_id.set(this_request)
     request_started.send(sender=ReviewPath, environ=environ)  # closes connections that are too old
-    # A lost connection is an error here, and the ordinary way makes a new one.
-    cast("Any", connection).health_check_done = True  # django-stubs do not know it
     try:
         answer = review(parse_json(body.read(int(length))), backend=backend, mark=mark)
     except Exception as error:  # noqa: BLE001  (the ordinary way reports it)

@@ -39,7 +39,9 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from pools.database.prepared import Statement, read_each
+from pools.database.driver import is_in_transaction
+from pools.database.one_message import Statement, read_each
+from pools.database.prepared import Row, read_rows
 from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -65,7 +67,7 @@ GRANT_LOCK = 0x05A2
 # The sum is a statement of its own: the first statement reads a snapshot from before the lock was granted.
 _LOCK_LEAF_SQL = f"""
     SELECT {columns_sql("root", ROOT_COLUMNS)} FROM pools_pool root
-        WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE;
+        WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE
 """
 _LEAF_FACTS_SQL = f"""
     SELECT clock_timestamp(), leaf.subpool_state, leaf.last_quota,
@@ -181,7 +183,7 @@ def lock_grants() -> None:
 
 
 def _require_transaction() -> None:
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    assert is_in_transaction(), "a lock outside a transaction protects nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,37 +214,24 @@ def lock_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
     """
     _require_transaction()
     root_id = leaf.parent_id or leaf.pk
-    with connection.cursor() as cursor:
-        facts_sql, parameters = _leaf_statements(root_id, leaf.pk, more)
-        cursor.execute(_LOCK_LEAF_SQL + facts_sql, [root_id, *parameters])
-        row = cursor.fetchone()
-        cursor.nextset()
-        if row is None:
-            raise Pool.DoesNotExist
-        return _read_leaf_facts(cursor, known_row(Pool, ROOT_COLUMNS, row), len(more))
+    facts = (_LEAF_FACTS_SQL, [root_id, leaf.pk])
+    locked, *found = read_each((_LOCK_LEAF_SQL, [root_id]), facts, *more)
+    if not locked:
+        raise Pool.DoesNotExist
+    return _leaf_facts(known_row(Pool, ROOT_COLUMNS, locked[0]), *found)
 
 
 def read_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
     """The same facts without a lock, for a preview: they may be outdated as soon as they are read. `leaf` was read a
     moment ago, with its root."""
-    with connection.cursor() as cursor:
-        cursor.execute(*_leaf_statements(leaf.root.pk, leaf.pk, more))
-        return _read_leaf_facts(cursor, leaf.root, len(more))
+    return _leaf_facts(leaf.root, *read_each((_LEAF_FACTS_SQL, [leaf.root.pk, leaf.pk]), *more))
 
 
-def _leaf_statements(root_id: int, leaf_id: int, more: Sequence[Statement]) -> tuple[str, list[Any]]:
-    parameters = [root_id, leaf_id, *(value for _, values in more for value in values)]
-    return "; ".join([_LEAF_FACTS_SQL, *(sql for sql, _ in more)]), parameters
-
-
-def _read_leaf_facts(cursor: Any, root: Pool, further_statements: int) -> LockedLeaf:
-    facts = cursor.fetchone()
-    if facts is None:
+def _leaf_facts(root: Pool, facts: Sequence[Row], *more: Sequence[Row]) -> LockedLeaf:
+    if not facts:
         raise Pool.DoesNotExist
-    time, state, last_quota, allocated = facts
-    for _ in range(further_statements):
-        cursor.nextset()
-    found = cursor.fetchone() if further_statements else ()
+    time, state, last_quota, allocated = facts[0]
+    found = more[-1][0] if more else ()
     return LockedLeaf(root, time, SubpoolState(state) if state else None, last_quota or 0, allocated, found)
 
 
@@ -257,7 +246,7 @@ def lock_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     wanted = sorted(set(names))
     usage, quotas = _lock_namespace_rows(wanted)
     if len(usage) < len(wanted):
-        read_each((_NEW_NAMESPACES_SQL, [wanted]))
+        read_rows(_NEW_NAMESPACES_SQL, [wanted])
         usage, quotas = _lock_namespace_rows(wanted)
     return namespace_facts(wanted, usage, quotas)
 
@@ -270,7 +259,7 @@ def lock_namespace_and_worker(namespace: str, worker: str) -> tuple[GpuNamespace
     newest_of_id: Statement = (NEWEST_ALLOCATION_SQL, [namespace, worker])
     usage, quotas, newest = _lock_namespace_rows(wanted, newest_of_id)
     if not usage:
-        read_each((_NEW_NAMESPACES_SQL, [wanted]))
+        read_rows(_NEW_NAMESPACES_SQL, [wanted])
         usage, quotas, newest = _lock_namespace_rows(wanted, newest_of_id)
     facts = namespace_facts(wanted, usage, quotas)[namespace]
     return facts, allocation_row(newest[0]) if newest else None

@@ -27,6 +27,7 @@ from uuid import UUID
 
 from django.db import Error, connection
 
+from pools.database.driver import is_in_transaction
 from pools.database.errors import is_database_away
 from pools.domain.errors import Busy, Throttled
 from pools.models import NoticeProgress, NoticeTarget
@@ -210,19 +211,19 @@ def _engine_place(timeout: float = 0) -> Iterator[bool]:
 
 def lock_workflow(pk: UUID) -> Workflow:
     """Lock the row of a workflow until the transaction ends."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    assert is_in_transaction(), "a lock outside a transaction protects nothing"
     return Workflow.objects.select_for_update(of=("self",), no_key=True).get(pk=pk)
 
 
 def lock_workflow_config() -> WorkflowConfig:
     """Lock the one row of the scheduler settings until the transaction ends."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    assert is_in_transaction(), "a lock outside a transaction protects nothing"
     return WorkflowConfig.objects.select_for_update().get(pk=1)
 
 
 def lock_usage_progress() -> UsageProgress:
     """Lock the one row of the record of use until the transaction ends, so that one process computes sums."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    assert is_in_transaction(), "a lock outside a transaction protects nothing"
     UsageProgress.objects.bulk_create([UsageProgress(pk=1)], ignore_conflicts=True)
     return UsageProgress.objects.select_for_update().get(pk=1)
 
@@ -230,11 +231,11 @@ def lock_usage_progress() -> UsageProgress:
 def lock_notice_progress() -> NoticeProgress | None:
     """Lock the position up to which notices were made until the transaction ends. None if another process holds it, or
     there is none yet."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    assert is_in_transaction(), "a lock outside a transaction protects nothing"
     return NoticeProgress.objects.select_for_update(skip_locked=True).filter(pk=1).first()
 
 
 def lock_notice_target(pk: int) -> NoticeTarget | None:
     """Lock a target of notices until the transaction ends; None if it was removed."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    assert is_in_transaction(), "a lock outside a transaction protects nothing"
     return NoticeTarget.objects.select_for_update(of=("self",), no_key=True).filter(pk=pk).first()

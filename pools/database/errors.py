@@ -25,4 +25,6 @@ def is_database_away(error: BaseException) -> bool:
     if isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError | psycopg.InterfaceError):
         return True
     cause = error.__cause__ if isinstance(error, Error) else error
+    if type(cause) is psycopg.DatabaseError and cause.sqlstate is None:
+        return True  # of the client library, which could not send a message
     return isinstance(cause, psycopg.Error) and cause.sqlstate in AWAY_STATES

@@ -14,6 +14,7 @@ from typing import TypeVar
 from django.db import connection
 from prometheus_client import Counter
 
+from pools.database.driver import is_in_transaction
 from pools.database.errors import is_database_away
 from pools.domain.errors import Busy
 
@@ -68,4 +69,4 @@ def work_in_batch(work: str, rows: Sequence[Row], operation: Callable[[Sequence[
 
 
 def _is_connection_lost() -> bool:
-    return not connection.in_atomic_block and not connection.is_usable()
+    return not is_in_transaction() and not connection.is_usable()

@@ -9,31 +9,21 @@ Triggers note in the transaction's setting `osmo.changes` which backends and GPU
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
-from django.db import Error, IntegrityError, OperationalError, connection, transaction
+from django.db import Error, IntegrityError, connection, transaction
 from psycopg import errors as pg
-from psycopg import pq
 
+from pools.database.driver import begin, is_in_transaction, on_kept_connection, restart
 from pools.database.errors import is_database_away
-from pools.database.prepared import (
-    Parameters,
-    PendingBegin,
-    Row,
-    may_send_later,
-    read_and_end,
-    read_rows,
-    send_statements,
-)
 from pools.domain.errors import Busy, Conflict, Fault, RuleName, Violation
 from pools.domain.roles import Actor
-from pools.domain.stored_text import is_storable
 from pools.signals import changes_committed
 
 RETRY_AFTER = 1
@@ -90,7 +80,7 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
     becomes :class:`Conflict` with the message of the constraint: services check first, so another change was faster.
     """
     is_committing = False
-    is_outermost = not connection.in_atomic_block
+    is_outermost = not is_in_transaction()
     context = [
         "" if controller_of is None else str(controller_of),
         actor.username,
@@ -98,22 +88,17 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
         request_id.get(),
         f"{settings.OSMO.lock_timeout_ms}ms",
     ]
-    begin: PendingBegin | None = None
-    last = _LastStatement() if is_outermost else None
-    outer = _last.set(last)
     try:
         with transaction.atomic():
             if is_outermost:
-                begin = _begin_with(context)
+                begin(f"BEGIN; SELECT {_CONTEXT_SQL}", context)
                 yield
                 is_committing = True
-                if begin and begin.is_pending:
-                    begin.take()  # there is nothing to commit, and the statements after the change are not part of it
-                elif not connection.needs_rollback:
+                if not transaction.get_rollback():
                     _announce_and_commit()
             else:
                 with connection.cursor() as cursor:
-                    cursor.execute(_OUTER_SQL + _CONTEXT_SQL, context)
+                    cursor.execute(f"SELECT {_OUTER_SQL}, {_CONTEXT_SQL}", context)
                     before, controller, *_ = cursor.fetchone()
                 yield
                 _announce(before or "", controller or "")
@@ -130,52 +115,9 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
         if is_outermost and isinstance(error.__cause__, pg.ReadOnlySqlTransaction):
             connection.close()  # of a server that has become a standby; the next connection finds the new primary
         raise _database_lost(is_committing) from error
-    finally:
-        _last.reset(outer)
-        if begin and begin.is_pending:
-            begin.take()
-        if last and last.is_registered:
-            last.take()
 
 
-class _LastStatement:
-    """The last statement of an outermost change, until it is sent. Among the wrappers of Django's cursors, it refuses
-    any other statement meanwhile, which would be sent before it."""
-
-    def __init__(self) -> None:
-        self.is_registered = False
-        self._statement: tuple[str, Parameters, Callable[[list[Row]], object]]
-
-    def register(self, sql: str, parameters: Parameters, receive: Callable[[list[Row]], object]) -> None:
-        self._statement, self.is_registered = (sql, parameters, receive), True
-        connection.execute_wrappers.append(self)
-
-    def take(self) -> tuple[str, Parameters, Callable[[list[Row]], object]]:
-        connection.execute_wrappers.remove(self)
-        self.is_registered = False
-        return self._statement
-
-    def __call__(self, *_: Any) -> Any:
-        raise AssertionError("a statement after the last one of a change")
-
-
-_last: ContextVar[_LastStatement | None] = ContextVar("osmo_last_statement", default=None)
-
-
-def read_at_commit(sql: str, parameters: Parameters, receive: Callable[[list[Row]], object]) -> None:
-    """The last statement of a change, a prepared one that travels with the COMMIT, so that locks are held for one round
-    trip less. `receive` gets its rows after the commit; it must not fail.
-
-    The statement is sent at once where it cannot wait: inside an outer transaction, and where others want to see it. No
-    other statement may follow it in the change."""
-    last, db = _last.get(), cast("Any", connection)
-    if last is None or db.savepoint_ids or not may_send_later(db):
-        receive(read_rows(sql, parameters))
-    else:
-        last.register(sql, parameters, receive)
-
-
-_OUTER_SQL = "SELECT current_setting('osmo.changes', true), current_setting('osmo.controller', true), "
+_OUTER_SQL = "current_setting('osmo.changes', true), current_setting('osmo.controller', true)"
 _CONTEXT_SQL = (
     "set_config('osmo.changes', '', true), set_config('osmo.controller', %s, true), set_config('osmo.actor', %s, true),"
     " set_config('osmo.description', %s, true), set_config('osmo.request_id', %s, true),"
@@ -199,19 +141,17 @@ def one_snapshot() -> Iterator[None]:
 
     The BEGIN is also the check that a kept connection still works, which Django would make with a query of its own.
     """
-    if connection.in_atomic_block:
+    if is_in_transaction():
         yield
         return
-    with ExitStack() as transaction_end:
-        _open_snapshot(transaction_end)
+    with on_kept_connection(_open_snapshot, also_later=True) as snapshot:
         mark = _in_snapshot.set(True)
         try:
             yield
         finally:
             _in_snapshot.reset(mark)
         try:
-            _end_snapshot()
-            transaction_end.close()
+            snapshot.close()
         except Exception as error:
             if not is_database_away(error):  # everything was read, so a connection lost now loses nothing
                 raise
@@ -224,7 +164,7 @@ def is_in_snapshot() -> bool:
 
 def sees_uncommitted_changes() -> bool:
     """Whether the queries of this transaction may see changes that are never committed, as those of a dry run."""
-    return bool(connection.in_atomic_block) and not _in_snapshot.get()
+    return is_in_transaction() and not _in_snapshot.get()
 
 
 def after_snapshot(write: Callable[[], object]) -> None:
@@ -238,91 +178,29 @@ def after_snapshot(write: Callable[[], object]) -> None:
 def renew_failed_snapshot() -> None:
     """After a failed query PostgreSQL refuses all further ones of the snapshot: begin another one, for the answer that
     reports the failure. Does nothing if no query failed, or the connection was lost."""
-    raw = connection.connection
-    if _in_snapshot.get() and raw is not None and raw.pgconn.transaction_status == pq.TransactionStatus.INERROR:
-        raw.rollback()
-        _begin()
+    if _in_snapshot.get():
+        restart(_BEGIN_SNAPSHOT)
 
 
 _in_snapshot: ContextVar[bool] = ContextVar("osmo_in_snapshot", default=False)
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-def _open_snapshot(transaction_end: ExitStack) -> None:
-    was_connected = connection.connection is not None
-    cast("Any", connection).health_check_done = was_connected  # django-stubs do not know it
-    block = transaction.atomic()
-    block.__enter__()
-    try:
-        _begin()
-    except OperationalError as error:
-        connection.close()
-        block.__exit__(type(error), error, error.__traceback__)
-        if not was_connected:
-            raise
-        _open_snapshot(transaction_end)
-    else:
-        transaction_end.push(block.__exit__)
-
-
-def _end_snapshot() -> None:
-    """The COMMIT of a snapshot without an error, sent past psycopg, which then has none to send."""
-    pgconn = connection.connection.pgconn
-    if pgconn.transaction_status == pq.TransactionStatus.INTRANS and not connection.needs_rollback:
-        pgconn.exec_(b"COMMIT")
-
-
-def _begin() -> None:
-    """One BEGIN with the isolation. With psycopg's own BEGIN and `SET TRANSACTION` it would be two statements."""
-    _send_begin(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-
-
-def _send_begin(text: bytes) -> None:
-    """Begin a transaction with this text. psycopg sees that one is open and sends no BEGIN of its own."""
-    try:
-        result = connection.connection.pgconn.exec_(text)
-    except pg.OperationalError as error:
-        raise OperationalError(str(error)) from error
-    if result.status not in {pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}:
-        raise OperationalError(result.error_message.decode(errors="replace"))
-
-
-def _begin_with(context: Sequence[str]) -> PendingBegin | None:
-    """BEGIN together with the settings of a change, in the message of its first statement; at once and alone where
-    somebody wants to see each statement."""
-    # libpq ends a quoted text at a NUL, so that a name could become another one. Every entry point refuses it.
-    if not all(is_storable(value) for value in context):
-        raise ValueError("the context of a change has a character that PostgreSQL cannot keep")
-    escape = pq.Escaping(connection.connection.pgconn).escape_literal
-    values = tuple(bytes(escape(value.encode())).decode() for value in context)
-    text = f"BEGIN; SELECT {_CONTEXT_SQL % values}".encode()
-    if connection.execute_wrappers or connection.queries_logged:
-        _send_begin(text)
-        return None
-    return PendingBegin(text, _send_begin)
+def _open_snapshot() -> ExitStack:
+    """A snapshot, which the exit of the stack ends."""
+    with ExitStack() as opening:
+        opening.enter_context(transaction.atomic())
+        begin(_BEGIN_SNAPSHOT)
+        return opening.pop_all()
 
 
 def _announce_and_commit() -> None:
     """Commit an outermost change and read the changes that it noted, in one round trip, because others wait for its
     locks. Announce them once Django knows of the commit too."""
-    last = _last.get()
-    if last and last.is_registered:
-        sql, parameters, receive = last.take()
-        rows, ends = read_and_end(sql, parameters, _COMMIT_SQL.encode())
-        found = ends[0].get_value(0, 0)
-        note = None if found is None else bytes(found).decode()
-        receive(rows)
-    elif connection.execute_wrappers or connection.queries_logged:
-        with connection.cursor() as cursor:
-            cursor.execute(_COMMIT_SQL)
-            note = cursor.fetchone()[0]
-    else:
-        with connection.wrap_database_errors:
-            found = send_statements(connection.connection, _COMMIT_SQL.encode())[0].get_value(0, 0)
-        note = None if found is None else bytes(found).decode()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('osmo.changes', true); COMMIT")
+        note = cursor.fetchone()[0]
     _send_on_commit(note)
-
-
-_COMMIT_SQL = "SELECT current_setting('osmo.changes', true); COMMIT"
 
 
 def _announce(before: str, controller: str) -> None:

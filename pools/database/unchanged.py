@@ -14,14 +14,13 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from django.db import OperationalError, connection
-from psycopg import pq
-
+from pools.database.driver import driver_connection
+from pools.database.prepared import read_rows
 from pools.database.transactions import is_in_snapshot
 
 Result = TypeVar("Result")
 
-_kept: WeakKeyDictionary[Any, dict[Hashable, tuple[bytes, Any]]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Any, dict[Hashable, tuple[str, Any]]] = WeakKeyDictionary()
 
 
 def read_if_changed(key: Hashable, read: Callable[[], Result]) -> Result:
@@ -33,7 +32,7 @@ def read_if_changed(key: Hashable, read: Callable[[], Result]) -> Result:
     """
     if not is_in_snapshot():
         return read()
-    kept = _kept.setdefault(connection.connection, {})
+    kept = _kept.setdefault(driver_connection(), {})
     snapshot = _describe_snapshot()
     last = kept.get(key)
     if last is not None and last[0] == snapshot:
@@ -44,9 +43,7 @@ def read_if_changed(key: Hashable, read: Callable[[], Result]) -> Result:
     return result
 
 
-def _describe_snapshot() -> bytes:
-    """The snapshot of the open transaction. Sent past Django's cursors, which need longer than PostgreSQL here."""
-    result = connection.connection.pgconn.exec_(b"SELECT pg_current_snapshot()")
-    if result.status != pq.ExecStatus.TUPLES_OK:
-        raise OperationalError(result.error_message.decode(errors="replace"))
-    return bytes(result.get_value(0, 0))
+def _describe_snapshot() -> str:
+    """The snapshot of the open transaction."""
+    found: str = read_rows("SELECT pg_current_snapshot()::text")[0][0]
+    return found

@@ -17,8 +17,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
-from pools.database.prepared import Row, read_rows
-from pools.database.transactions import change, database_time, read_at_commit
+from pools.database.prepared import read_rows
+from pools.database.transactions import change, database_time
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, Fault, NotFound, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps, broken_caps_of_change, broken_caps_of_gang
@@ -84,15 +84,11 @@ def allocate(command: AllocateWorker, *, actor: Actor, description: str = "") ->
 
 
 def insert_allocation(row: GpuAllocation) -> None:
-    """Insert a new allocation, as the last statement of the caller's change and with the namespace locked; the row has
-    its id and times after the commit. A prepared statement, because each allocation runs it."""
-
-    def stamp(rows: list[Row]) -> None:
-        [(row.pk, row.created_at, row.changed_at)] = rows
-        row._state.adding = False
-
+    """Insert a new allocation, with the namespace locked; the row gets its id and times. A prepared statement, because
+    each allocation runs it."""
     values = [json.dumps(row.written) if name == "written" else getattr(row, name) for name in _INSERTED]
-    read_at_commit(_INSERT_SQL, values, stamp)
+    [(row.pk, row.created_at, row.changed_at)] = read_rows(_INSERT_SQL, values)
+    row._state.adding = False
 
 
 _STAMPED = ("id", "created_at", "changed_at")
@@ -152,7 +148,7 @@ def release(command: ReleaseWorker, *, actor: Actor, description: str = "") -> G
             _refuse_workflow(row, "cancel the workflow instead")
             if row.source == Source.POD:
                 require_platform(actor)  # the pod may still run and be counted again
-            _release_at_commit(facts, row, reason="released")
+            release_rows(facts, [row], reason="released")
     return row
 
 
@@ -259,15 +255,6 @@ def release_rows(facts: GpuNamespace, rows: Sequence[GpuAllocation], *, reason: 
         _update_conditions(facts, NO_WORKERS, gone=_mark_released(rows, reason=reason))
 
 
-def _release_at_commit(facts: GpuNamespace, row: GpuAllocation, *, reason: str) -> None:
-    """Release one live row of a locked namespace, as the last statement of the change."""
-    if row.state == State.COMMITTED:
-        _update_conditions(facts, NO_WORKERS, gone=totals_of_worker(worker_from_row(row)))
-    else:
-        _update_conditions(facts, NO_WORKERS)
-    read_at_commit(_RELEASE_SQL, [reason, [row.pk]], lambda rows: _stamp_released([row], rows, reason=reason))
-
-
 def release_backend_pods(backend: Backend) -> None:
     """Release the pods of a cluster that is removed, inside the caller's transaction."""
     live = GpuAllocation.objects.filter(backend=backend).exclude(state=State.RELEASED)
@@ -279,16 +266,11 @@ def _mark_released(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotal
     """Release these live rows and return the totals of those that were committed."""
     if not rows:
         return NO_WORKERS
-    stamped = read_rows(_RELEASE_SQL, [reason, [row.pk for row in rows]])
+    times: dict[int, datetime] = dict(read_rows(_RELEASE_SQL, [reason, [row.pk for row in rows]]))
     gone = totals_of_workers(worker_from_row(row) for row in rows if row.state == State.COMMITTED)
-    _stamp_released(rows, stamped, reason=reason)
-    return gone
-
-
-def _stamp_released(rows: Sequence[GpuAllocation], stamped: Sequence[Row], *, reason: str) -> None:
-    times: dict[int, datetime] = dict(stamped)  # the rows of `_RELEASE_SQL`
     for row in rows:
         row.state, row.expires_at, row.reason, row.released_at = State.RELEASED, None, reason, times[row.pk]
+    return gone
 
 
 def raise_broken_caps(namespace: str, broken: Sequence[BrokenCap]) -> None:

@@ -20,7 +20,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 from psycopg import errors as pg
 
-from pools.database.prepared import prepared_cursor
+from pools.database.prepared import read_rows
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, Throttled, Violation
 from pools.domain.roles import Actor
 from pools.locking import LOCK_ANSWERS_SQL
@@ -75,9 +75,7 @@ def run_once(*, actor: Actor, address: str, key: str, body: bytes) -> Iterator[I
 def has_record(*, actor: Actor, address: str, key: str) -> bool:
     """Whether a request with this key has an answer already, as far as it is known without waiting."""
     assert actor.user_id is not None, "only people send requests"
-    with prepared_cursor() as cursor:
-        cursor.execute(_HAS_RECORD_SQL, [actor.user_id, actor.token_id or OWN_LOGIN, address, key])
-        return bool(cursor.fetchone()[0])
+    return bool(read_rows(_HAS_RECORD_SQL, [actor.user_id, actor.token_id or OWN_LOGIN, address, key])[0][0])
 
 
 _HAS_RECORD_SQL = """

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from pools.database.driver import is_in_transaction
 from pools.models import Pool, Reservation
 from pools.services.subpools import archive_if_drained
 
@@ -36,7 +37,7 @@ def reservations_sql(claims: str) -> str:
 
 def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -> None:
     """Store the GPUs that live workflows hold and need after a start or an end, in one statement."""
-    assert connection.in_atomic_block
+    assert is_in_transaction()
     if not updates:
         return
     with connection.cursor() as cursor:
@@ -59,7 +60,7 @@ def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -
 
 def release_reservations(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:
     """Delete the reservations of ended workflows, and archive a draining leaf that waited for the last of them."""
-    assert connection.in_atomic_block
+    assert is_in_transaction()
     Reservation.objects.filter(workflow__in=workflows).delete()
     for leaf_id in leaf_ids:
         archive_if_drained(root=root, leaf_id=leaf_id)

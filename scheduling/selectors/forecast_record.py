@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pools.database.prepared import prepared_cursor
+from pools.database.prepared import read_rows
 
 RECENT = 1000
 FEWEST = 20
@@ -32,7 +32,5 @@ class ForecastRecord:
 
 def read_forecast_record() -> ForecastRecord | None:
     """The record of the last forecasts of all clusters; None while fewer than `FEWEST` are scored. One query."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_SQL, [RECENT])
-        scored, by_half, by_nine = cursor.fetchone()
+    [(scored, by_half, by_nine)] = read_rows(_SQL, [RECENT])
     return ForecastRecord(scored, float(by_half), float(by_nine)) if scored >= FEWEST else None

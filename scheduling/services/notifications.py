@@ -15,7 +15,7 @@ from celery import current_app
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
-from pools.database.prepared import prepared_cursor
+from pools.database.prepared import Row, read_rows
 from pools.models import Backend
 from scheduling.services.simulated.dirty import Scope
 
@@ -90,11 +90,9 @@ def backends_changed(backend_ids: Collection[int]) -> None:
             wake_agent(backend_id)
 
 
-def _kinds(backend_ids: Collection[int]) -> list[tuple[int, str]]:
+def _kinds(backend_ids: Collection[int]) -> list[Row]:
     """(id, kind) of these backends; a prepared statement, because every submission runs it."""
-    with prepared_cursor() as cursor:
-        cursor.execute("SELECT id, kind FROM pools_backend WHERE id = ANY(%s) ORDER BY id", [list(backend_ids)])
-        return list(cursor.fetchall())
+    return read_rows("SELECT id, kind FROM pools_backend WHERE id = ANY(%s) ORDER BY id", [list(backend_ids)])
 
 
 def enqueue_reconcile(backend_id: int) -> None:

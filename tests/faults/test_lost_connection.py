@@ -9,7 +9,8 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection, connections, transaction
 from psycopg import pq
 
-from pools.database.prepared import prepared_cursor, read_first_row, read_rows, send_statements
+from pools.database.errors import is_database_away
+from pools.database.prepared import read_first_row, read_rows
 from pools.database.transactions import change
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
@@ -112,15 +113,6 @@ def test_a_busy_tree_does_not_delay_other_trees(monkeypatch: pytest.MonkeyPatch)
     assert dict(Workflow.objects.values_list("spec_name", "status")) == {"first": "PENDING", "second": "RUNNING"}
 
 
-def test_a_prepared_cursor_takes_a_new_connection_when_the_server_ended_the_old_one() -> None:
-    """What a request finds after a restart of PostgreSQL: the check of its health closes the kept connection."""
-    cut()
-    connection.health_check_enabled, connection.health_check_done = True, False
-    with prepared_cursor() as cursor:
-        cursor.execute("SELECT %s::int", [7])
-        assert cursor.fetchone() == (7,)
-
-
 def test_the_first_read_of_a_request_is_the_check_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Django's own check would be one more statement of each request."""
     session = connections["default"]
@@ -162,13 +154,18 @@ def test_an_error_of_the_client_library_is_a_lost_connection() -> None:
     errors have no SQLSTATE."""
     raw = connection.connection
     lost = raw.pgconn.make_empty_result(pq.ExecStatus.FATAL_ERROR)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(raw, "wait", lambda generator: [lost])
-        with pytest.raises(psycopg.OperationalError):
-            send_statements(raw, b"SELECT 1")
-    assert raw.closed
+    assert is_database_away(psycopg.errors.error_from_result(lost))
+    assert not is_database_away(psycopg.errors.error_from_result(raw.pgconn.exec_(b"SELECT 1 / 0")))
     connection.health_check_enabled, connection.health_check_done = True, False
-    assert read_rows("SELECT %s::int", [7]) == [(7,)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(connections["default"], "is_usable", lambda: False)
+        patched.setattr(raw, "wait", lambda _: _raise_lost(lost))
+        assert read_rows("SELECT %s::int", [7]) == [(7,)]
+    assert connection.connection is not raw
+
+
+def _raise_lost(lost: object) -> None:
+    raise psycopg.errors.error_from_result(lost)  # type: ignore[arg-type]
 
 
 def end_on_the_server() -> None:
@@ -182,7 +179,7 @@ def end_on_the_server() -> None:
     other.close()
 
 
-def test_a_prepared_cursor_without_a_server_reports_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prepared_read_without_a_server_reports_an_unavailable_database(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise OperationalError("the server is shutting down")
 
@@ -191,4 +188,4 @@ def test_a_prepared_cursor_without_a_server_reports_an_unavailable_database(monk
     with monkeypatch.context() as patched:
         patched.setattr(connections["default"], "connect", refuse)
         with pytest.raises(OperationalError, match="shutting down"):
-            prepared_cursor()
+            read_rows("SELECT 1")

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from django.db import connection
 
-from pools.database.prepared import prepared_cursor
+from pools.database.prepared import read_first_row, read_rows
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from scheduling.models import BackendDirtyMark, BackendSchedulingState
@@ -47,9 +47,7 @@ class SchedulingSnapshot:
 
 def take_snapshot(backend: Backend) -> SchedulingSnapshot:
     """The snapshot of the current transaction."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_SNAPSHOT_SQL, [backend.pk])
-        return SchedulingSnapshot(*cursor.fetchone())
+    return SchedulingSnapshot(*read_rows(_SNAPSHOT_SQL, [backend.pk])[0])
 
 
 _SNAPSHOT_SQL = """
@@ -71,9 +69,7 @@ def mark_plan_started(backend: Backend, snapshot: SchedulingSnapshot) -> Schedul
 
 def find_clean_state(backend: Backend) -> BackendSchedulingState | None:
     """The state after the last full cycle, if nothing but submissions was committed since."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_CLEAN_STATE_SQL, [backend.pk])
-        row = cursor.fetchone()
+    row = read_first_row(_CLEAN_STATE_SQL, [backend.pk])
     return None if row is None else BackendSchedulingState.from_db(connection.alias, _STATE, row)
 
 

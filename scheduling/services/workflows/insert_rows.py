@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from django.db import connection, models
+from django.db import models
 
-from pools.database.prepared import Row
-from pools.database.transactions import read_at_commit, request_id
+from pools.database.driver import is_in_transaction
+from pools.database.prepared import read_rows
+from pools.database.transactions import request_id
 from pools.models.triggers import REQUEST_IDS
 from pools.services.reservations import reservations_sql
 from scheduling.models import Group, Task, Workflow
@@ -30,25 +31,20 @@ def insert_workflows(
     request_ids: Mapping[str, str],
 ) -> None:
     """Insert new workflows of a user, `owner`, with their reservations, and give each its name: `{spec_name}-{n}` with
-    n dense, `1 + highest`, in the order given; this is the last statement of a change, so the names are known after its
-    commit. `needed_gpus` are those of the largest gang of each; `request_ids` has
+    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each; `request_ids` has
     the id of its request for each uuid, for the audit entries.
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
     The caller holds the lock of the tree and the one of the user's live work.
     """
-    assert connection.in_atomic_block
+    assert is_in_transaction()
     is_own = set(request_ids.values()) == {request_id.get()}
     documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
-
-    def name_them(rows: list[Row]) -> None:
-        names = {uuid: name for uuid, name, _ in rows}
-        for workflow in workflows:
-            workflow.name = names[workflow.uuid]
-            workflow._state.adding = False
-
     parameters = [documents[0], list(needed_gpus), *documents[1:], owner, "" if is_own else json.dumps(request_ids)]
-    read_at_commit(_insert_statement(), parameters, name_them)
+    names = {uuid: name for uuid, name, _ in read_rows(_insert_statement(), parameters)}
+    for workflow in workflows:
+        workflow.name = names[workflow.uuid]
+        workflow._state.adding = False
 
 
 @cache

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pools.database.prepared import Statement
+from pools.database.one_message import Statement
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.locking import LOCK_LIVE_WORK_SQL, SHARE_LIVE_WORK_SQL
 

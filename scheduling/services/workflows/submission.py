@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import connection
 
+from pools.database.driver import is_in_transaction
 from pools.database.transactions import change, request_id
 from pools.domain.amounts import Gpus
 from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Violation
@@ -186,7 +186,7 @@ def submit_prepared(*, actor: Actor, prepared: PreparedSubmissions) -> list[Subm
     admitted alone.
     """
     request = _Request(actor, prepared, request_id.get())
-    if not request.is_small or connection.in_atomic_block:
+    if not request.is_small or is_in_transaction():
         return _admit_alone(request)
     return _GROUPS.run((actor.username, _user_id(actor), prepared.leaf.pk), request)
 

@@ -14,8 +14,8 @@ from functools import cached_property
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
+from pools.database.driver import is_in_transaction
 from pools.models import Backend, Pool
 from pools.services.reservations import ReservationUpdate, release_reservations, update_reservations
 from scheduling.domain.deadlines import GangDeadlines, gang_deadlines
@@ -47,7 +47,7 @@ class WorkflowTransition:
 
     def __init__(self, root: Pool, workflows: Collection[UUID], *, now: datetime) -> None:
         """`root` is the locked top-level pool with its backend; workflows of other trees are left out."""
-        assert connection.in_atomic_block, "workflows change inside the transaction that holds the lock of the tree"
+        assert is_in_transaction(), "workflows change inside the transaction that holds the lock of the tree"
         self.root, self.now = root, now
         found = Workflow.objects.filter(pk__in=workflows, root_pool=root).defer("spec", "template_spec")
         self.workflows = {row.pk: row for row in found.order_by("pk")}
