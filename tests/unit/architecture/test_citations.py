@@ -19,7 +19,9 @@ NUMBERED = re.compile(r"\bD\d{1,2}\b")
 PAGE = re.compile(r'(?<![\w/.{"-])([\w./-]{1,80}\.md)\b(?:#([\w-]+)|,\s+["“]([^"”]+)["”])?')
 LINK = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
 # Forms of citations that name something outside the repository.
-ELSEWHERE = re.compile(r"\bcontract,? \(?(?:section )?\d|\bseed 00\d|\bissue \d|\bdesign,? (?:section|§)|\bthe seed's\b")
+ELSEWHERE = re.compile(
+    r"\bcontract,? \(?(?:section )?\d|\bseed 00\d|\bissue \d|\bdesign,? (?:section|§)|\bthe seed's\b"
+)
 GENERATED = {"docs/client.md"}
 SKIPPED = re.compile(r"(/migrations/|^CHANGELOG\.md$|^tests/upgrade/|^static/osmo/uplot/|/node_modules/|^docs/openapi)")
 TEXTS = (".py", ".md", ".html", ".js", ".css", ".toml", ".yaml", ".yml", ".tpl", ".txt", ".env", "Makefile")
