@@ -100,7 +100,7 @@ class StatusDetails(TypedDict):
     causes: list[CauseAnswer]
 
 
-class StatusAnswer(TypedDict):
+class RefusalStatus(TypedDict):
     """A Kubernetes Status of a refusal; `code` is its HTTP status."""
 
     metadata: dict[str, str]
@@ -117,7 +117,7 @@ class AdmissionResponse(TypedDict):
     uid: str
     allowed: bool
     warnings: NotRequired[list[str]]
-    status: NotRequired[StatusAnswer]
+    status: NotRequired[RefusalStatus]
 
 
 class ReviewAnswer(TypedDict):
