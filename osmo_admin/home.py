@@ -10,12 +10,13 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from pools.admin.base import actor_of
-from pools.domain.list_columns import POOL_COLUMNS
+from pools.domain.list_columns import IDLE_COLUMNS, POOL_COLUMNS
 from pools.domain.names import split_name
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Pool
 from pools.selectors import platform_totals, pool_tree
 from pools.services.approvals import count_decidable
+from scheduling.domain.list_columns import WAITING_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.selectors.active_work import count_active_workflows
 from scheduling.selectors.overview import read_overview
 from scheduling.selectors.problems import Problem, ProblemCode
@@ -46,6 +47,9 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "overview": overview,
         "approvals": count_decidable(actor),
         "problems": [_problem_row(actor, each) for each in overview.problems],
+        "columns": WORKFLOW_COLUMNS,
+        "idle_columns": IDLE_COLUMNS,
+        "waiting_columns": WAITING_COLUMNS,
         "waiting": overview.waiting[:MAX_WAITING_SHOWN],
         "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,
         "totals": platform_totals.platform_totals(actor),

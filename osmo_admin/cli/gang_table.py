@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from osmo_admin.cli.tables import AnswerPart, build_table, format_cell
-
-HEADER = ("SubGroup", "Required", "Have", "Optional", "State")
+from osmo_admin.cli.tables import AnswerPart, build_table, format_cell, headings
+from scheduling.domain.list_columns import GANG_COLUMNS
 
 
 def gang_table(group: dict[str, Any]) -> AnswerPart:
@@ -21,7 +20,7 @@ def gang_table(group: dict[str, Any]) -> AnswerPart:
         levels[row["name"]] = level = levels.get(row["parent"], 0) + 1
         name = f"{'─' * (2 * level - 1)} {row['name']}"
         rows.append(_gang_row(f"└{name}", row, leaf=row["name"] not in parents))
-    return build_table(HEADER, rows)
+    return build_table(headings(GANG_COLUMNS.values()), rows)
 
 
 def _gang_row(name: str, row: dict[str, Any], *, leaf: bool) -> list[Any]:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from osmo_admin.cli.replay_tables import format_decimal, format_seconds
-from osmo_admin.cli.tables import Facts, Table, build_table
+from osmo_admin.cli.tables import Facts, Table, build_table, headings
 from osmo_admin.cli.times import format_duration
-from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
+from pools.domain.columns import pick
+from pools.domain.numbers import REPLAY_NUMBERS
+from scheduling.domain.list_columns import CHANGE_COLUMNS, RIVAL_COLUMNS, TEAM_COLUMNS
 
 DEFAULT_REPLAYS = 60
 _RIVALS = {"today": "Today", "equal": "Equal shares", "by_use": "Shares by use"}
@@ -36,7 +38,7 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
     rows = [(row["team"], format_decimal(row["gpu_h"])) for row in answer["idle_promises"]]
     parts += [
         "IDLE PROMISES: quota that nobody used while other teams waited",
-        build_table(("Team", GPU_HOURS), rows) if rows else "None.",
+        build_table(headings(pick(TEAM_COLUMNS, "team idle")), rows) if rows else "None.",
         "Nothing was changed. A proposal is the best for this window; another window may have another one.",
     ]
     return parts
@@ -47,15 +49,7 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     how = "every division was tried" if pool["exact"] else f"the best of those that {pool['replays']} replays tried"
     yield f"{name.upper()}: {pool['quota']} GPUs of quota; {how}."
     yield build_table(
-        (
-            "Division",
-            REPLAY_NUMBERS["waiting_gpu_h"].heading,
-            REPLAY_NUMBERS["lost_gpu_h"].label,
-            "Cost",
-            "HIGH/NORMAL jobs later",
-            "Never again",
-            "Quotas",
-        ),
+        headings(pick(RIVAL_COLUMNS, "division waiting_gpu_h lost_gpu_h cost later never_again quotas")),
         [_rival(rival) for rival in pool["rivals"]],
     )
     if pool.get("guaranteed_jobs") == 0:
@@ -81,7 +75,7 @@ def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
 
 def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     yield build_table(
-        ("Change", "Of", "From", "To"),
+        headings(pick(CHANGE_COLUMNS, "change of was would")),
         [(row["key"].replace("_", " "), row["name"], _amount(row["from"]), _amount(row["to"]))
          for row in proposal["changes"]],
     )  # fmt: skip

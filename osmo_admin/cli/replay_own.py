@@ -13,9 +13,9 @@ from osmo_admin.cli.replay_advice import advice_text
 from osmo_admin.cli.replay_tables import team_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.simulate_live import read_changes
-from osmo_admin.cli.tables import AnswerText, Table, build_table
+from osmo_admin.cli.tables import AnswerText, Table, list_table
 from osmo_admin.cli.times import format_duration, parse_time
-from pools.domain.numbers import REPLAY_NUMBERS
+from scheduling.domain.list_columns import PERSON_COLUMNS
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 2.0
@@ -88,12 +88,9 @@ def _text(answer: dict[str, Any]) -> AnswerText:
         return [*advice_text(answer["advice"]), *told]
     if answer["against"] is None:
         return [_table(answer["on"]), *told]
-    people = build_table(
-        ("User", "Team", REPLAY_NUMBERS["jobs"].label, "Wait", REPLAY_NUMBERS["preemptions"].label),
-        [
-            (row["user"], row["queue"], row["workloads"], _signed(row["wait_s"]), f"{row['preemptions']:+}")
-            for row in answer["people"]
-        ],
+    people = list_table(
+        PERSON_COLUMNS.values(),
+        [{**row, "wait": _signed(row["wait_s"]), "preemptions": f"{row['preemptions']:+}"} for row in answer["people"]],
     )
     return [
         "AS IT WAS", _table(answer["on"]), "AS IT WOULD HAVE BEEN", _table(answer["against"]), "PEOPLE", people,

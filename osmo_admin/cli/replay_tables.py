@@ -8,6 +8,7 @@ from typing import Any
 from osmo_admin.cli.tables import Table, build_table
 from osmo_admin.cli.times import format_duration
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
+from scheduling.domain.list_columns import TEAM_COLUMNS
 
 
 def team_table(teams: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> Table:
@@ -16,7 +17,7 @@ def team_table(teams: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -
     with_unit = next(key for key in columns if REPLAY_NUMBERS[key].unit == GPU_HOURS)
     numbers = [REPLAY_NUMBERS[key] for key in columns]
     heads = [each.heading if each is REPLAY_NUMBERS[with_unit] else each.label for each in numbers]
-    return build_table(("Team", *heads), rows)
+    return build_table((TEAM_COLUMNS["team"].heading, *heads), rows)
 
 
 def format_number(key: str, value: Any) -> str | None:

@@ -20,6 +20,7 @@ from pools.domain.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.changes.backends import PutBackend
 from pools.domain.cluster_config import KUBECONFIG
 from pools.domain.errors import Conflict
+from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS
 from pools.domain.ownership import GitOwner, OwnedKind
 from pools.domain.roles import Permission, is_allowed
 from pools.domain.scalars import typed_number
@@ -164,6 +165,7 @@ class BackendAdmin(PolicyAdmin):
             request,
             "osmo/backends.html",
             title="Clusters and nodes",
+            columns=BACKEND_COLUMNS,
             backends=[
                 {"row": row, "capacity": capacities[row.pk], "used": used.get(row.pk, 0)}
                 for row in rows
@@ -181,6 +183,7 @@ class BackendAdmin(PolicyAdmin):
             title=backend.name,
             crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
             backend=backend,
+            columns=MACHINE_COLUMNS,
             nodes=list(backend.nodes.order_by("name")),
             pools=list(pools[:MAX_POOLS_SHOWN]),
             pool_count=pools.count(),

@@ -27,6 +27,29 @@ POOL_COLUMNS = list_columns(
 )
 """A row is a tree of :mod:`pools.selectors.pool_tree` with its head or a leaf. In the file -1 is unlimited."""
 
+IDLE_COLUMNS = list_columns("pool", Column("idle", is_right=True), number_column(QUOTA))
+"""Of the pools with the most idle quota."""
+
+BACKEND_COLUMNS = list_columns(
+    "cluster", "state", "kind", "namespace",
+    Column("nodes", is_right=True),
+    Column("gpus", "GPUs", is_right=True),
+    Column("quota", meaning="The quotas of its pools together", is_right=True),
+    number_column(TOTAL_IN_USE),
+    "work_ends",
+)  # fmt: skip
+
+MACHINE_COLUMNS = list_columns(
+    "node", "platform",
+    Column("pool", "Pool/Platform"),
+    "type",
+    Column("gpu", "GPUs", is_right=True),
+    Column("cpu", "CPUs", is_right=True),
+    Column("memory", is_right=True),
+    Column("storage", is_right=True),
+)  # fmt: skip
+"""Of the nodes of clusters."""
+
 ARCHIVED_SUBPOOL_COLUMNS = list_columns("subpool", Column("last_quota", is_right=True), "archived")
 
 HOLDER_COLUMNS = list_columns("workflow", "owner", "priority", Column("holds", is_right=True), "how_long", "submitted")

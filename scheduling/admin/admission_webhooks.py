@@ -16,6 +16,7 @@ from pools.domain.roles import Permission, is_allowed
 from pools.models import Backend
 from pools.permissions import require_platform
 from scheduling.domain.changes.webhooks import PutQueueGuard
+from scheduling.domain.list_columns import BYPASS_COLUMNS, WEBHOOK_COLUMNS
 from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, read_queue_guard
 
@@ -59,7 +60,9 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         rows = [
             {"backend": row, "guard": row.guard if hasattr(row, "guard") else queue_guard_for(row)} for row in clusters
         ]
-        return self.render_page(request, "osmo/admission_webhooks.html", title="Admission webhooks", rows=rows)
+        return self.render_page(
+            request, "osmo/admission_webhooks.html", title="Admission webhooks", columns=WEBHOOK_COLUMNS, rows=rows
+        )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """`object_id` is the backend's name."""
@@ -99,6 +102,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             row=row,
             installation=WebhookInstallation.objects.filter(backend=row.backend).first(),
             unmarked=UnmarkedReviews.objects.filter(backend=row.backend).first(),
+            columns=BYPASS_COLUMNS,
             bypasses=met[:MAX_CALLERS_SHOWN],
             more=max(0, len(met) - MAX_CALLERS_SHOWN),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),

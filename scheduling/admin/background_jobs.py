@@ -9,6 +9,7 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.admin.base import PolicyAdmin
 from pools.domain.roles import Permission
+from scheduling.domain.list_columns import JOB_COLUMNS
 
 
 @admin.register(PeriodicTask)
@@ -19,7 +20,9 @@ class BackgroundJobAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")
-        return self.render_page(request, "osmo/background_jobs.html", title="Background jobs", jobs=list(rows))
+        return self.render_page(
+            request, "osmo/background_jobs.html", title="Background jobs", columns=JOB_COLUMNS, jobs=list(rows)
+        )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:django_celery_beat_periodictask_changelist"))

@@ -19,6 +19,7 @@ from pools.domain.roles import Permission, is_allowed
 from pools.models import Backend, Pool
 from pools.permissions import require_platform
 from pools.services.backends import read_backend
+from scheduling.domain.list_columns import DRIFT_COLUMNS, SYNC_COLUMNS
 from scheduling.domain.queues.adoption import Adoption, find_adoption
 from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync, rights_commands
 from scheduling.models import QueueDrift, QueueSync
@@ -59,6 +60,7 @@ class ClusterSyncAdmin(PolicyAdmin):
             request,
             "osmo/cluster_sync_list.html",
             title="Cluster sync",
+            columns=SYNC_COLUMNS,
             rows=rows,
             wrong=sum(not row.state["in_step"] and row.state["mode"] != "off" for row in rows),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
@@ -85,6 +87,7 @@ class ClusterSyncAdmin(PolicyAdmin):
             advice=shown.advice,
             rights_commands=rights_commands(backend.name, backend.namespace),
             open_drift=shown.open_drift,
+            columns=DRIFT_COLUMNS,
             drift=_drift_rows(backend, list_drift(backend)),
             is_testing=is_testing,
             is_soon=is_testing or row.attempted_at is None,

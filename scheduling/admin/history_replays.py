@@ -26,6 +26,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Pool
 from pools.templatetags.osmo import span
 from scheduling.domain.changes.replays import DEFAULT_TRIES
+from scheduling.domain.list_columns import CHANGE_COLUMNS, PERSON_COLUMNS, REPLAY_COLUMNS, RIVAL_COLUMNS, TEAM_COLUMNS
 from scheduling.models import HistoryReplay
 from scheduling.selectors.history_replays import find_replay, list_replays
 from scheduling.selectors.usage_charts import PERIODS
@@ -47,8 +48,8 @@ def _hours(hours: float) -> str:
 
 _SHOWN: Mapping[str, Callable[[Any], str]] = {"s": span, GPU_HOURS: _hours, "": str}
 """How a number is written, by its unit."""
-TEAM_COLUMNS = ("jobs", "wait_mean_s", "wait_p90_s", "starts", "reclaims", "preemptions", "used_gpu_h")
-ADVICE_COLUMNS = ("jobs", "wait_mean_s", "waiting_gpu_h", "lost_gpu_h", "reclaims")
+TEAM_KEYS = "jobs wait_mean_s wait_p90_s starts reclaims preemptions used_gpu_h"
+ADVICE_KEYS = "jobs wait_mean_s waiting_gpu_h lost_gpu_h reclaims"
 
 
 class ReplayForm(forms.ServiceForm):
@@ -127,7 +128,8 @@ class HistoryReplayAdmin(PolicyAdmin):
             form=form,
             backends=backends,
             names=_suggested_names(actor, backends),
-            columns=CHANGED,
+            changed=CHANGED,
+            columns=REPLAY_COLUMNS,
             replays=list_replays(actor),
             status=400 if form.errors else 200,
         )
@@ -150,7 +152,12 @@ class HistoryReplayAdmin(PolicyAdmin):
             teams=[row for row in rows if row["changes"] or not is_compared],
             other_teams=[row for row in rows if is_compared and not row["changes"]],
             advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),
-            columns=[REPLAY_NUMBERS[key] for key in TEAM_COLUMNS],
+            person_columns=PERSON_COLUMNS,
+            change_columns=CHANGE_COLUMNS,
+            rival_columns=RIVAL_COLUMNS,
+            team_columns=TEAM_COLUMNS,
+            team_keys=f"team {TEAM_KEYS}",
+            advice_keys=f"team {ADVICE_KEYS}",
         )
 
     def _cancel(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -212,7 +219,7 @@ def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | Non
 def _effect_cells(today: dict[str, Any], change: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     """The columns of a team: title, today's number, and the one of the proposal where it reads differently."""
     cells = []
-    for key in ADVICE_COLUMNS:
+    for key in ADVICE_KEYS.split():
         before = today[key]
         after = None if before is None or change[key] is None else before + change[key]
         cells.append(_cell(key, before, after))
@@ -251,6 +258,6 @@ def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
     against = answer["against"]["teams"] if answer["against"] else answer["on"]["teams"]
     rows = []
     for name, on in sorted(answer["on"]["teams"].items()):
-        cells = [_cell(key, on[key], against[name][key]) for key in TEAM_COLUMNS]
+        cells = [_cell(key, on[key], against[name][key]) for key in TEAM_KEYS.split()]
         rows.append({"name": name, "cells": cells, "changes": any(would is not None for _, _, would in cells)})
     return [*(row for row in rows if row["changes"]), *(row for row in rows if not row["changes"])]

@@ -14,6 +14,7 @@ from pools.admin.forms import MAX_TEXT_LENGTH
 from pools.admin.paging import parse_page_number
 from pools.domain.roles import Permission, is_allowed
 from pools.models import Backend, Node
+from scheduling.domain.list_columns import WORKFLOW_COLUMNS
 from scheduling.selectors.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
 
 NODES_PER_PAGE = 200
@@ -81,6 +82,7 @@ class NodeAdmin(PolicyAdmin):
             title=name,
             crumbs=[("Nodes", nodes), (backend, f"{nodes}?{urlencode({'backend': backend})}")],
             backend=Backend.objects.get(name=backend),
+            columns=WORKFLOW_COLUMNS,
             node=node,
             pools=pools_of_node(actor, node.usage),
             reads_platform=is_allowed(actor, Permission.PLATFORM_READ),

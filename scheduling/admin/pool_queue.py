@@ -10,6 +10,7 @@ from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.permissions import get_visible_root
 from pools.selectors.quota_pages import quota_tree_page
 from scheduling.admin.filters import QueueFilterSet
+from scheduling.domain.list_columns import PENDING_COLUMNS, QUEUE_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow
 from scheduling.selectors.decisions import list_decisions
@@ -57,9 +58,12 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
             (root.name, reverse("admin:pools_pool_change", args=[root.name])),
         ],
         pool=root,
+        queue_columns=QUEUE_COLUMNS,
         tree=tree.rows,
         filters=filters,
+        pending_columns=PENDING_COLUMNS,
         pending=ListPage(rows, number, number + 1 if more else 0),
+        workflow_columns=WORKFLOW_COLUMNS,
         running=running[:MAX_RUNNING_SHOWN],
         has_more_running=len(running) > MAX_RUNNING_SHOWN,
         events=events,

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from pools.admin.base import actor_of
+from scheduling.domain.list_columns import HIT_COLUMNS
 from scheduling.page_addresses import address_of
 from scheduling.selectors.search import MAX_SEARCH_TEXT, search
 
@@ -22,6 +23,7 @@ def search_page(site: Any, request: HttpRequest) -> HttpResponse:
     context |= {
         "title": f"Search: {text}" if text else "Search",
         "text": text,
+        "columns": HIT_COLUMNS,
         "pages": [item for item in menu if text and text.lower() in str(item["title"]).lower()],
         "hits": [(hit, address_of(hit)) for hit in search(actor_of(request), text, limit=MAX_HITS)],
         "max_hits": MAX_HITS,

@@ -15,6 +15,7 @@ from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.roles import Actor
 from scheduling.domain.changes.submissions import SubmitWorkflow
+from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.submission_leaves import submission_leaves
 from scheduling.selectors.workflows import get_visible_workflow
@@ -201,6 +202,7 @@ def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **contex
         title="Submit a workflow",
         crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
         form=form,
+        way_columns=WAY_COLUMNS,
         script=forms.script_media("picker") if "data-complete" in form.fields["pool"].widget.attrs else "",
         status=400 if refused else 200,
         **context,

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import WholeQueueFilterSet
+from scheduling.domain.list_columns import PENDING_COLUMNS
 from scheduling.models import Workflow
 from scheduling.selectors.forecast_record import read_forecast_record
 from scheduling.selectors.leaf_names import leaf_names_of
@@ -34,6 +35,7 @@ def whole_queue_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         title="Queue",
         filters=filters,
         mine=actor.username,
+        pending_columns=PENDING_COLUMNS,
         window=ListPage(rows, number, number + 1 if more else 0),
         record=read_forecast_record(),
     )

@@ -17,6 +17,7 @@ from pools.services.dry_run import impact_body
 from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.changes.workflows import CancelWorkflow
+from scheduling.domain.list_columns import RESULT_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.impact import read_cancel_impact
@@ -155,6 +156,7 @@ def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) ->
         crumbs=[("Workflows", back)],
         action=action,
         form=form,
+        columns=WORKFLOW_COLUMNS,
         rows=obstacles,
         is_possible=bool(possible),
         effect=None if effect is None else impact_body([effect]),
@@ -182,6 +184,7 @@ def _answer(
         "osmo/work_action_results.html",
         title=f"{action.verb} {len(results)} workflows",
         crumbs=[("Workflows", back)],
+        columns=RESULT_COLUMNS,
         results=results,
         summary=f"{sum(each.is_done for each in results)} of {len(results)} workflows were {action.done}.",
         back=back,

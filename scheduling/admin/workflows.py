@@ -32,13 +32,14 @@ from scheduling.admin.submit import submit_workflow_page
 from scheduling.admin.whole_queue import whole_queue_page
 from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
+from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.attempt_bars import read_attempt_chart
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflow_log import event_log_lines
-from scheduling.selectors.workflow_rows import WORKFLOW_COLUMNS, read_workflow_rows
+from scheduling.selectors.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
 from scheduling.selectors.workflows import (
     get_full_workflow,
     get_visible_workflow,
@@ -79,7 +80,7 @@ class WorkflowAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         filters = WorkflowPageFilterSet(request, Workflow.objects.visible_to(actor))
-        order = read_list_order(request.GET, WORKFLOW_COLUMNS, default="-submitted")
+        order = read_list_order(request.GET, WORKFLOW_COLUMNS, default="-submitted", **WORKFLOW_ORDERS)
         found = filters.qs.order_by(*order.expressions)
         if order.key == "submitted":  # as the index has it
             sign = "-" if order.is_descending else ""
@@ -122,6 +123,8 @@ class WorkflowAdmin(PolicyAdmin):
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
+            gang_columns=GANG_COLUMNS,
+            task_columns=TASK_COLUMNS,
             groups=[
                 (group, list(group.tasks.all()), waiting_gangs.get(group.name), read_gang_tree_rows(group))
                 for group in groups

@@ -10,7 +10,6 @@ from django.db.models import DurationField, ExpressionWrapper, F, IntegerField, 
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from pools.domain.columns import Column, list_columns
 from pools.domain.roles import Actor
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
@@ -34,21 +33,8 @@ class WorkflowRow:
     run_seconds: float | None
 
 
-WORKFLOW_COLUMNS: dict[str, Column] = list_columns(
-    Column("workflow", "Workflow", lambda row: row.workflow.name, "name", "name"),
-    Column("status", "Status", lambda row: row.workflow.status, "status", "status"),
-    Column("reason", "", lambda row: row.waiting.reason.message if row.waiting else ""),
-    Column("gpus", "GPUs", lambda row: row.gpus, GPUS, "gpus", is_right=True),
-    Column("pool", "Pool", lambda row: row.workflow.pool.name, "pool__name", "pool"),
-    Column("priority", "Priority", lambda row: row.workflow.priority, "priority", "priority", is_extra=True),
-    Column("user", "Submitted by", lambda row: row.workflow.submitted_by.username, "submitted_by__username", "user"),
-    Column("submitted", "Submitted", lambda row: row.workflow.submit_time, "submit_time", "submitted"),
-    Column("started", "", lambda row: row.workflow.start_time),
-    Column("ended", "Ended", lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
-    Column("waited_seconds", "Waited", lambda row: round(row.waited_seconds), WAITED, "waited", is_right=True),
-    Column("run_seconds", "Ran", lambda row: _rounded(row.run_seconds), RAN, "ran", is_right=True, is_extra=True),
-)
-"""The list of workflows."""
+WORKFLOW_ORDERS = {"gpus": GPUS, "waited": WAITED, "ran": RAN}
+"""The sorted columns of the list of workflows that are no field, by their `sort`."""
 
 
 def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[WorkflowRow]:
@@ -73,7 +59,3 @@ def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[Work
 
 def _seconds(start: datetime, end: datetime) -> float:
     return max(0.0, (end - start).total_seconds())
-
-
-def _rounded(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds)

@@ -11,7 +11,8 @@ from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import build_table
+from osmo_admin.cli.tables import list_table
+from scheduling.domain.list_columns import STEP_COLUMNS
 
 app = command_group("Backends: the clusters on which workflows run.")
 
@@ -31,7 +32,4 @@ def _steps_text(answer: dict[str, Any]) -> str:
     end = "Finished." if answer["settled"] else "Not finished: the last pass still changed something."
     if not answer["steps"]:
         return f"Nothing to schedule. {end}"
-    rows = [
-        [step.get(key) for key in ("pass", "action", "workload", "tasks", "for", "message")] for step in answer["steps"]
-    ]
-    return f"{build_table(('Pass', 'Action', 'Workload', 'Tasks', 'For', 'Reason'), rows)}\n\n{end}"
+    return f"{list_table(STEP_COLUMNS.values(), answer['steps'])}\n\n{end}"

@@ -13,11 +13,13 @@ from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, Facts, build_table, format_cell
+from osmo_admin.cli.tables import AnswerPart, Facts, format_cell, list_table
+from pools.domain.columns import pick
+from pools.domain.list_columns import MACHINE_COLUMNS
 from scheduling.domain.lists import ResourceQuery
 
 app = command_group("Nodes and their free resources.")
-RESOURCE_KEYS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}
+RESOURCES = ("gpu", "cpu", "memory", "storage")
 
 
 @list_command(app, "list", ResourceQuery, watches=True)
@@ -41,14 +43,13 @@ def _nodes_table(nodes: list[dict[str, Any]]) -> AnswerPart:
     rows = []
     for node in nodes:
         exposed = node["exposed_fields"]
-        used = (
-            f"{_field_text(node, 'usage_fields', key)}/{_field_text(node, 'allocatable_fields', key)}"
-            for key in RESOURCE_KEYS.values()
-        )
-        rows.append(
-            [exposed.get("node", node.get("hostname")), exposed.get("pool/platform"), node.get("resource_type"), *used]
-        )
-    return build_table(("Node", "Pool/Platform", "Type", *RESOURCE_KEYS), rows)
+        used = {
+            key: f"{_field_text(node, 'usage_fields', key)}/{_field_text(node, 'allocatable_fields', key)}"
+            for key in RESOURCES
+        }
+        name = exposed.get("node", node.get("hostname"))
+        rows.append({"node": name, "pool": exposed.get("pool/platform"), "type": node.get("resource_type"), **used})
+    return list_table(pick(MACHINE_COLUMNS, "node pool type gpu cpu memory storage"), rows)
 
 
 def _field_text(node: dict[str, Any], fields: str, key: str) -> str:
@@ -78,7 +79,10 @@ def _node_text(node: dict[str, Any]) -> Facts:
         ("Notes", "; ".join(node.get("notes") or [])),
     ]
     lines += [
-        (name, f"{_field_text(node, 'usage_fields', key)} used of {_field_text(node, 'allocatable_fields', key)}")
-        for name, key in RESOURCE_KEYS.items()
+        (
+            MACHINE_COLUMNS[key].heading,
+            f"{_field_text(node, 'usage_fields', key)} used of {_field_text(node, 'allocatable_fields', key)}",
+        )
+        for key in RESOURCES
     ]
     return Facts(lines)

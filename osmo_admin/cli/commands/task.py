@@ -15,23 +15,13 @@ from osmo_admin.cli.options import (
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import AnswerPart, list_table
-from osmo_admin.cli.times import format_local_time
-from pools.domain.columns import Column
+from pools.domain.columns import pick
+from scheduling.domain.list_columns import TASK_COLUMNS
 from scheduling.domain.lists import TaskQuery
 
 app = command_group("Tasks of workflows.")
 ACTIVE_STATUSES = ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"]
-COLUMNS: dict[str, Any] = {
-    "User": "user",
-    "Workflow ID": "workflow_id",
-    "Task": "task_name",
-    "Status": "status",
-    "Pool": "pool",
-    "Priority": "priority",
-    "Node": "node",
-    "Start Time": lambda row: format_local_time(row.get("start_time")),
-}
-AMOUNT_COLUMNS = {"Storage [Gi]": "storage", "CPU [#]": "cpu", "Memory [Gi]": "memory", "GPU [#]": "gpu"}
+LISTED, AMOUNTS = "user workflow task status pool priority node started", "storage cpu memory gpu"
 
 
 @list_command(app, "list", TaskQuery, usual={"statuses": ACTIVE_STATUSES}, watches=True)
@@ -56,20 +46,16 @@ def list_(
 def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> AnswerPart:
     if not entries:
         return "There are no tasks to view."
-    return _with_sums(COLUMNS | (AMOUNT_COLUMNS if verbose else {}), entries)
+    return _with_sums(f"{LISTED} {AMOUNTS}" if verbose else LISTED, entries)
 
 
 def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> AnswerPart:
     if not entries:
         return "There are no tasks to sum up."
-    workflow = {"Workflow ID": "workflow_id"} if by_workflow else {}
-    return _with_sums({"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNT_COLUMNS}, entries)
+    return _with_sums(f"user {'workflow' if by_workflow else ''} pool priority {AMOUNTS}", entries)
 
 
-def _with_sums(columns: dict[str, Any], entries: list[dict[str, Any]]) -> AnswerPart:
-    sums = [
-        sum(entry.get(key) or 0 for entry in entries) if heading in AMOUNT_COLUMNS else ""
-        for heading, key in columns.items()
-    ]
-    declared = [Column(heading, heading, cell=cell) for heading, cell in columns.items()]
-    return list_table(declared, entries, total=sums if AMOUNT_COLUMNS.keys() <= columns.keys() else None)
+def _with_sums(keys: str, entries: list[dict[str, Any]]) -> AnswerPart:
+    columns, summed = pick(TASK_COLUMNS, keys), AMOUNTS.split()
+    sums = [sum(entry.get(each.key) or 0 for entry in entries) if each.key in summed else "" for each in columns]
+    return list_table(columns, entries, total=sums if AMOUNTS in keys else None)

@@ -24,10 +24,12 @@ from osmo_admin.cli.options import (
 from osmo_admin.cli.output import confirm, print_answer, print_error
 from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
-from osmo_admin.cli.tables import AnswerText, Facts, build_table, format_cell, printable_text, with_more_entries
+from osmo_admin.cli.tables import AnswerText, Facts, format_cell, list_table, printable_text, with_more_entries
 from osmo_admin.cli.times import format_duration, format_local_time
 from pools.domain.changes.command import fields_of
+from pools.domain.columns import pick
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
+from scheduling.domain.list_columns import TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.lists import LineQuery, WorkflowQuery
 
 app = command_group("Submit and follow workflows.")
@@ -36,9 +38,6 @@ workflow_queue.add_to(app)
 workflow_compare.add_to(app)
 ALL_LINES = {"last_n_lines": None}
 _CANCEL = fields_of(CancelWorkflow)
-HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
-STARTS_AT = HEADER.index("Duration")
-"""Where a column with the starts of waiting work stands, if there is one."""
 
 
 @list_command(app, "list", WorkflowQuery, watches=True)
@@ -62,22 +61,18 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder) -> AnswerText:
     if not entries:
         return "There are no workflows to view."
     ordered = list(reversed(entries) if order is SortOrder.ASC else entries)
-    header, rows = list(HEADER), [_workflow_row(entry) for entry in ordered]
-    if any(entry.get("start") for entry in entries):
-        header.insert(STARTS_AT, "Half Start By")
-        for row, entry in zip(rows, ordered, strict=True):
-            row.insert(STARTS_AT, start_cell(entry.get("start")))
-    return with_more_entries(build_table(header, rows), answer)
-
-
-def _workflow_row(entry: dict[str, Any]) -> list[Any]:
-    return [
-        *(entry.get(key) for key in ("name", "user", "pool", "priority", "status")),
-        format_local_time(entry["submit_time"]),
-        format_duration(entry.get("queued_time")),
-        format_duration(entry.get("duration")),
-        entry.get("labels"),
+    rows = [
+        {
+            **entry,
+            "waited_seconds": format_duration(entry.get("queued_time")),
+            "half": start_cell(entry.get("start")),
+            "run_seconds": format_duration(entry.get("duration")),
+        }
+        for entry in ordered
     ]
+    half = "half" if any(entry.get("start") for entry in entries) else ""
+    keys = f"workflow user pool priority status submitted waited_seconds {half} run_seconds labels"
+    return with_more_entries(list_table(pick(WORKFLOW_COLUMNS, keys), rows), answer)
 
 
 @client_command(app, "query", watches=True)
@@ -110,22 +105,16 @@ def _workflow_text(answer: dict[str, Any]) -> AnswerText:
             ("Overview", answer["overview"]),
         ]
     )
-    header = ("Group", "Task", "Retry", "Status", "Node", "Start Time", "Exit Code", "Message")
-    tasks = build_table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
-    return [head, *map(gang_table, answer["groups"]), tasks]
+    columns = pick(TASK_COLUMNS, "group task retry status node started exit_code message")
+    tasks = [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]]
+    return [head, *map(gang_table, answer["groups"]), list_table(columns, tasks)]
 
 
-def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:
-    return [
-        group.get("name"),
-        task["name"],
-        task.get("retry_id"),
-        task["status"],
-        task.get("node_name"),
-        format_local_time(task.get("start_time")),
-        task.get("exit_code"),
-        task.get("failure_message") or group.get("failure_message"),
-    ]
+def _task_row(group: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    message = task.get("failure_message") or group.get("failure_message")
+    return {
+        **task, "group": group.get("name"), "task_name": task["name"], "node": task.get("node_name"), "message": message
+    }  # fmt: skip
 
 
 def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -13,22 +13,11 @@ from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.start_text import start_cell, start_facts
 from osmo_admin.cli.tables import AnswerText, Facts, format_cell, list_table, with_more_entries
 from osmo_admin.cli.times import format_local_time
-from pools.domain.columns import Column
+from pools.domain.columns import pick
+from scheduling.domain.list_columns import PENDING_COLUMNS
 from scheduling.domain.lists import PendingQueueQuery
 
-COLUMNS: dict[str, Any] = {
-    "Backend": "backend",
-    "In Own Queue": "position_in_queue",
-    "Next Pass": "position",
-    "Workflow ID": "workflow",
-    "Group": "group",
-    "User": "user",
-    "Pool": "pool",
-    "Priority": "priority",
-    "GPUs": "gpus",
-    "Half Start By": lambda row: start_cell(row.get("start")),
-    "Reason": lambda row: row["reason"]["message"],
-}
+LISTED = "position_in_queue in_next_pass workflow group user pool priority gpus half reason"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,9 +35,9 @@ def queue(
 ) -> None:
     """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
 
-    In Own Queue is the position among the work of the same queue. Next Pass is the order of the next pass over the
+    In own queue is the position among the work of the same queue. Next pass is the order of the next pass over the
     whole backend as things stand; it changes with every start and end. Both count all pending work, including work
-    that you may not see. Half of such jobs start by the time in Half Start By.
+    that you may not see. Half of such jobs start by the time in Half start by.
     """
     answer = session.http().get("api/queue", query | {"workflow": workflow})
     if workflow is not None and not answer["entries"]:
@@ -67,9 +56,9 @@ def _queue_table(answer: dict[str, Any]) -> AnswerText:
     if not entries:
         return "No workflow is pending."
     has_backends = len({entry.get("backend") for entry in entries}) > 1
-    columns = [Column(key, key, cell=cell) for key, cell in COLUMNS.items() if has_backends or cell != "backend"]
-    table = list_table(columns, entries)
-    return with_more_entries(table, answer)
+    columns = pick(PENDING_COLUMNS, f"backend {LISTED}" if has_backends else LISTED)
+    rows = [{**entry, "half": start_cell(entry.get("start"))} for entry in entries]
+    return with_more_entries(list_table(columns, rows), answer)
 
 
 def _entries_text(answer: dict[str, Any]) -> AnswerText:

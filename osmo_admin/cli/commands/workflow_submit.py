@@ -16,9 +16,11 @@ from osmo_admin.cli.options import PoolOption, WorkflowArgument
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.start_text import late_start_cell, start_cell, start_sentence
-from osmo_admin.cli.tables import AnswerText, build_table
+from osmo_admin.cli.tables import AnswerText, list_table
 from pools.domain.changes.command import fields_of
+from pools.domain.columns import pick
 from scheduling.domain.changes.submissions import SubmitWorkflow
+from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
 
 PREEMPTIBLE_WARNING = "WARNING: workflows with LOW priority can be preempted while they run."
@@ -154,18 +156,8 @@ def forecast(
 
 
 def _forecast_text(answer: dict[str, Any]) -> AnswerText:
-    rows = [
-        [
-            start_cell(way["start"]),
-            late_start_cell(way["start"]),
-            way["text"],
-            way["pool"],
-            way["priority"],
-            way["gpus"],
-        ]
-        for way in answer["ways"]
-    ]
-    table = build_table(("Half Start By", "Nine Of Ten By", "Way In", "Pool", "Priority", "GPUs"), rows)
+    rows = [{**way, "half": start_cell(way["start"]), "late": late_start_cell(way["start"])} for way in answer["ways"]]
+    table = list_table(pick(WAY_COLUMNS, "half late way pool priority gpus"), rows)
     sentence = start_sentence(answer["start"]) or "There is no forecast for this pool."
     return [sentence, table]
 

@@ -16,27 +16,16 @@ NO_LISTS = {
         "change_form.html: Pool or subpool", "changed_fields.html: Field", "changed_gauges.html: Amount",
         "changed_numbers.html: Pool or cohort", "changed_rights.html: Where", "cohort_effect.html: Node",
         "cohort_form.html: Node", "effect.html: Pool or subpool", "row_diff.html: Column", "effect_text.py: Pool",
-        "quota_text.py: Namespace",
+        "quota_text.py: Namespace", "replay_advice.py: Team",
     },
     "facts and numbers of one object": {
-        "chart.html: From (UTC)", "compared_facts.html: Fact", "gpu_quota.html: Amount", "quota_text.py: Amount",
-        "quota_text.py: Condition", "tables.py: Field", "workflow_compare.py: Group",
+        "chart.html: From (UTC)", "compared_facts.html: Fact", "gpu_quota.html: Amount", "node.html: Resource",
+        "quota_text.py: Amount", "quota_text.py: Condition", "tables.py: Field", "usage.py: From (UTC)",
+        "workflow_compare.py: Group",
     },
     "headings as OSMO's client publishes them": {"pool.py: Pool", "pool_table.py: Pool"},
-    "not declared yet": {
-        "admission_webhook.html: Caller", "admission_webhooks.html: Cluster", "backend.html: Node",
-        "backend.py: Pass", "backends.html: Cluster", "background_jobs.html: Name", "cluster_sync.html: Queue",
-        "cluster_sync_list.html: Cluster", "gang.html: SubGroup", "gang_table.py: SubGroup",
-        "history_replay.html: User", "history_replays.html: Pool or subpool", "history_replays.html: Requested",
-        "home.html: Pool", "home.html: Workflow", "node.html: Resource", "node.html: Workflow",
-        "pending_gangs.html: Position", "queue.html: Queue", "queue.html: Workflow", "replay_advice.html: Change",
-        "replay_advice.html: Division", "replay_advice.html: Team", "replay_advice.py: Change",
-        "replay_advice.py: Division", "replay_advice.py: Team", "replay_own.py: User", "replay_tables.py: Team",
-        "replay_teams.html: Team", "resource.py: Node", "search.html: Name", "submit.html: The same work",
-        "usage.py: From (UTC)", "work_action.html: Workflow", "work_action_results.html: Workflow",
-        "workflow.html: Task", "workflow.py: Group", "workflow_submit.py: Half Start By",
-        "workflows.html: Select",
-    },
+    "headings of inputs and pictures": {"gang.html: Bar", "workflow.html: Output", "workflows.html: Select"},
+    "the form of a request": {"history_replays.html: Pool or subpool"},
 }  # fmt: skip
 """Tables that are no list of objects, by their first heading, and the reason."""
 

@@ -39,7 +39,7 @@ def test_the_list_is_a_table(osmo, stub):
     text = osmo.ok("workflow", "queue", "-p", "team", "-p", "other", "--user", "alice", "--limit", "2", "--offset", "3")
     assert stub.last.query == {"pool": ["team", "other"], "user": ["alice"], "limit": ["2"], "offset": ["3"]}
     lines = text.splitlines()
-    assert lines[0].split("  ")[0] == "In Own Queue"
+    assert lines[0].split("  ")[0] == "In own queue"
     assert lines[2].split()[:8] == ["1", "4", "w-1", "train", "alice", "team--a", "HIGH", "5"]
     assert lines[2].endswith("leaves 2 GPUs: 3 GPUs missing.")
     assert lines[3].split()[:4] == ["1", "5", "w-1", "eval"]
@@ -58,7 +58,7 @@ def test_a_start_is_told_without_a_promise(osmo, stub):
 def test_positions_on_several_backends_name_the_backend(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [queue_entry(), queue_entry(backend="other")], "more_entries": False})
     lines = osmo.ok("workflow", "queue").splitlines()
-    assert lines[0].split("  ")[0] == "Backend"
+    assert lines[0].split("  ")[0] == "Cluster"
     assert [line.split()[:3] for line in lines[2:4]] == [["sim", "1", "4"], ["other", "1", "4"]]
 
 

@@ -82,7 +82,7 @@ def test_resource_list(osmo, stub):
 
 def test_resource_info(osmo, stub):
     stub.on("GET", "/api/resources/n1", {"resources": [NODE]})
-    assert "GPU        : 3 used of 8" in osmo.ok("resource", "info", "n1")
+    assert "GPUs       : 3 used of 8" in osmo.ok("resource", "info", "n1")
     stub.on("GET", "/api/resources/n2", {"resources": []})
     assert osmo("resource", "info", "n2").exit_code == 2
 

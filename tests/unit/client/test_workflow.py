@@ -355,7 +355,7 @@ def test_list_has_a_column_of_starts_where_work_waits(osmo, stub):
     waits = ENTRY | {"name": "hello-2", "start": start_of("2026-11-20T15:40:00", None)}
     stub.on("GET", "/api/workflow", {"workflows": [ENTRY, waits], "more_entries": False})
     lines = osmo.ok("workflow", "list").splitlines()
-    assert "  Half Start By" in lines[0]
+    assert "  Half start by" in lines[0]
     assert "  2026-11-20 15:40  " in lines[2]
     assert "15:40" not in lines[3]
 
@@ -482,7 +482,7 @@ def test_query_of_a_waiting_workflow_says_why_and_what_would_unblock_it(osmo, st
 def test_query_as_csv_has_the_tasks(osmo, stub):
     stub.on("GET", "/api/workflow/hello-1", workflow_detail())
     assert osmo.ok("workflow", "query", "hello-1", "-o", "csv").splitlines() == [
-        "Group,Task,Retry,Status,Node,Start Time,Exit Code,Message",
+        "Group,Task,Retry,Status,Node,Start Time,Exit code,Message",
         "t-group,t,0,RUNNING,n1,2026-11-20 10:00:00 UTC,,",
     ]
 

@@ -1,0 +1,169 @@
+"""The columns of the lists of work, clusters and replays (:mod:`pools.domain.columns`)."""
+
+from __future__ import annotations
+
+from pools.domain.columns import Column, list_columns, number_column
+from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS, TREE_NUMBERS
+
+_HALF = Column("half", "Half start by", meaning="Half of such jobs start by this time.")
+_GPUS = Column("gpus", "GPUs", is_right=True)
+
+WORKFLOW_COLUMNS = list_columns(
+    Column("workflow", None, lambda row: row.workflow.name, "name", "name", cell="name", published="Workflow ID"),
+    Column("status", None, lambda row: row.workflow.status, "status", "status"),
+    Column("reason", None, lambda row: row.waiting.reason.message if row.waiting else ""),
+    Column("gpus", "GPUs", lambda row: row.gpus, None, "gpus", is_right=True),
+    Column("pool", None, lambda row: row.workflow.pool.name, "pool__name", "pool"),
+    "subpool",
+    Column("priority", None, lambda row: row.workflow.priority, "priority", "priority", is_extra=True),
+    Column(
+        "user", "Submitted by", lambda row: row.workflow.submitted_by.username, "submitted_by__username", "user",
+        published="User",
+    ),
+    Column(
+        "submitted", None, lambda row: row.workflow.submit_time, "submit_time", "submitted",
+        cell="submit_time", is_time=True, published="Submit Time",
+    ),
+    Column("started", "", lambda row: row.workflow.start_time),
+    Column("ended", None, lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
+    Column("waited_seconds", "Waited", lambda row: round(row.waited_seconds), None, "waited", is_right=True),
+    Column(
+        "run_seconds", "Ran", lambda row: None if row.run_seconds is None else round(row.run_seconds), None, "ran",
+        is_right=True, is_extra=True,
+    ),
+    _HALF,
+    "how_long",
+    Column("tasks_here", is_right=True),
+    Column("gpus_here", "GPUs here", is_right=True),
+    "labels",
+    "note",
+)  # fmt: skip
+"""A row of the file and of the page is a :class:`scheduling.selectors.workflow_rows.WorkflowRow`."""
+
+TASK_COLUMNS = list_columns(
+    "user",
+    Column("workflow", cell="workflow_id", published="Workflow ID"),
+    "group",
+    Column("task", cell="task_name"),
+    Column(
+        "retry", meaning="0 is the first attempt; the same number as in the client and the API", is_right=True,
+        cell="retry_id",
+    ),
+    "status", "pool", "priority", "node",
+    _GPUS,
+    Column("started", cell="start_time", is_time=True, published="Start Time"),
+    "ended",
+    Column("exit_code", is_right=True),
+    "message",
+    Column("storage", "Storage [Gi]"),
+    Column("cpu", "CPU [#]"),
+    Column("memory", "Memory [Gi]"),
+    Column("gpu", "GPU [#]"),
+)  # fmt: skip
+
+GANG_COLUMNS = list_columns(
+    Column("sub_group", "SubGroup"),
+    Column("required", is_right=True),
+    Column("running", is_right=True),
+    Column("optional", meaning="Members beyond the minimum, running or possible", is_right=True),
+    "state",
+)
+"""Of the tree of a gang."""
+
+PENDING_COLUMNS = list_columns(
+    Column("backend", "Cluster"),
+    "position",
+    Column("position_in_queue", "In own queue"),
+    Column("in_next_pass", "Next pass", cell="position"),
+    "work",
+    Column("workflow", published="Workflow ID"),
+    "group", "user", "pool", "priority",
+    _GPUS,
+    "submitted",
+    _HALF,
+    Column("reason", meaning="And what would unblock it", cell=lambda row: row["reason"]["message"]),
+)  # fmt: skip
+"""Of the gangs that wait."""
+
+QUEUE_COLUMNS = list_columns(
+    "queue",
+    Column("bar", "GPUs"),
+    *(number_column(TREE_NUMBERS[key]) for key in ("subtree_quota", "usage", "borrowed", "lent", "pending")),
+)
+
+WAITING_COLUMNS = list_columns("pool", Column("gangs", is_right=True), _GPUS, "waits")
+"""Of the pools with waiting work."""
+
+WAY_COLUMNS = list_columns(
+    Column("way", "The same work", cell="text"),
+    "pool", "priority",
+    Column("gpus", "GPUs to start", is_right=True),
+    _HALF,
+    Column("late", "Nine of ten by"),
+)  # fmt: skip
+"""Of the ways to submit some work, with the forecasts of their starts."""
+
+RESULT_COLUMNS = list_columns("workflow", "result", "details")
+"""Of an action on several workflows."""
+
+HIT_COLUMNS = list_columns("name", "kind")
+"""Of what a search found."""
+
+STEP_COLUMNS = list_columns("pass", "action", "workload", "tasks", "for", Column("reason", cell="message"))
+"""Of the steps of a scheduling cycle."""
+
+SYNC_COLUMNS = list_columns(
+    "cluster", "state", "cause_and_next_step",
+    Column("queues", is_right=True),
+    Column("differing_fields", meaning="Fields that another client changed and that differ now", is_right=True),
+    "last_check",
+)  # fmt: skip
+
+DRIFT_COLUMNS = list_columns("queue", "field", "found", "desired", "editor", "detected", "resolved")
+
+WEBHOOK_COLUMNS = list_columns(
+    "cluster", "mode", "our_user_name", Column("callers", is_right=True), Column("bypass_attempts", is_right=True)
+)
+
+BYPASS_COLUMNS = list_columns(
+    "caller", "object", Column("attempts", is_right=True), Column("refused", is_right=True), "last", "reason"
+)
+
+JOB_COLUMNS = list_columns("name", "state", "interval", "task", "last_run", Column("runs", is_right=True))
+"""Of the background jobs of the installation."""
+
+REPLAY_COLUMNS = list_columns(
+    "requested", "cluster", Column("since", "From"), Column("until", "To"), "changes", "status"
+)
+
+TEAM_COLUMNS = list_columns(
+    "team",
+    *(Column(key, each.heading, meaning=each.meaning, is_right=True) for key, each in REPLAY_NUMBERS.items()),
+    Column("idle", GPU_HOURS, is_right=True),
+)
+"""Of the teams of a replay; `idle` is of those that did not use their quota."""
+
+PERSON_COLUMNS = list_columns(
+    "user",
+    Column("team", cell="queue"),
+    number_column(REPLAY_NUMBERS["jobs"]),
+    Column("wait", "Waiting, in sum", is_right=True),
+    Column("preemptions", "Reclaims and preemptions", is_right=True),
+)
+"""Of the people whose work a replay with other quotas changes."""
+
+CHANGE_COLUMNS = list_columns(
+    "change", "of", Column("was", "From", is_right=True), Column("would", "To", is_right=True), "preview"
+)
+"""Of the changes of a proposal."""
+
+RIVAL_COLUMNS = list_columns(
+    "division",
+    TEAM_COLUMNS["waiting_gpu_h"],
+    TEAM_COLUMNS["lost_gpu_h"],
+    "cost",
+    Column("later", "HIGH/NORMAL jobs later"),
+    Column("delays", "Delays HIGH or NORMAL work"),
+    "never_again", "quotas",
+)  # fmt: skip
+"""Of the divisions of a quota that are compared with a proposal."""
