@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
-from scheduling.domain.engine.liveness import find_stuck
+from scheduling.domain.engine.reasons.liveness import find_stuck
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.clock import EndReason, LiveJob, ReplayClock, ReplayObserver, ReplayRules
 from scheduling.domain.replay.jobs import SECOND, Job

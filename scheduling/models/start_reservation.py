@@ -10,7 +10,7 @@ from scheduling.models.workflow import Group
 
 
 class StartReservation(models.Model):
-    """Capacity kept for a gang that has waited long (:mod:`scheduling.domain.engine.reservation`), written by each full
+    """Capacity kept for a gang that has waited long (`engine/rules/reservation.py`), written by each full
     scheduling cycle.
 
     `nodes` are `{node: {"flavor/resource": number}}`, chosen at the time `placed_at`; both are null while quotas or

@@ -6,12 +6,12 @@ from django.db import models
 from django.db.models import Q
 
 from pools.models import Backend
-from scheduling.domain.engine.liveness import StuckKind
+from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models.workflow import Group
 
 
 class StuckGroup(models.Model):
-    """A gang that waits although nothing may stop it (:mod:`scheduling.domain.engine.liveness`), as the last full
+    """A gang that waits although nothing may stop it (`engine/reasons/liveness.py`), as the last full
     scheduling cycle of its backend found it: a defect of the product. `gang` is the name that people know, `since` the
     time of the cycle that found it first. The row goes with the cycle that does not find it any more."""
 

@@ -9,7 +9,6 @@ from pools.domain.amounts import Amount, JsonAmount, as_json
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
-from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import (
     GangResult,
     QueuePosition,
@@ -17,11 +16,12 @@ from scheduling.domain.engine.outcome import (
     queue_positions,
     waiting_reasons,
 )
-from scheduling.domain.engine.reservation import StartPolicy
-from scheduling.domain.engine.state import GangState
-from scheduling.domain.engine.state_facts import task_state
+from scheduling.domain.engine.reasons.explain import Reason
+from scheduling.domain.engine.rules.reservation import StartPolicy
+from scheduling.domain.engine.state.records import GangState
+from scheduling.domain.engine.state.state_facts import task_state
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import Step
-from scheduling.domain.engine.world import World
 from scheduling.garbage_collector import garbage_collector
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.rule_checks import find_rule_violations

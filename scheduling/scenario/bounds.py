@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import children_first_order
-from scheduling.domain.engine.build import resource_keys
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, QueueFacts
+from scheduling.domain.engine.state.build import resource_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pools.domain.amounts import UNLIMITED, Amount, amounts_text
 from pools.domain.errors import Fault, RuleName, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
-from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.reasons.explain import Reason
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.scenario.parse import Scenario
 

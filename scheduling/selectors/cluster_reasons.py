@@ -13,8 +13,8 @@ from typing import Any
 from pools.domain import amounts
 from pools.domain.names import SHARED_QUEUE
 from scheduling.domain.dispatch_admission import BY_PLATFORM
-from scheduling.domain.engine.explain import Reason
-from scheduling.domain.engine.remedies import Remedy
+from scheduling.domain.engine.reasons.explain import Reason
+from scheduling.domain.engine.reasons.remedies import Remedy
 from scheduling.domain.reason_codes import LIMIT_OF, ReasonCode, find_code
 from scheduling.selectors.cluster_gangs import EndingPod
 

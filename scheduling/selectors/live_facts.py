@@ -47,7 +47,7 @@ from scheduling.domain.engine.facts import (
     StartReservationFacts,
     TaskState,
 )
-from scheduling.domain.engine.node_bars import excluded_bar, platform_bar, taint_bar
+from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.plan_units import GatePath
 from scheduling.domain.priorities import Priority

@@ -13,7 +13,7 @@ from pools.domain import amounts
 from pools.models import Backend, Node, Pool
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
 from scheduling.domain.engine.outcome import waiting_reasons
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.selectors.asked_gangs import asked_tasks
 from scheduling.selectors.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, node_facts

@@ -23,11 +23,11 @@ from pools.database.unchanged import read_if_changed
 from pools.domain.amounts import GPU, Amount, is_gpu
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
-from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import NO_PODS, OptionalPods, queue_positions, waiting_reasons
-from scheduling.domain.engine.remedies import Remedy
-from scheduling.domain.engine.state import QueueState
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.reasons.explain import Reason
+from scheduling.domain.engine.reasons.remedies import Remedy
+from scheduling.domain.engine.state.records import QueueState
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector

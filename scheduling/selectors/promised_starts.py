@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
-from scheduling.domain.engine.liveness import StuckKind
+from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.domain.promised_starts import GRACE
 from scheduling.models import PromisedStart, StartForecast
 from scheduling.models.promised_start import NOT_KEPT

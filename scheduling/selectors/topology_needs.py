@@ -9,7 +9,7 @@ from dataclasses import replace
 from pools.models import Backend
 from scheduling.domain.cluster.topology import TopologyLevels, topology_tree
 from scheduling.domain.engine.facts import TopologyNeed
-from scheduling.domain.engine.node_bars import topology_need
+from scheduling.domain.engine.reasons.node_bars import topology_need
 from scheduling.domain.workflow_spec import GroupSpec
 from scheduling.models import Group, NodeState
 from scheduling.selectors.admitted_specs import UnreadableSpec, find_group_spec, read_admitted_specs

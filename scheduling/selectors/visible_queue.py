@@ -22,7 +22,7 @@ from pools.domain.roles import Actor, Permission
 from pools.models import Backend
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.apps import scheduling_app
-from scheduling.domain.engine.explain import Reason
+from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.models import Group, Workflow
 from scheduling.selectors.pending_queue import (
     WAITING_STATUSES,

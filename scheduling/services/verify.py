@@ -12,7 +12,7 @@ from pools.database.transactions import database_time, one_snapshot
 from pools.models import Backend
 from pools.services.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.liveness import find_stuck
+from scheduling.domain.engine.reasons.liveness import find_stuck
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.promised_starts import GRACE
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus

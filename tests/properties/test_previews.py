@@ -24,12 +24,12 @@ from pools.services.dry_run import read_effect
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.explain import Explainer
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.outcome import waiting_reasons
-from scheduling.domain.engine.starting import attempt_start
+from scheduling.domain.engine.reasons.explain import Explainer
+from scheduling.domain.engine.rules.starting import attempt_start
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepAction
-from scheduling.domain.engine.world import World
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow

@@ -34,7 +34,10 @@ _NAMES = "pools/domain/names.py"
 _BALANCE = "pools/domain/quota/pool_balance.py"
 _TREE = "pools/domain/quota/tree.py"
 _ADMISSION = "scheduling/domain/admission.py"
-_GATES = "scheduling/domain/engine/gates.py"
+_GATES = "scheduling/domain/engine/rules/gates.py"
+_PHASES = "scheduling/domain/engine/rules/phases.py"
+_RECORDS = "scheduling/domain/engine/state/records.py"
+_VICTIMS = "scheduling/domain/engine/rules/victims.py"
 _PODGROUP = "scheduling/domain/podgroup_rules.py"
 _CAPS = "pools/domain/gpu_quota/checks.py"
 _TEST_NAMES = "tests/unit/ledger/test_names.py"
@@ -160,7 +163,7 @@ REMOVALS = (
     ),
     Removal(
         SCHEDULING, "preemption", "only work of lower priority of the same leaf is preempted",
-        "scheduling/domain/engine/phases.py",
+        _PHASES,
         "return other.preemptible and other.queue is queue and other.fact.priority < priority",
         "return other.preemptible and other.queue is queue",
         "tests/unit/engine/test_eviction.py::test_a_preemption_moves_only_lower_priorities_of_its_own_leaf",
@@ -292,34 +295,34 @@ REMOVALS = (
         "tests/unit/ledger/test_roles.py::test_the_table",
     ),
     Removal(
-        SCHEDULING, "priority", "higher priority first, inside a leaf", "scheduling/domain/engine/state.py",
+        SCHEDULING, "priority", "higher priority first, inside a leaf", _RECORDS,
         "self._order = -priority, self.minimum_state, age, self.fact.name",
         "self._order = 0, self.minimum_state, age, self.fact.name", f"{_TEST_SEED}::test_priority_queueing_order",
     ),
     Removal(
-        SCHEDULING, "priority", "of one priority, the earlier submission first", "scheduling/domain/engine/state.py",
+        SCHEDULING, "priority", "of one priority, the earlier submission first", _RECORDS,
         "self._order = -priority, self.minimum_state, age, self.fact.name",
         "self._order = -priority, self.minimum_state, -age, self.fact.name",
         f"{_TEST_SEED}::test_priority_queueing_order",
     ),
     Removal(
-        SCHEDULING, "preemption", "HIGH and NORMAL work is never preempted", "scheduling/domain/engine/world.py",
+        SCHEDULING, "preemption", "HIGH and NORMAL work is never preempted", "scheduling/domain/engine/state/world.py",
         "if gang.preemptible and any(gang.active):", "if any(gang.active):",
         "tests/unit/engine/test_eviction.py::test_non_preemptible_work_is_never_evicted",
     ),
     Removal(
-        SCHEDULING, "borrowing", "a pool loses only what it has borrowed", "scheduling/domain/engine/victims.py",
+        SCHEDULING, "borrowing", "a pool loses only what it has borrowed", _VICTIMS,
         "        if alloc[r] > quota[r]:\n            return True\n    return False\n\n\ndef keeps_quota",
         "        if alloc[r] > 0:\n            return True\n    return False\n\n\ndef keeps_quota",
         f"{_TEST_SEED}::test_a_pool_under_its_quota_never_loses_low_work_to_another_pool",
     ),
     Removal(
-        SCHEDULING, "borrowing", "no reclaim pushes a queue below its quota", "scheduling/domain/engine/victims.py",
+        SCHEDULING, "borrowing", "no reclaim pushes a queue below its quota", _VICTIMS,
         "if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):", "if False:",
         f"{_TEST_RECLAIM}::test_a_gang_across_the_quota_is_skipped_for_one_that_is_not",
     ),
     Removal(
-        SCHEDULING, "borrowing", "only a leaf inside its fair share reclaims", "scheduling/domain/engine/phases.py",
+        SCHEDULING, "borrowing", "only a leaf inside its fair share reclaims", _PHASES,
         "return all(have <= fair for have, fair in zip(after, queue.fair, strict=True))", "return True",
         f"{_TEST_RECLAIM}::test_the_gate_is_checked_again_for_every_gang",
     ),

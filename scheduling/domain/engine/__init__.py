@@ -2,5 +2,7 @@
 
 It plans for simulated backends, answers what-if questions and explains why work waits.
 
-`facts` holds the input, `world` the input as an indexed state that changes, `cycle` the passes, `outcome` the results.
+`facts` is the input. `state` holds it as records that change, with undo; `rules` decides what starts, moves and stops,
+alone and complete; `fast` only gives the answers of the rules sooner; `reasons` explains why work waits. `cycle` runs
+the passes once, `kept_state` over many instants, `outcome` reads the results.
 """

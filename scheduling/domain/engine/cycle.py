@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.domain.engine.phases import Phases
-from scheduling.domain.engine.starting import run_start_phase
+from scheduling.domain.engine.rules.phases import Phases
+from scheduling.domain.engine.rules.starting import run_start_phase
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import Step, StepLog
-from scheduling.domain.engine.world import World
 
 MAX_PASSES = 100
 

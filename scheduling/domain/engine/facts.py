@@ -153,7 +153,7 @@ class StartReservationFacts:
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
     """The policy of a backend at the time `now`, in seconds: against endless waiting
-    (:mod:`scheduling.domain.engine.reservation`), and which victims go (:mod:`scheduling.domain.engine.least_loss`).
+    (`rules/reservation.py`), and which victims go (`rules/least_loss.py`).
 
     A gang that heads its leaf gets a start reservation after `reserve_after` seconds; None: never. `ageing`: how many
     seconds older NORMAL work has to be to come before HIGH work of its leaf; None: always after.
@@ -185,7 +185,7 @@ class ClusterFacts:
 
     `usage` is held by unlisted work (counted as LOW, never evicted); `demand` is requested by unlisted work, which
     never starts. A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
-    `units`: how messages write secondary resources (:mod:`scheduling.domain.engine.amount_text`). `policy` None: the
+    `units`: how messages write secondary resources (`state/amount_text.py`). `policy` None: the
     order and the phases of the engine alone decide, and work that needs more room may be passed forever."""
 
     queues: tuple[QueueFacts, ...] = ()

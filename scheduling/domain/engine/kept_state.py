@@ -11,13 +11,13 @@ from collections import Counter
 from dataclasses import replace
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.build import resource_keys
 from scheduling.domain.engine.cycle import CycleResult, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
-from scheduling.domain.engine.nodes import NOWHERE
-from scheduling.domain.engine.state import FINISHED, GangState
-from scheduling.domain.engine.state_facts import gang_after
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.state.build import resource_keys
+from scheduling.domain.engine.state.nodes import NOWHERE
+from scheduling.domain.engine.state.records import FINISHED, GangState
+from scheduling.domain.engine.state.state_facts import gang_after
+from scheduling.domain.engine.state.world import World
 
 MAX_NEW_SIGNATURES = 2**17
 """After this number of new signatures the state is built anew, which forgets those that are not in use."""

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from scheduling.domain.engine.cycle import CycleResult
-from scheduling.domain.engine.explain import Explainer, Reason
 from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.domain.engine.feasibility import could_start_alone
-from scheduling.domain.engine.line_trials import LineTrials
-from scheduling.domain.engine.queue_order import QueueOrder
-from scheduling.domain.engine.remedies import MAX_NAMED_GANGS, NameResolver
-from scheduling.domain.engine.starting import pending_queues
-from scheduling.domain.engine.state import RELEASING, GangState
-from scheduling.domain.engine.state_facts import gang_after
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.reasons.explain import Explainer, Reason
+from scheduling.domain.engine.reasons.line_trials import LineTrials
+from scheduling.domain.engine.reasons.remedies import MAX_NAMED_GANGS, NameResolver
+from scheduling.domain.engine.rules.queue_order import QueueOrder
+from scheduling.domain.engine.rules.starting import pending_queues
+from scheduling.domain.engine.state.feasibility import could_start_alone
+from scheduling.domain.engine.state.records import RELEASING, GangState
+from scheduling.domain.engine.state.state_facts import gang_after
+from scheduling.domain.engine.state.world import World
 
 
 class GangResult(StrEnum):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduling.domain.engine.state import GangState, sum_requests
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.state.records import GangState, sum_requests
+from scheduling.domain.engine.state.world import World
 
 LEAST_LOST_TEXT = "Of the work that the rules allow equally, this set is enough and loses least."
 """The words of an eviction under `victims: least_lost`."""

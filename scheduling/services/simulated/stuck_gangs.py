@@ -14,7 +14,7 @@ from pools.database.transactions import change, database_time
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from scheduling.domain.engine.cycle import CycleResult
-from scheduling.domain.engine.liveness import StuckGang, find_stuck
+from scheduling.domain.engine.reasons.liveness import StuckGang, find_stuck
 from scheduling.models import StuckGroup
 from scheduling.selectors.live_facts import LiveFacts
 

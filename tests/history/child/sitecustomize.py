@@ -35,8 +35,13 @@ PLANTS: dict[str, tuple[tuple[str, str], ...]] = {
 REPLACED: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
     # Start reservations have no order and do not give way, so that those of different leaves hold each other.
     "reservations": (
-        ("scheduling.domain.engine.reservation", "StartPolicy", "_note_ranks", lambda policy: policy._ranks.clear()),
-        ("scheduling.domain.engine.reservation", "StartPolicy", "_could_start_together", lambda *_: True),
+        (
+            "scheduling.domain.engine.rules.reservation",
+            "StartPolicy",
+            "_note_ranks",
+            lambda policy: policy._ranks.clear(),
+        ),
+        ("scheduling.domain.engine.rules.reservation", "StartPolicy", "_could_start_together", lambda *_: True),
     ),
 }
 """Methods, as module, class and name, that do something else under a planted fault."""

@@ -19,7 +19,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool
-from scheduling.domain.engine.liveness import StuckKind
+from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import Group, PromisedStart, QueueSync, StartForecast, StuckGroup
 from scheduling.selectors.problems import long_drains
 from scheduling.services.simulated.reconcile import reconcile_backend

@@ -11,9 +11,9 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.models import Backend
-from scheduling.domain.engine.liveness import StuckKind
-from scheduling.domain.engine.phases import Phases
-from scheduling.domain.engine.reservation import StartPolicy
+from scheduling.domain.engine.reasons.liveness import StuckKind
+from scheduling.domain.engine.rules.phases import Phases
+from scheduling.domain.engine.rules.reservation import StartPolicy
 from scheduling.models import BackendSchedulingState, StuckGroup
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.reconcile import reconcile_backend

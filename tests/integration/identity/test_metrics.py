@@ -33,7 +33,7 @@ from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.subpools import delete_subpool
 from pools.services.users import create_user
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.domain.engine.liveness import StuckKind
+from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.wait_buckets import WAIT_BUCKETS

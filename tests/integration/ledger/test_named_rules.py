@@ -32,7 +32,7 @@ from pools.services.access_tokens import create_token
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
-from scheduling.domain.engine.liveness import StuckKind
+from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import (
     BeatLease,
     Bypass,

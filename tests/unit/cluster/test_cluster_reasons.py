@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduling.domain.dispatch_admission import BY_PLATFORM
-from scheduling.domain.engine.explain import Reason
+from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.selectors.cluster_reasons import reason_from_cluster
 
 

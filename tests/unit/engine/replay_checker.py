@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from pools.domain.amounts import UNLIMITED
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
-from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
+from scheduling.domain.engine.rules.fair_share import FairShareInput, divide_fair_shares
 from tests.unit.engine.sample_clusters import KEYS
 
 

@@ -18,7 +18,7 @@ from scheduling.domain.engine.facts import (
     TaskState,
 )
 from scheduling.domain.engine.outcome import facts_after
-from scheduling.domain.engine.state import RELEASING, RUNNING
+from scheduling.domain.engine.state.records import RELEASING, RUNNING
 from scheduling.domain.gang import GangTree, SubGroup
 
 GPU = "default/gpu"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pools.domain.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
-from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
+from scheduling.domain.engine.rules.fair_share import FairShareInput, divide_fair_shares
 from tests.unit.engine.sample_clusters import GPU, facts, gang, queue, run_cycle_of
 
 

@@ -7,7 +7,7 @@ import gc
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import LOW, NORMAL
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
-from scheduling.domain.engine.state import GangState, QueueState
+from scheduling.domain.engine.state.records import GangState, QueueState
 from tests.unit.engine.sample_clusters import cohort, facts, gang, queue
 
 

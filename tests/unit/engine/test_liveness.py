@@ -11,11 +11,11 @@ from pools.domain.backend_config import VictimRule
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.kept_state import KeptState
-from scheduling.domain.engine.liveness import StuckGang, StuckKind, find_stuck
-from scheduling.domain.engine.phases import Phases
-from scheduling.domain.engine.reservation import StartPolicy
+from scheduling.domain.engine.reasons.liveness import StuckGang, StuckKind, find_stuck
+from scheduling.domain.engine.rules.phases import Phases
+from scheduling.domain.engine.rules.reservation import StartPolicy
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepAction
-from scheduling.domain.engine.world import World
 from tests.unit.engine.mixed_streams import LONGEST, mixed_stream, rich_stream
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue
 from tests.unit.engine.streams import run_stream

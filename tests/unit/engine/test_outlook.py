@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from scheduling.domain.engine import loss_tables, outlook
-from scheduling.domain.engine.eviction import EvictionSearch
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.fast import loss_tables, outlook
 from scheduling.domain.engine.kept_state import KeptState
-from scheduling.domain.engine.phases import Phases
+from scheduling.domain.engine.rules.eviction import EvictionSearch
+from scheduling.domain.engine.rules.phases import Phases
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepAction
-from scheduling.domain.engine.world import World
 from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
 from tests.unit.engine.test_kept_state import random_gang
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.explain import Explainer
 from scheduling.domain.engine.facts import ClusterFacts, TaskState
-from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.outcome import facts_after, gang_result, queue_positions, waiting_reasons
-from scheduling.domain.engine.starting import attempt_start
-from scheduling.domain.engine.world import World
+from scheduling.domain.engine.reasons.explain import Explainer
+from scheduling.domain.engine.rules.gates import may_start
+from scheduling.domain.engine.rules.starting import attempt_start
+from scheduling.domain.engine.state.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from tests.unit.engine.replay_checker import ReplayChecker
 from tests.unit.engine.sample_clusters import broken_invariants, cluster_facts, partly_scheduled

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from scheduling.domain.engine import outlook
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.eviction import EvictionSearch
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, ClusterFacts, NodeFacts, QueueFacts
+from scheduling.domain.engine.fast import outlook
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.rules.eviction import EvictionSearch
+from scheduling.domain.engine.rules.victims import ReclaimVictims
 from scheduling.domain.engine.steps import StepAction
-from scheduling.domain.engine.victims import ReclaimVictims
 from tests.unit.engine.sample_clusters import CPU, GPU, facts, gang, queue
 
 POOLS, LEAVES, QUOTA = 5, 3, 4

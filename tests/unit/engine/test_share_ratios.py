@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from scheduling.domain.engine import share_ratios
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.share_ratios import ShareRatios
+from scheduling.domain.engine.rules import share_ratios
+from scheduling.domain.engine.rules.share_ratios import ShareRatios
 from tests.unit.engine.sample_clusters import facts, gang, queue
 
 

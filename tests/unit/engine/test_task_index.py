@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.engine.task_index import TaskIndex
+from scheduling.domain.engine.state.task_index import TaskIndex
 
 NEED = ((0, 1),), ((0, 2),)
 

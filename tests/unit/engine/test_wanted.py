@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.engine import starting
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.rules import starting
 from tests.unit.engine.sample_clusters import facts, gang, queue
 
 

@@ -1,0 +1,1 @@
+"""Why work waits, and what would help."""

@@ -1,0 +1,237 @@
+"""Consolidation: free capacity by moving tasks only. Every task that leaves its node moves to another node at once.
+
+Node after node is vacated for the largest task that does not fit, first the node with the fewest gangs to move, and
+among equals the node whose work is served last. At most `MAX_MOVED_GANGS` gangs move for one other (KAI's bound).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from scheduling.domain.engine.fast.vacancy import ReversedKeys, Vacancy
+from scheduling.domain.engine.rules.eviction import EvictionResult, EvictionSearch
+from scheduling.domain.engine.rules.victims import EvictionUnit
+from scheduling.domain.engine.state.nodes import NOWHERE, Request, has_enough
+from scheduling.domain.engine.state.records import WAITING, GangState
+from scheduling.domain.engine.state.world import World
+
+MAX_MOVED_GANGS = 16
+MAX_FIRST_NODES = 8
+"""How many first nodes are tried before the search gives up."""
+
+MAX_COMPARED_NODES = 64
+"""How many nodes that could be vacated are compared, nodes with most free first."""
+
+MAX_KEPT_REQUESTS = 64
+"""For so many requests the world keeps how each node could be vacated."""
+
+IsMovable = Callable[[GangState], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class MovableGangs:
+    """The gangs that may move: those that pass the `test`. `is_all`: every preemptible gang with running tasks passes.
+    `without`: every one outside of the queue of this index does. `among`: a set that contains all of them."""
+
+    test: IsMovable
+    is_all: bool = False
+    without: int | None = None
+    among: Iterable[GangState] | None = None
+
+
+def start_by_moving(search: EvictionSearch, movable: MovableGangs) -> EvictionResult | None:
+    """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already."""
+    world, gang = search.world, search.gang
+    tasks = gang.next_tasks()
+    room = _RoomForMoved(world, gang)
+    for first in _candidates(world, _largest_need(gang), movable, set(), MAX_FIRST_NODES):
+        if len(tasks) == 1 and not gang.has_choice and not _may_all_move(world, first, gang.needs[tasks[0]]):
+            continue
+        before = world.mark()
+        units = _vacate(search, first, movable, room)
+        if units is None:
+            world.undo(before)
+            continue
+        result = search.finish(units, lambda result: not result.evicted)
+        if result is not None:
+            return result
+    return None
+
+
+def _may_all_move(world: World, units: list[EvictionUnit], need: Request) -> bool:
+    """Whether each of these tasks of one node has room, were it alone, on another node or beside the need on its old
+    one. A quick check before a trial: the one task of the need fits on no node but this one."""
+    nodes, node = world.nodes, units[0].nodes[0]
+    if nodes is None or nodes.tightest_node(need) != NOWHERE:
+        return True
+    left = list(nodes.free[node])
+    moving = [unit.gang.needs[i] for unit in units for i in unit.tasks]
+    for sign, request in [(-1, need), *((1, each) for each in moving)]:
+        for r, amount in request:
+            if r < nodes.width:
+                left[r] += sign * amount
+    return all(has_enough(left, request) or nodes.fits_beside(node, request) for request in set(moving))
+
+
+class _RoomForMoved:
+    """A quick check of what is about to move, for a gang of equal tasks that request GPUs only.
+
+    A slot is free capacity for one such task on one node. Nodes are vacated only until there are as many slots as
+    tasks, so beside the gang at most those are left that the last node has too many. A task that moves uses up at least
+    as many slots as it is times larger."""
+
+    def __init__(self, world: World, gang: GangState) -> None:
+        self._slots_left: int | None = None
+        tasks = gang.next_tasks()
+        needs = {gang.needs[i] for i in tasks}
+        if world.nodes is None or gang.has_choice or not gang.tree.is_single_leaf or len(needs) != 1:
+            return
+        (need,) = needs
+        if len(need) == 1 and need[0][0] == 0 and not world.nodes.has_slots(need, len(tasks)):
+            self._gpus = need[0][1]
+            self._slots_left = int(world.nodes.largest_gpus // self._gpus) - 1
+
+    def is_enough(self, units: Iterable[EvictionUnit]) -> bool:
+        """Whether there may be room for all of these tasks beside the gang."""
+        left = self._slots_left
+        if left is None:
+            return True
+        for unit in units:
+            for i in unit.tasks:
+                for r, amount in unit.gang.requests[i]:
+                    if r == 0:
+                        left -= int(amount // self._gpus)
+        return left >= 0
+
+
+def _vacate(
+    search: EvictionSearch, first: list[EvictionUnit], movable: MovableGangs, room: _RoomForMoved
+) -> list[EvictionUnit] | None:
+    """Take tasks off their nodes, those of `first` before others, until the gang fits; None if too many gangs move or
+    some of them cannot find room."""
+    world = search.world
+    units: list[EvictionUnit] = []
+    moving: set[int] = set()
+    leaving = first
+    while True:
+        units += leaving
+        moving.update(unit.gang.index for unit in leaving)
+        if len(moving) > MAX_MOVED_GANGS or not room.is_enough(units):
+            return None
+        for unit in leaving:
+            world.stop(unit.gang, unit.tasks)
+        if search.can_start():
+            return units
+        following = _candidates(world, _largest_need(search.gang), movable, moving, 1)
+        if not following:
+            return None
+        leaving = following[0]
+
+
+def _largest_need(gang: GangState) -> Request:
+    return max(gang.needs[i] for i, status in enumerate(gang.status) if status == WAITING)
+
+
+def _candidates(
+    world: World,
+    request: Request,
+    movable: MovableGangs,
+    moving: set[int],
+    most: int,
+) -> list[list[EvictionUnit]]:
+    """The tasks to move for each node that could be vacated for the request, cheapest node first; at most so many
+    nodes."""
+    if world.nodes is None or world.firm is None:
+        return []
+    if movable.among is None:
+        nodes = world.nodes.full_nodes(request)
+    else:
+        used_nodes = {node for gang in movable.among for node in gang.node if node != NOWHERE}
+        nodes = world.nodes.full_nodes_among(used_nodes, request)
+    found: list[tuple[tuple[int, int, ReversedKeys, int], Vacancy]] = []
+    known = _known_vacancies(world, request)
+    for node in nodes:
+        if len(found) >= MAX_COMPARED_NODES:
+            break
+        vacancy = _vacancy(world, node, request, movable, known)
+        if vacancy.units:
+            new = len(vacancy.gangs - moving) if moving else len(vacancy.gangs)
+            found.append(((new, len(vacancy.units), vacancy.last_served, node), vacancy))
+    cheapest = [min(found, key=_cost)] if most == 1 and found else nsmallest(most, found, key=_cost)
+    return [vacancy.units for _key, vacancy in cheapest]
+
+
+def _cost(entry: tuple[tuple[int, int, ReversedKeys, int], Vacancy]) -> tuple[int, int, ReversedKeys, int]:
+    return entry[0]
+
+
+def _known_vacancies(world: World, request: Request) -> dict[int, Vacancy]:
+    known = world.vacancies.get(request)
+    if known is None:
+        if len(world.vacancies) >= MAX_KEPT_REQUESTS:
+            world.vacancies.clear()
+        known = world.vacancies[request] = {}
+    return known
+
+
+def _vacancy(world: World, node: int, request: Request, movable: MovableGangs, known: dict[int, Vacancy]) -> Vacancy:
+    """How the node could be vacated with these movable gangs. The answer for all preemptible gangs is kept, and is that
+    for fewer gangs if none of the others is on the node."""
+    if movable.among is not None:
+        return _find_vacancy(world, node, request, movable.test)
+    assert world.nodes is not None
+    vacancy = known.get(node)
+    if vacancy is None or not vacancy.holds(world.node_states[node], world.nodes.free[node]):
+        vacancy = known[node] = _find_vacancy(world, node, request, _is_preemptible)
+    if movable.is_all or (movable.without is not None and movable.without not in vacancy.queues):
+        return vacancy
+    return _find_vacancy(world, node, request, movable.test)
+
+
+def _is_preemptible(gang: GangState) -> bool:
+    return gang.preemptible
+
+
+def _find_vacancy(world: World, node: int, request: Request, movable: IsMovable) -> Vacancy:
+    assert world.nodes is not None
+    assert world.firm is not None
+    state, before = world.node_states[node], world.nodes.free[node]
+    if not world.firm.fits(node, request):
+        return Vacancy(state, before, [], frozenset(), ReversedKeys([]), (), _queues_on(world, node))
+    free = {r: before[r] for r, _amount in request}
+    movable_tasks: dict[GangState, list[int]] = {}
+    for other, i in world.on_node[node]:
+        if movable(other):
+            movable_tasks.setdefault(other, []).append(i)
+    units: list[EvictionUnit] = []
+    gangs = sorted(movable_tasks, key=lambda gang: gang.order_key, reverse=True)
+    leaving: list[GangState] = []
+    for gang in gangs:
+        tasks = sorted(movable_tasks[gang], reverse=True)
+        while tasks and any(free[r] < amount for r, amount in request):
+            i = tasks.pop(0)
+            units.append(EvictionUnit(gang, (i,), (node,)))
+            if not leaving or leaving[-1] is not gang:
+                leaving.append(gang)
+            for r, amount in gang.requests[i]:
+                if r in free:
+                    free[r] += amount
+    if any(free[r] < amount for r, amount in request):
+        units = []
+    return Vacancy(
+        state,
+        before,
+        units,
+        frozenset(gang.index for gang in leaving),
+        ReversedKeys([gang.order_key for gang in leaving]),
+        tuple((gang, gang.order_key) for gang in gangs if len(gang.status) > 1),
+        _queues_on(world, node),
+    )
+
+
+def _queues_on(world: World, node: int) -> frozenset[int]:
+    return frozenset(
+        gang.queue.index for gang, _task in world.on_node[node] if gang.preemptible and gang.queue is not None
+    )

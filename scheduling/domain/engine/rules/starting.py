@@ -1,0 +1,141 @@
+"""Starts: the next attempt of a gang, and the phase in which waiting gangs use free capacity in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scheduling.domain.engine.fast.wanted import ANY_SHAPE, GroupJudge, Shape
+from scheduling.domain.engine.rules.gates import firm_room, fits_in, may_start, start_room
+from scheduling.domain.engine.rules.queue_order import KeptQueueOrder
+from scheduling.domain.engine.state.records import GangState, QueueState, place_one_by_one, sum_requests, task_choices
+from scheduling.domain.engine.state.sorted_gangs import LeafPendingQueue
+from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.steps import StepAction, StepLog
+from scheduling.domain.gang import ROOT, Growth
+
+
+def attempt_start(world: World, gang: GangState) -> list[int]:
+    """Start the next tasks of a gang if quotas and nodes allow it: all that its minimum needs, or one more. Returns the
+    started tasks; empty if none."""
+    before = world.mark()
+    if gang.tree.is_single_leaf:
+        missing = max(1, gang.tree.thresholds[ROOT] - gang.active[ROOT])
+        if missing > gang.waiting[ROOT] or not _start_some(world, gang, ROOT, missing):
+            return []
+    else:
+        growth = Growth(
+            gang.tree,
+            list(gang.active),
+            list(gang.waiting),
+            lambda leaf, count: _start_some(world, gang, leaf, count),
+            mark=world.mark,
+            undo=world.undo,
+            cost=gang.min_cost,
+        )
+        if not growth.attempt() and not _start_at_once(world, gang):
+            return []
+    return [change.task for change in world.journal[before:]]
+
+
+def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
+    if any(_start(world, gang, tasks) for tasks in task_choices(gang, leaf, count)):
+        return True
+    return place_one_by_one(gang, leaf, count, lambda i: _start(world, gang, [i]), world.mark, world.undo)
+
+
+def _start_at_once(world: World, gang: GangState) -> bool:
+    """Try all together: placed one after the other, a child may use nodes that only a later child could use."""
+    if gang.is_satisfied or not gang.is_complete:
+        return False
+    if _start(world, gang, gang.next_tasks()):
+        return True
+    least = gang.cheapest_tasks() if gang.has_choice else None
+    return least is not None and _start(world, gang, least)
+
+
+def _start(world: World, gang: GangState, tasks: list[int]) -> bool:
+    request = sum_requests([gang.requests[i] for i in tasks])
+    allowed = gang.queue is not None and may_start(world, gang.queue, request, preemptible=gang.preemptible)
+    return allowed and world.start(gang, tasks)
+
+
+def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bool]) -> dict[int, LeafPendingQueue]:
+    """The pending queue of each leaf with waiting gangs that pass the filter; of interchangeable gangs one is judged
+    for all."""
+    pending = {}
+    for queue in world.queues:
+        if queue.children or queue.is_cyclic:
+            continue
+        groups = {}
+        for signature, group in queue.waiting.items():
+            if is_wanted(group.first, queue):
+                groups[signature] = group.snapshot()
+        if groups:
+            pending[queue.index] = LeafPendingQueue(queue, groups)
+    return pending
+
+
+def _shapes_to_start(world: World, leaf: QueueState) -> tuple[Any, GroupJudge] | None:
+    """How many tasks of each need a gang of the leaf starts at once, if its quotas let it start now. Capacity only
+    shrinks during the phase, so gangs that cannot start at its beginning are left out."""
+    if not leaf.is_open:
+        return None
+    room, firm = start_room(world, leaf), firm_room(leaf)
+
+    def judge(gang: GangState) -> Shape | None:
+        tasks = gang.next_tasks()
+        if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
+            # It may start in more than one way; only the attempt decides.
+            return ANY_SHAPE
+        request = gang.next_request
+        if not (fits_in(room, request) and (gang.preemptible or fits_in(firm, request)) and gang.is_complete):
+            return None
+        needs = [gang.needs[i] for i in tasks]
+        return tuple(sorted((need, needs.count(need)) for need in set(needs)))
+
+    return (room, firm), judge
+
+
+def _may_fit(world: World, shape: Shape) -> bool:
+    """Whether every need of the shape, alone, fits often enough on the nodes."""
+    nodes = world.nodes
+    return nodes is None or all(nodes.has_slots(need, count) for need, count in shape)
+
+
+def run_start_phase(world: World, step_log: StepLog) -> bool:
+    """Start gangs in turn until no free capacity can be used. Returns whether anything started."""
+    wanted, policy = world.wanted.to_start, world.policy
+    if policy is not None:
+        policy.refresh()
+    if wanted.futile_in == world.version:
+        return False
+    wanted.update(lambda leaf: _shapes_to_start(world, leaf))
+    shapes = {shape for shape in wanted.shapes() if _may_fit(world, shape)}
+    order = KeptQueueOrder(wanted, frozenset(shapes))
+    has_started = False
+    while shapes and (leaf := order.next_leaf()) is not None:
+        leaf_queue = order.pending[leaf.index]
+        gang = leaf_queue.head()
+        if gang is None:
+            break
+        tasks = attempt_start(world, gang) if policy is None or policy.begin_attempt(gang) else []
+        if policy is not None:
+            policy.end_attempt()
+        if tasks:
+            has_started = True
+            step_log.record(StepAction.START, gang, tasks)
+            leaf_queue.advance()
+            world.update_lists(gang)
+            if policy is not None and policy.is_reserved(gang):
+                policy.refresh()  # for the next gang of the leaf
+            shapes = {shape for shape in shapes if _may_fit(world, shape)}
+            if any(gang.waiting):
+                leaf_queue.requeue(gang)
+                shapes.add(ANY_SHAPE)
+            world.journal.clear()
+        else:
+            leaf_queue.drop_head_group()
+        order.refresh(leaf)
+    wanted.futile_in = None if has_started else world.version
+    return has_started

@@ -1,0 +1,514 @@
+"""The victims of evictions and their order (design, K4; the reverse of the serving order).
+
+A gang is evicted step by step: first its surplus, at the end its core at once. Two leaves are compared at their branch
+point: A is the branch of the requesting leaf, B the branch of the victim. A unit below B may be evicted when
+
+* A stays inside its quota and B is above its own, or B holds more than its allocatable share in some resource;
+* and no node on the victim's path, from its leaf up to B and to the cohorts below the common one, is within its quota:
+  a pool under its quota never loses work to another pool;
+* and a request for a share of the surplus pushes no queue below its quota. KAI would evict a gang across that limit:
+  two queues would then evict each other's work forever, since a quota is stronger than a share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain, pairwise
+from typing import cast
+
+from pools.domain.amounts import UNLIMITED, Amount
+from scheduling.domain.engine.rules.queue_order import victim_rank
+from scheduling.domain.engine.state.nodes import Request
+from scheduling.domain.engine.state.records import GangState, QueueState, Rank, sum_requests
+from scheduling.domain.engine.state.world import World
+
+HelpsStart = Callable[[GangState], bool]
+"""Whether an eviction of the gang can help at all."""
+
+Candidate = tuple[GangState, int, Request]
+"""A gang that may lose tasks, its priority, and the total request of its running tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionUnit:
+    """One step of an eviction: these tasks of the gang, which used these nodes."""
+
+    gang: GangState
+    tasks: tuple[int, ...]
+    nodes: tuple[int, ...]
+
+
+def next_eviction_unit(gang: GangState) -> EvictionUnit:
+    """The next unit of the gang, which has active tasks; the last tasks of the spec first."""
+    tasks = gang.next_to_give_up()
+    return EvictionUnit(gang, tasks, tuple([gang.node[i] for i in tasks]))
+
+
+class _ReversedKey:
+    """Reverses an order for a heap."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, order: tuple[object, ...]) -> None:
+        self.order = order
+
+    def __lt__(self, other: _ReversedKey) -> bool:
+        return other.order < self.order
+
+
+class LeafVictims:
+    """The preemptible gangs of one leaf, last served first; a gang that lost a part is added again."""
+
+    __slots__ = ("_again", "_below", "_following", "_rest", "leaf")
+
+    def __init__(self, leaf: QueueState, below: int | None = None) -> None:
+        """`below`: only gangs of a lower priority than this."""
+        self.leaf, self._below = leaf, below
+        self._rest: Iterator[GangState] = iter(()) if leaf.running is None else reversed(leaf.running)
+        self._again: list[tuple[_ReversedKey, GangState]] = []
+        """A heap of the gangs that lost a part."""
+        self._following = self._draw()
+
+    def _draw(self) -> GangState | None:
+        """The next gang that has lost nothing yet. Most searches skip hundreds of them, so none goes over the heap."""
+        below = self._below
+        for gang in self._rest:
+            if below is None or gang.fact.priority < below:
+                return gang
+        return None
+
+    def _is_again_first(self) -> bool:
+        """Whether the next gang is one that lost a part before."""
+        again, following = self._again, self._following
+        return bool(again) and (following is None or following.order_key < again[0][0].order)
+
+    def next_victim(self, helps: HelpsStart | None) -> GangState | None:
+        """The gang that loses its next unit; gangs that do not help are skipped for good."""
+        while True:
+            gang = self._again[0][1] if self._again and self._is_again_first() else self._following
+            if gang is None or helps is None or helps(gang):
+                return gang
+            self.skip()
+
+    def skip(self) -> None:
+        """Skip the next gang for good."""
+        self._take()
+
+    def _take(self) -> GangState | None:
+        if self._again and self._is_again_first():
+            return heappop(self._again)[1]
+        gang, self._following = self._following, self._draw()
+        return gang
+
+    def take_head(self, world: World, *, may_postpone: bool) -> EvictionUnit:
+        """Evict one unit of the head. A stop of the whole gang may be postponed (:meth:`World.stop_later`)."""
+        gang = self._take()
+        assert gang is not None
+        unit = next_eviction_unit(gang)
+        is_whole = len(unit.tasks) == sum(gang.active)
+        if may_postpone and is_whole:
+            world.stop_later(gang, unit.tasks)
+        else:
+            world.stop(gang, unit.tasks)
+        if not is_whole:
+            heappush(self._again, (_ReversedKey(gang.order_key), gang))
+        return unit
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """The siblings where the paths of two leaves branch: `ours` above the requesting leaf, `theirs` above the victim.
+    `cohorts` are the tree indexes of the cohorts between the victim's branch and the lowest common cohort; `nearness`
+    counts the common nodes."""
+
+    ours: QueueState
+    theirs: QueueState
+    cohorts: tuple[int, ...]
+    nearness: int
+
+
+def inner_branch_points(leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+    """Every branch above its quota in a requested resource among the siblings of the leaf, of its parent, and so on
+    upward, below its top queue."""
+    for ours, above in pairwise(leaf.path):
+        for theirs in above.children:
+            if theirs is not ours and is_borrowing(theirs, ask):
+                yield BranchPoint(ours, theirs, (), 10**6 + len(above.path))
+
+
+def near_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+    """The same, and every such branch among the top queues that share a cohort with that of the leaf."""
+    yield from inner_branch_points(leaf, ask)
+    ours = leaf.path[-1]
+    above_us = set(world.cohorts_above(ours))
+    for theirs in world.cohort_neighbours(ours):
+        if theirs is not ours and is_borrowing(theirs, ask):
+            above_them = world.cohorts_above(theirs)
+            between = tuple(x for x in above_them if x not in above_us)
+            yield BranchPoint(ours, theirs, between, len(above_them) - len(between))
+
+
+def far_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+    """Every other top queue above its quota in a requested resource, first victims first, as they stand now."""
+    ours = leaf.path[-1]
+    tree = world.root_cohort(ours)
+    for theirs in world.top_queues.by_rank():
+        is_near = theirs is ours or (tree is not None and world.root_cohort(theirs) == tree)
+        if not is_near and is_borrowing(theirs, ask):
+            yield BranchPoint(ours, theirs, (), 0)
+
+
+class Entitlement(IntEnum):
+    """The right of a leaf to evict from another branch: none, by its share of the surplus, or by its own quota."""
+
+    NONE = 0
+    SHARE = 1
+    QUOTA = 2
+
+
+def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlement:
+    """The entitlement of the requesting leaf to the branch in the current state, before an eviction."""
+    b = where.theirs
+    if not is_borrowing(b, ask):
+        return Entitlement.NONE
+    for x in where.cohorts:
+        if not any(world.columns[r].balance(x) < 0 for r, _amount in ask):
+            return Entitlement.NONE
+    if is_inside_quota(where.ours, ask):
+        return Entitlement.QUOTA
+    return Entitlement.SHARE if is_above_share(b) else Entitlement.NONE
+
+
+def is_inside_quota(queue: QueueState, ask: Request) -> bool:
+    """Whether the queue is within its quota in every resource if it starts this request."""
+    after = list(queue.alloc)
+    for r, amount in ask:
+        after[r] += amount
+    for have, quota in zip(after, queue.quota, strict=True):  # noqa: SIM110  as below
+        if have > quota:
+            return False
+    return True
+
+
+def is_above_share(queue: QueueState) -> bool:
+    """Whether the queue is above its allocatable share in some resource."""
+    for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
+        if have > most:
+            return True
+    return False
+
+
+def is_borrowing(queue: QueueState, ask: Request) -> bool:
+    """Whether the queue is above its quota in a requested resource."""
+    alloc, quota = queue.alloc, queue.quota
+    for r, _amount in ask:  # noqa: SIM110  a plain loop is quick, and this call is frequent
+        if alloc[r] > quota[r]:
+            return True
+    return False
+
+
+def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
+    """Whether no queue from the gang's leaf up to the branch point falls below its quota with the next unit."""
+    lost = dict(sum_requests([gang.requests[i] for i in gang.next_to_give_up()]))
+    for queue in gang.queue.path if gang.queue is not None else ():
+        for r, _amount in ask:
+            if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):
+                return False
+        if queue is where.theirs:
+            break
+    return True
+
+
+class Branch:
+    """One branch that may lose work, and its leaves, last served first. It is read only when it is its turn, because
+    most requests need only the first branch."""
+
+    def __init__(self, where: BranchPoint, ask: Request) -> None:
+        self.where, self._ask = where, ask
+        self._heap: list[tuple[list[Rank], int]] | None = None
+        self._leaves: dict[int, QueueState] = {}
+        self._victims: dict[int, LeafVictims] = {}
+
+    def sort_key(self) -> tuple[int, Rank]:
+        """The sort key of the branch: nearest in the cohort tree first, then by the rank of the queues."""
+        return -self.where.nearness, victim_rank(self.where.theirs)
+
+    def leaves(self) -> Iterator[QueueState]:
+        """The leaves with evictable work and with no queue above them, up to the branch, within its quota."""
+        stack = [self.where.theirs]
+        while stack:
+            queue = stack.pop()
+            if is_borrowing(queue, self._ask):
+                stack += queue.children
+                if queue.running:
+                    yield queue
+
+    def candidates(self) -> list[Candidate]:
+        """Their gangs that may lose work, leaf by leaf."""
+        return [
+            (gang, gang.fact.priority, gang.running_request)
+            for leaf in sorted(self.leaves(), key=self.rank)
+            for gang in reversed(leaf.running or ())
+        ]
+
+    def rank(self, leaf: QueueState) -> list[Rank]:
+        """The sort key of a leaf among those of the branch."""
+        path, top = leaf.path, self.where.theirs
+        if len(path) == 2 and path[1] is top:
+            return [leaf.rank or victim_rank(leaf)]
+        return [victim_rank(queue) for queue in reversed(path[: path.index(top)])]
+
+    def head(self, helps: HelpsStart | None) -> GangState | None:
+        """The gang that loses its next unit, or None when no gang of the branch may lose one and helps."""
+        if self._heap is None:
+            self._heap = []
+            for leaf in self.leaves():
+                self._leaves[leaf.index] = leaf
+                self._heap.append((self.rank(leaf), leaf.index))
+            heapify(self._heap)
+        while self._heap:
+            rank, index = self._heap[0]
+            leaf = self._leaves[index]
+            now = self.rank(leaf)
+            if now != rank:
+                # A leaf that loses work moves backwards in the order, so an old rank is never too far back.
+                heapreplace(self._heap, (now, index))
+                continue
+            gang = self._victims_of(leaf).next_victim(helps) if self._may_lose(leaf) else None
+            if gang is not None:
+                return gang
+            heappop(self._heap)
+        return None
+
+    def _may_lose(self, leaf: QueueState) -> bool:
+        for queue in leaf.path:
+            if not is_borrowing(queue, self._ask):
+                return False
+            if queue is self.where.theirs:
+                break
+        return True
+
+    def victims(self, gang: GangState) -> LeafVictims:
+        """The victims of the leaf of this gang."""
+        assert gang.queue is not None
+        return self._victims_of(gang.queue)
+
+    def _victims_of(self, leaf: QueueState) -> LeafVictims:
+        """Most searches evict from one leaf of a branch only, so the others are not read."""
+        victims = self._victims.get(leaf.index)
+        if victims is None:
+            victims = self._victims[leaf.index] = LeafVictims(leaf)
+        return victims
+
+
+class ReclaimVictims:
+    """The victims of a reclaim, branch by branch, last served first. The branches far from the leaf are sorted by the
+    world and drawn one after the other: most searches end before the second."""
+
+    def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
+        self._world, self._leaf, self._ask = world, leaf, ask
+        self._branches: list[Branch] = []
+        self._near: dict[int, BranchPoint] = {}
+        self._heap: list[tuple[tuple[int, Rank], int]] = []
+        self._is_ready = False
+
+    def _prepare(self) -> None:
+        """Find the branches before the first eviction; many searches end before they need them."""
+        self._is_ready = True
+        # A search evicts siblings of the leaf too, which brings the top queue of both back inside its quota. The
+        # entitlement to other top queues is that of the beginning.
+        self._is_inside = is_inside_quota(self._leaf.path[-1], self._ask)
+        # Most branches lend nothing and are dropped here.
+        near = self._near_points()
+        self._near = {w.theirs.index: w for w in near if entitlement_to(self._world, self._ask, w)}
+        for where in self._near.values():
+            self._push(Branch(where, self._ask))
+        self._far = self._far_lenders()
+        self._next_far = next(self._far, None)
+
+    def _near_points(self) -> Iterator[BranchPoint]:
+        return near_branch_points(self._world, self._leaf, self._ask)
+
+    def _far_lenders(self) -> Iterator[Branch]:
+        for where in far_branch_points(self._world, self._leaf, self._ask):
+            if self._is_inside or is_above_share(where.theirs):
+                yield Branch(where, self._ask)
+
+    def _push(self, branch: Branch) -> None:
+        heappush(self._heap, (branch.sort_key(), len(self._branches)))
+        self._branches.append(branch)
+
+    def _draw(self) -> None:
+        """Add the next far branch when it is its turn."""
+        while self._next_far is not None and not (self._heap and self._heap[0][0] < self._next_far.sort_key()):
+            self._push(self._next_far)
+            self._next_far = next(self._far, None)
+
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
+        """Evict one unit of the next victim that helps; None when no victim is left."""
+        if not self._is_ready:
+            self._prepare()
+        self._draw()
+        while self._heap:
+            sort_key, i = self._heap[0]
+            branch = self._branches[i]
+            now = branch.sort_key()
+            if now != sort_key:
+                heapreplace(self._heap, (now, i))
+                self._draw()
+                continue
+            entitlement = entitlement_to(self._world, self._ask, branch.where)
+            gang = branch.head(helps) if entitlement else None
+            if gang is None:
+                heappop(self._heap)
+                self._draw()
+            elif entitlement is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
+                return branch.victims(gang).take_head(self._world, may_postpone=helps is not None)
+            else:
+                branch.victims(gang).skip()
+        return None
+
+    def candidates(self) -> Iterator[list[Candidate]]:
+        """All gangs that may lose work, branch by branch and leaf by leaf."""
+        if not self._is_ready:
+            self._prepare()
+        near = sorted((Branch(where, self._ask) for where in self._near.values()), key=Branch.sort_key)
+        return map(self._candidates_in, chain(near, self._far_lenders()))
+
+    def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
+        """Those below these top queues, and perhaps some more, in any order."""
+        if not self._is_ready:
+            self._prepare()
+        near = (Branch(where, self._ask) for where in self._near.values() if where.theirs.path[-1] in tops)
+        ours = self._leaf.path[-1]
+        others = (top for top in tops if top is not ours and top.index not in self._near)
+        far = (Branch(BranchPoint(ours, top, (), 0), self._ask) for top in others)
+        return map(self._candidates_in, chain(near, far))
+
+    def _candidates_in(self, branch: Branch) -> list[Candidate]:
+        resources = tuple([r for r, _amount in self._ask])
+        key, top = ("candidates", branch.where.theirs.index, resources), branch.where.theirs.path[-1]
+        return cast("list[Candidate]", self._world.losses.finding(top, key, branch.candidates))
+
+    def may_take(self, gang: GangState) -> bool:
+        """Whether the gang may lose one more unit to the requesting leaf."""
+        if not self._is_ready:
+            self._prepare()
+        for queue in gang.queue.path if gang.queue is not None else ():
+            if not is_borrowing(queue, self._ask):
+                return False
+            where = self._near.get(queue.index)
+            if where is None and queue.parent is None:
+                where = BranchPoint(self._leaf.path[-1], queue, (), 0)
+            if where is not None:
+                entitlement = entitlement_to(self._world, self._ask, where)
+                return entitlement is Entitlement.QUOTA or (
+                    entitlement is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
+                )
+        return False
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """Those of its leaf: queues come before priorities."""
+        assert gang.queue is not None
+        return gang.queue.index, reversed(gang.queue.running or ())
+
+
+class InnerVictims(ReclaimVictims):
+    """Those of them that are below the top queue of the leaf."""
+
+    def _near_points(self) -> Iterator[BranchPoint]:
+        return inner_branch_points(self._leaf, self._ask)
+
+    def _far_lenders(self) -> Iterator[Branch]:
+        return iter(())
+
+
+class PreemptVictims:
+    """The victims of a preemption: the same leaf, a lower priority."""
+
+    def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
+        self._world, self.leaf, self._priority = world, leaf, priority
+        self._victims = LeafVictims(leaf, below=priority)
+
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
+        """Evict one unit of the next victim that helps; None when no victim is left."""
+        if self._victims.next_victim(helps) is None:
+            return None
+        return self._victims.take_head(self._world, may_postpone=helps is not None)
+
+    def candidates(self) -> Iterator[list[Candidate]]:
+        """All gangs of a lower priority."""
+        gangs = (gang for gang in reversed(self.leaf.running or ()) if self.may_take(gang))
+        yield [(gang, gang.fact.priority, gang.running_request) for gang in gangs]
+
+    def may_take(self, gang: GangState) -> bool:
+        """Whether the gang has a lower priority."""
+        return gang.fact.priority < self._priority
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """Those of the leaf."""
+        return self.leaf.index, reversed(self.leaf.running or ())
+
+
+class GuestVictims:
+    """The victims of a reserved gang that takes back its nodes: guests, then work of its own leaf with a lower
+    priority, then work that borrows quota."""
+
+    def __init__(self, world: World, leaf: QueueState, gang: GangState, guests: Sequence[GangState]) -> None:
+        """`guests`: last served first."""
+        self._world, self._guests = world, guests
+        self._lower = PreemptVictims(world, leaf, gang.fact.priority)
+        self._borrowers = ReclaimVictims(world, leaf, gang.next_request)
+
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
+        """Evict one unit of the next victim that helps; None when no victim is left."""
+        for gang in self._guests:
+            if any(gang.active) and (helps is None or helps(gang)):
+                unit = next_eviction_unit(gang)
+                self._world.stop(gang, unit.tasks)
+                return unit
+        return self._lower.take_next(helps) or self._borrowers.take_next(helps)
+
+    def candidates(self) -> Iterator[Sequence[Candidate]]:
+        """All of them."""
+        yield [(gang, gang.fact.priority, gang.running_request) for gang in self._guests]
+        yield from self._lower.candidates()
+        yield from self._borrowers.candidates()
+
+    def may_take(self, gang: GangState) -> bool:
+        """Whether the gang is a guest, has a lower priority in the leaf, or borrows quota."""
+        if gang.queue is self._lower.leaf:
+            return self._lower.may_take(gang)
+        return gang in self._guests or self._borrowers.may_take(gang)
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """The guests, or those of its leaf."""
+        return ("guests", self._guests) if gang in self._guests else self._borrowers.equal_victims(gang)
+
+
+def is_fair_after(leaf: QueueState, ask: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:
+    """KAI's check after a reclaim: on no level may the requesting branch be above its fair share and at least as far
+    above it as a sibling that lost work. `evicted`: the evicted amounts of each leaf."""
+    losers: dict[int, tuple[QueueState, set[int]]] = {}
+    for queue, amounts in evicted:
+        for above in queue.path:
+            losers.setdefault(above.index, (above, set()))[1].update(r for r, _amount in (*ask, *amounts))
+    for ours in leaf.path:
+        for sibling, resources in losers.values():
+            if sibling.parent is not ours.parent or sibling is ours:
+                continue
+            for r in resources:
+                mine = _saturation(ours, r)
+                if mine > 1 and sibling.fair[r] > 0 and mine >= _saturation(sibling, r):
+                    return False
+    return True
+
+
+def _saturation(queue: QueueState, r: int) -> Amount:
+    have, fair = queue.alloc[r], queue.fair[r]
+    if have <= 0 or fair == UNLIMITED:
+        return 0
+    return UNLIMITED if fair == 0 else Fraction(have) / Fraction(fair)

@@ -1,0 +1,492 @@
+"""The mutable state of a cycle: usage of every queue, free amounts of every node, with undo for every change.
+
+Only `start` and `stop` change the state; each change of one task is written to a journal, so that `undo(mark)` reverts
+a trial. `update_lists` updates the lists of waiting and running gangs when a change is final."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pools.domain.amounts import Amount, Number
+from pools.domain.backend_config import VictimRule
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts
+from scheduling.domain.engine.fast.loss_tables import LossTables
+from scheduling.domain.engine.fast.top_queues import TopQueues
+from scheduling.domain.engine.fast.vacancy import VacancyCache
+from scheduling.domain.engine.fast.wanted import PhaseGroups
+from scheduling.domain.engine.rules.reservation import StartPolicy
+from scheduling.domain.engine.rules.share_levels import ChangedRequests
+from scheduling.domain.engine.state.amount_text import amounts_text
+from scheduling.domain.engine.state.build import WorldRecords
+from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request, has_enough
+from scheduling.domain.engine.state.placement import place_requests
+from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState, QueueState
+from scheduling.domain.engine.state.sorted_gangs import OrderKey, SortedGangs
+
+
+class TaskChange(NamedTuple):
+    """A change of one task, for `undo`: it left or took the node, which had `state` (`World.node_states`) before."""
+
+    gang: GangState
+    task: int
+    node: int
+    state: int
+
+
+class World:
+    """The state of a cluster during one cycle."""
+
+    def __init__(self, facts: ClusterFacts) -> None:
+        self._build(WorldRecords(facts), facts)
+
+    def __del__(self) -> None:
+        # Queues and gangs refer to each other. With thousands of them the garbage collector would need longer to find
+        # them than the engine needs to make them.
+        for queue in getattr(self, "queues", ()):
+            queue.unlink()
+
+    def _build(self, built: WorldRecords, facts: ClusterFacts) -> None:
+        self.facts = facts
+        self._records = built
+        self.keys = built.keys
+        self.queues = built.queues
+        self.queue_of = built.queue_of
+        self.tops = built.tops
+        self.top_queues = TopQueues(built.tops)
+        self.wanted = PhaseGroups(built.queues)
+        self.tree = built.tree
+        self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
+        self.nodes: NodeIndex | None = built.nodes
+        self.firm = None if self.nodes is None else self.nodes.empty_copy()
+        """The nodes without evictable work: no eviction can free more than that."""
+        self.gangs = built.gangs
+        self.gang_of = {gang.fact.name: gang for gang in self.gangs}
+        self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
+        self.node_states = list(range(len(self.on_node)))
+        """A number for the tasks of each node: equal numbers mean equal tasks, also after an undo."""
+        self._last_state = len(self.on_node)
+        self.vacancies: VacancyCache = {}
+        self.losses = LossTables()
+        self.journal: list[TaskChange] = []
+        self._postponed: list[tuple[GangState, Sequence[int]]] = []
+        """Stops that count against quotas, but not yet on the nodes and for the gang."""
+        self._free_later: dict[int, list[Number]] = {}
+        """The free amounts after the postponed stops, of the nodes that they change."""
+        self.releases = 0
+        """Grows with every release: requests that did not fit on the nodes may fit again."""
+        self._shortages: dict[Request, tuple[int, int]] = {}
+        self._texts: dict[tuple[tuple[tuple[str, Amount], ...], tuple[str, ...]], str] = {}
+        self._above: dict[int, list[int]] = {}
+        self._neighbours: dict[int | None, list[QueueState]] | None = None
+        self._is_flat: dict[int, bool] = {}
+        self.version = 0
+        """Grows with every final change."""
+        self.changed: set[int] = set()
+        """Gangs that differ from their facts."""
+        self._run_changed: list[GangState] = []
+        self.incomplete: dict[str, GangState] = {}
+        """Gangs that run below their minimum, by name."""
+        self.orphans: list[GangState] = []
+        self.held: list[GangState] = []
+        """Gangs with a hold of their own: they wait, and no pass tries them."""
+        for gang in self.gangs:
+            for i, status in enumerate(gang.status):
+                node = gang.node[i]
+                if status == RUNNING and node != NOWHERE:
+                    self.on_node[node][gang, i] = None
+                if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
+                    self.firm.reserve(node, gang.needs[i])
+                if status == RELEASING and node != NOWHERE and gang.queue is not None:
+                    self.losses.note_releasing(node, gang.queue.path[-1])
+        self._fill_lists()
+        self.policy = None if facts.policy is None else StartPolicy(self, facts.policy)
+
+    @property
+    def takes_least_lost(self) -> bool:
+        """Whether of equal victims the set goes that loses least; else the youngest."""
+        return self.policy is not None and self.policy.victims is VictimRule.LEAST_LOST
+
+    def _fill_lists(self) -> None:
+        for gang in sorted(self.gangs, key=lambda gang: gang.order_key):
+            self._note_incomplete(gang)
+            if gang.queue is None:
+                self.orphans.append(gang)
+                continue
+            if gang.fact.hold is not None:
+                self.held.append(gang)
+            self._add_to_lists(gang, gang.queue)
+
+    # -- instants ----------------------------------------------------------------------------------------------------
+
+    @property
+    def signatures(self) -> int:
+        """The number of different signatures so far."""
+        return self._records.signatures
+
+    def begin_run(self) -> None:
+        """Begin another run in this state."""
+        for gang in self._run_changed:
+            gang.ran = any(gang.active) or any(gang.released)
+        self._run_changed.clear()
+        if self.policy is not None:
+            self.version += 1  # the time decides too
+
+    def divide_shares_again(self, changed: ChangedRequests) -> None:
+        """Divide the fair shares again after requests changed (:meth:`ShareLevels.divide_again`)."""
+        for queue in self._records.shares.divide_again(changed):
+            self.version += 1
+            self.wanted.mark_changed(queue)
+            self.losses.mark_changed(queue.path[-1])
+            if queue.parent is None:
+                self.top_queues.mark_changed(queue)
+
+    # -- one gang ----------------------------------------------------------------------------------------------------
+
+    def add_gang(self, fact: GangFacts) -> GangState:
+        """Add a gang, with its running and releasing tasks on their nodes; fair shares stay as they are."""
+        self.version += 1
+        gang = self._records.new_gang(fact)
+        insort(self.gangs, gang, key=_name_of)
+        self.gang_of[fact.name] = gang
+        self._note_incomplete(gang)
+        for i, status in enumerate(gang.status):
+            node = gang.node[i]
+            if status == RUNNING and node != NOWHERE:
+                self.on_node[node][gang, i] = None
+            if node != NOWHERE:
+                self._note_other_tasks(node)
+            if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
+                self.losses.note_firm(node, self.firm.free[node])
+                self.firm.reserve(node, gang.needs[i])
+            if status == RELEASING and node != NOWHERE and gang.queue is not None:
+                self.losses.note_releasing(node, gang.queue.path[-1])
+            if status in {RUNNING, RELEASING}:
+                self._hold(gang, gang.requests[i], 1)
+        if gang.queue is None:
+            insort(self.orphans, gang, key=_order_of)
+        else:
+            if fact.hold is not None:
+                insort(self.held, gang, key=_order_of)
+            self._add_to_lists(gang, gang.queue)
+        self._mark_changed(gang, holds=gang.ran)
+        return gang
+
+    def remove_gang(self, gang: GangState) -> None:
+        """Remove a gang, with all that it holds; fair shares stay as they are."""
+        self.version += 1
+        self._mark_changed(gang, holds=any(gang.active) or any(gang.released))
+        self._remove_from_lists(gang)
+        for i, status in enumerate(gang.status):
+            node = gang.node[i]
+            if status == RUNNING and node != NOWHERE:
+                del self.on_node[node][gang, i]
+            if self.nodes is not None and self.firm is not None and node != NOWHERE:
+                self._note_other_tasks(node)
+                self.nodes.release(node, gang.needs[i])
+                if not (status == RUNNING and gang.is_evictable):
+                    self.losses.note_firm(node, self.firm.free[node])
+                    self.firm.release(node, gang.needs[i])
+            if status in {RUNNING, RELEASING}:
+                self._hold(gang, gang.requests[i], -1)
+        self.releases += 1
+        del self.gangs[bisect_left(self.gangs, gang.fact.name, key=_name_of)]
+        del self.gang_of[gang.fact.name]
+        self.incomplete.pop(gang.fact.name, None)
+        self.changed.discard(gang.index)
+        for others in (self.orphans, self.held):
+            if gang in others:
+                others.remove(gang)
+
+    # -- one task ----------------------------------------------------------------------------------------------------
+
+    def _hold(self, gang: GangState, request: Request, sign: int) -> None:
+        queue = gang.queue
+        if queue is None:
+            return
+        self.top_queues.mark_changed(queue.path[-1])
+        for r, amount in request:
+            change = sign * amount
+            for above in queue.path:
+                above.alloc[r] += change
+                above.rank = None
+                if not gang.preemptible:
+                    above.non_preemptible[r] += change
+            if queue.has_cohort_above:
+                if sign > 0:
+                    self.columns[r].reserve(queue.column, amount)
+                else:
+                    self.columns[r].release(queue.column, amount)
+
+    def _record_start(self, gang: GangState, i: int, node: int) -> None:
+        gang.start(i, node)
+        if node != NOWHERE:
+            self.on_node[node][gang, i] = None
+            self._note_other_tasks(node)
+            if self.firm is not None and not gang.is_evictable:
+                self.losses.note_firm(node, self.firm.free[node])
+                self.firm.reserve(node, gang.needs[i])
+        self._hold(gang, gang.requests[i], 1)
+
+    def _record_stop(self, gang: GangState, i: int) -> int:
+        node = self._vacate(gang, i)
+        self._hold(gang, gang.requests[i], -1)
+        return node
+
+    def _vacate(self, gang: GangState, i: int) -> int:
+        node = gang.stop(i)
+        if node != NOWHERE and self.nodes is not None:
+            del self.on_node[node][gang, i]
+            self._note_other_tasks(node)
+            self.nodes.release(node, gang.needs[i])
+            if self.firm is not None and not gang.is_evictable:
+                self.losses.note_firm(node, self.firm.free[node])
+                self.firm.release(node, gang.needs[i])
+        return node
+
+    def _note_other_tasks(self, node: int) -> None:
+        self._last_state += 1
+        self.node_states[node] = self._last_state
+
+    def _state_of(self, node: int) -> int:
+        return NOWHERE if node == NOWHERE or not self.node_states else self.node_states[node]
+
+    def cohorts_above(self, top: QueueState) -> list[int]:
+        """The tree indexes of the cohorts above a top queue, nearest first. Callers do not change the list."""
+        known = self._above.get(top.index)
+        if known is None:
+            known = self._above[top.index] = []
+            x = self.tree.parents[top.column]
+            while x >= 0:
+                known.append(x)
+                x = self.tree.parents[x]
+        return known
+
+    def root_cohort(self, top: QueueState) -> int | None:
+        """The tree index of the highest cohort above a top queue, or None."""
+        above = self.cohorts_above(top)
+        return above[-1] if above else None
+
+    def cohort_neighbours(self, top: QueueState) -> list[QueueState]:
+        """All top queues under the same root cohort, this one too; none for a queue under no cohort."""
+        if self._neighbours is None:
+            self._neighbours = {}
+            for queue in self.tops:
+                self._neighbours.setdefault(self.root_cohort(queue), []).append(queue)
+        root = self.root_cohort(top)
+        return [] if root is None else self._neighbours[root]
+
+    def is_flat_below_root(self, top: QueueState) -> bool:
+        """Whether every cohort above a neighbour is above this top queue too, so that no two neighbours lend through a
+        cohort of their own."""
+        known = self._is_flat.get(top.index)
+        if known is None:
+            ours = set(self.cohorts_above(top))
+            neighbours = self.cohort_neighbours(top)
+            known = self._is_flat[top.index] = all(ours.issuperset(self.cohorts_above(other)) for other in neighbours)
+        return known
+
+    # -- trials ------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """The current position of the journal, for `undo`."""
+        return len(self.journal)
+
+    def undo(self, mark: int) -> None:
+        """Revert every change since the mark, last first, and all postponed stops."""
+        for gang, tasks in self._postponed:
+            for i in tasks:
+                self._hold(gang, gang.requests[i], 1)
+        self._postponed.clear()
+        self._free_later.clear()
+        while len(self.journal) > mark:
+            gang, i, node, state = self.journal.pop()
+            if gang.status[i] == RUNNING:
+                self.releases += 1
+                self._record_stop(gang, i)
+            else:
+                if node != NOWHERE and self.nodes is not None:
+                    self.nodes.reserve(node, gang.needs[i])
+                self._record_start(gang, i, node)
+            if state != NOWHERE:
+                self.node_states[node] = state
+
+    def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
+        """Stop these running tasks; they wait afterwards."""
+        self.stop_postponed()
+        self.releases += 1
+        for i in tasks:
+            state = self._state_of(gang.node[i])
+            self.journal.append(TaskChange(gang, i, self._record_stop(gang, i), state))
+
+    def stop_later(self, gang: GangState, tasks: Sequence[int]) -> None:
+        """Give up what the running tasks of a gang count against quotas, and postpone the rest of their stop: most
+        searches evict one gang after the other, find that no node becomes free enough, and undo everything. Before
+        anything starts, `stop_postponed` or `undo` is called."""
+        self._postponed.append((gang, tasks))
+        for i in tasks:
+            self._hold(gang, gang.requests[i], -1)
+            node = gang.node[i]
+            if self.nodes is not None and node != NOWHERE:
+                free = self._free_later.get(node)
+                if free is None:
+                    free = self._free_later[node] = list(self.nodes.free[node])
+                for r, amount in gang.requests[i]:
+                    free[r] += amount
+
+    def fits_later(self, node: int, need: Request) -> bool:
+        """Whether the need fits on the node after the postponed stops."""
+        free = self._free_later.get(node)
+        if free is not None:
+            return has_enough(free, need)
+        return self.nodes is None or self.nodes.fits(node, need)
+
+    def stop_postponed(self) -> None:
+        """Finish the postponed stops."""
+        for gang, tasks in self._postponed:
+            for i in tasks:
+                state = self._state_of(gang.node[i])
+                self.journal.append(TaskChange(gang, i, self._vacate(gang, i), state))
+        if self._postponed:
+            self.releases += 1
+        self._postponed.clear()
+        self._free_later.clear()
+
+    def start(self, gang: GangState, tasks: Sequence[int]) -> bool:
+        """Start these waiting tasks on the tightest nodes, all or nothing. The caller has checked the quotas."""
+        needs = [gang.needs[i] for i in tasks]
+        if self.nodes is None:
+            nodes = [NOWHERE] * len(needs)
+        else:
+            if not self._may_fit(needs):
+                return False
+            found = place_requests(self.nodes, needs)
+            if found is None:
+                self._remember_shortage(needs)
+                return False
+            nodes = found
+        for i, node in zip(tasks, nodes, strict=True):
+            state = self._state_of(node)
+            self._record_start(gang, i, node)
+            self.journal.append(TaskChange(gang, i, node, state))
+        return True
+
+    def start_on(self, gang: GangState, i: int, node: int) -> None:
+        """Start one waiting task on a node that it fits on (`NOWHERE` without nodes, or on a node of another
+        cluster)."""
+        if self.nodes is not None and node != NOWHERE:
+            self.nodes.reserve(node, gang.needs[i])
+        state = self._state_of(node)
+        self._record_start(gang, i, node)
+        self.journal.append(TaskChange(gang, i, node, state))
+
+    def _may_fit(self, needs: Sequence[Request]) -> bool:
+        first = needs[0] if needs else ()
+        releases, count = self._shortages.get(first, (-1, 0))
+        return releases != self.releases or needs.count(first) < count
+
+    def _remember_shortage(self, needs: Sequence[Request]) -> None:
+        # Until the next release capacity only shrinks: as many equal requests will not fit either.
+        if needs.count(needs[0]) == len(needs):
+            self._shortages[needs[0]] = (self.releases, len(needs))
+
+    # -- lists -------------------------------------------------------------------------------------------------------
+
+    def update_lists(self, gang: GangState) -> None:
+        """Put a gang with a final change into the lists that it belongs to now."""
+        self.version += 1
+        self.changed.add(gang.index)
+        self._run_changed.append(gang)
+        self._note_incomplete(gang)
+        if self.policy is not None:
+            self.policy.note_change(gang)
+        self._mark_changed(gang, holds=True)
+        if gang.queue is not None:
+            self._remove_from_lists(gang)
+            self._add_to_lists(gang, gang.queue)
+
+    def _note_incomplete(self, gang: GangState) -> None:
+        if any(gang.active) and not gang.is_satisfied:
+            self.incomplete[gang.fact.name] = gang
+        else:
+            self.incomplete.pop(gang.fact.name, None)
+
+    def _mark_changed(self, gang: GangState, *, holds: bool) -> None:
+        """Verdicts on waiting gangs may be other ones: of this gang's leaf, and with `holds`, when it may hold another
+        amount than before, of other leaves whose quotas and limits are the same ones."""
+        queue = gang.queue
+        if queue is None:
+            return
+        self.wanted.mark_changed(queue)
+        if self.policy is not None:
+            self.policy.note_lists(queue)
+        if not holds:
+            return
+        top = queue.path[-1]
+        self.losses.mark_changed(top)
+        if any(above.children and self._may_block(above, gang) for above in queue.path):
+            for leaf in top.leaves():
+                self.wanted.mark_bounds(leaf)
+        if queue.has_cohort_above:
+            for neighbour in self.cohort_neighbours(top):
+                for leaf in neighbour.leaves():
+                    self.wanted.to_start.mark_bounds(leaf)
+
+    def _may_block(self, above: QueueState, gang: GangState) -> bool:
+        """Whether this queue may block some gang now, or blocked it before this one changed."""
+        for r, amount in gang.total_request:
+            most = self._records.largest[r] + amount
+            if above.alloc[r] + most > above.limit[r]:
+                return True
+            if not gang.preemptible and above.non_preemptible[r] + most > above.quota[r]:
+                return True
+        return False
+
+    def _remove_from_lists(self, gang: GangState) -> None:
+        queue = gang.queue
+        if queue is None:
+            return
+        if gang.listed_signature is not None:
+            group = queue.waiting[gang.listed_signature]
+            group.remove(gang)
+            if not len(group):
+                del queue.waiting[gang.listed_signature]
+            gang.listed_signature = None
+        if queue.running is not None and gang in queue.running:
+            queue.running.remove(gang)
+
+    def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
+        if any(gang.waiting) and gang.fact.hold is None:
+            gang.listed_signature = gang.signature
+            queue.waiting.setdefault(gang.listed_signature, SortedGangs()).add(gang)
+        if gang.preemptible and any(gang.active):
+            if queue.running is None:
+                queue.running = SortedGangs()
+            queue.running.add(gang)
+
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def named_amounts(self, request: Request) -> dict[str, Number]:
+        """A sparse request as `{"flavor/resource": n}`."""
+        return {self.keys[r]: amount for r, amount in request}
+
+    def amounts_text(self, amounts: Mapping[str, Amount], *, relevant: Collection[str] = ()) -> str:
+        """Amounts for a message, in the units of the facts. Kept: many messages have the same few amounts."""
+        key = tuple(amounts.items()), tuple(relevant)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = amounts_text(amounts, self.facts.units, relevant=relevant)
+        return text
+
+    def has_free_total(self, request: Request) -> bool:
+        """Whether the nodes together have the requested amounts; a quick check before placing."""
+        return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)
+
+
+def _name_of(gang: GangState) -> str:
+    return gang.fact.name
+
+
+def _order_of(gang: GangState) -> OrderKey:
+    return gang.order_key
