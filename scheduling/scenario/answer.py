@@ -18,9 +18,9 @@ from scheduling.domain.engine.outcome import (
 )
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.domain.engine.rules.reservation import StartPolicy
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import GangState
-from scheduling.domain.engine.state.state_facts import task_state
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state_facts import task_state
 from scheduling.domain.engine.steps import Step
 from scheduling.garbage_collector import garbage_collector
 from scheduling.scenario.parse import Scenario

@@ -9,7 +9,7 @@ from pools.domain.errors import Fault, RuleName, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.engine.reasons.explain import Reason
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.scenario.parse import Scenario
 

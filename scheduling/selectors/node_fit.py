@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pools.database.prepared import read_rows
 from pools.domain import amounts
 from pools.models import Backend, Node, Pool
+from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
 from scheduling.domain.engine.outcome import waiting_reasons
-from scheduling.domain.engine.state.world import World
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.selectors.asked_gangs import asked_tasks
 from scheduling.selectors.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, node_facts
@@ -81,7 +81,7 @@ def _refusal(backend: Backend, group: GroupSpec, keys: Mapping[str, str]) -> str
         nodes=tuple(map(node_facts, nodes)),
         units=UNITS,
     )
-    reason = waiting_reasons(World(facts)).get(group.name)
+    reason = waiting_reasons(new_world(facts)).get(group.name)
     if reason is None or not reason.is_permanent:
         return None
     return f"{group.name} can never start on the nodes that cluster {backend.name} has now. {reason.message}"

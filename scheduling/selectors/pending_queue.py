@@ -23,11 +23,12 @@ from pools.database.unchanged import read_if_changed
 from pools.domain.amounts import GPU, Amount, is_gpu
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.models import Backend
+from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.outcome import NO_PODS, OptionalPods, queue_positions, waiting_reasons
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.domain.engine.reasons.remedies import Remedy
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import QueueState
-from scheduling.domain.engine.state.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
@@ -156,7 +157,7 @@ def build_pending_queue(backend: Backend) -> PendingQueue:
     """The pending queue as the transaction sees it."""
     live, rows = with_topology(backend, read_live_facts(backend)), _read_open_groups(backend)
     with garbage_collector.paused():
-        world = World(live.facts)
+        world = new_world(live.facts)
         found = [*_engine_entries(backend, live, rows, world), *_blocked_entries(backend, rows.values())]
         shares = {queue.fact.name: _gpu_share(world, queue) for queue in world.queues}
     found.sort(key=lambda entry: entry[1].position)

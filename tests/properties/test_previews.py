@@ -28,7 +28,7 @@ from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.reasons.explain import Explainer
 from scheduling.domain.engine.rules.starting import attempt_start
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus

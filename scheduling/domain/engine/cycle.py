@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.fast.shortcuts import accelerate
 from scheduling.domain.engine.rules.phases import Phases
 from scheduling.domain.engine.rules.starting import run_start_phase
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import Step, StepLog
 
 MAX_PASSES = 100
@@ -24,9 +25,16 @@ class CycleResult:
     passes: int
 
 
-def run_cycle(facts: ClusterFacts) -> CycleResult:
-    """Schedule the facts until a pass changes nothing. The same facts in any order give the same steps."""
-    return run_passes(World(facts))
+def new_world(facts: ClusterFacts, *, fast: bool = True) -> World:
+    """The state of these facts. Without `fast` the rules alone decide, and everything is looked at again each time."""
+    world = World(facts)
+    return accelerate(world) if fast else world
+
+
+def run_cycle(facts: ClusterFacts, *, fast: bool = True) -> CycleResult:
+    """Schedule the facts until a pass changes nothing. The same facts in any order give the same steps, and so do the
+    rules alone (`fast=False`), which take longer."""
+    return run_passes(new_world(facts, fast=fast))
 
 
 def run_passes(world: World) -> CycleResult:

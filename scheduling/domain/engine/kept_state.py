@@ -11,13 +11,12 @@ from collections import Counter
 from dataclasses import replace
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.cycle import CycleResult, run_passes
+from scheduling.domain.engine.cycle import CycleResult, new_world, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.state.build import resource_keys
 from scheduling.domain.engine.state.nodes import NOWHERE
 from scheduling.domain.engine.state.records import FINISHED, GangState
-from scheduling.domain.engine.state.state_facts import gang_after
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state_facts import gang_after
 
 MAX_NEW_SIGNATURES = 2**17
 """After this number of new signatures the state is built anew, which forgets those that are not in use."""
@@ -26,11 +25,13 @@ MAX_NEW_SIGNATURES = 2**17
 class KeptState:
     """The state of one cluster over many instants. It is told of changes between two runs."""
 
-    def __init__(self, facts: ClusterFacts) -> None:
+    def __init__(self, facts: ClusterFacts, *, fast: bool = True) -> None:
+        """`fast`: as for `run_cycle`."""
+        self._is_fast = fast
         self._build(facts)
 
     def _build(self, facts: ClusterFacts) -> None:
-        self.world = World(facts)
+        self.world = new_world(facts, fast=self._is_fast)
         self._first_signatures = self.world.signatures
         self._other_keys = frozenset(resource_keys(replace(facts, gangs=())))
         self._uses: Counter[object] = Counter()

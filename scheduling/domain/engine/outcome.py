@@ -12,10 +12,9 @@ from scheduling.domain.engine.reasons.line_trials import LineTrials
 from scheduling.domain.engine.reasons.remedies import MAX_NAMED_GANGS, NameResolver
 from scheduling.domain.engine.rules.queue_order import QueueOrder
 from scheduling.domain.engine.rules.starting import pending_queues
-from scheduling.domain.engine.state.feasibility import could_start_alone
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import RELEASING, GangState
-from scheduling.domain.engine.state.state_facts import gang_after
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state_facts import gang_after
 
 
 class GangResult(StrEnum):
@@ -93,7 +92,8 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
         found[gang.fact.name] = QueuePosition(len(found) + 1, in_queue[queue], behind)
 
     behind = NO_PODS
-    pending = pending_queues(world, lambda gang, queue: not gang.is_running or could_start_alone(gang, queue))
+    could_start = world.feasibility.could_start_alone
+    pending = pending_queues(world, lambda gang, queue: not gang.is_running or could_start(gang, queue))
     order = QueueOrder(pending)
     while (leaf := order.next_leaf()) is not None:
         gang = pending[leaf.index].head()

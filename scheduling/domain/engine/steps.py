@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduling.domain.engine.state.records import GangState, sum_requests
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state.world_state import WorldState
 
 LEAST_LOST_TEXT = "Of the work that the rules allow equally, this set is enough and loses least."
 """The words of an eviction under `victims: least_lost`."""
@@ -44,7 +44,7 @@ class Step:
 class StepLog:
     """Records the steps of a cycle."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState) -> None:
         self._world = world
         self.pass_number = 0
         self.steps: list[Step] = []

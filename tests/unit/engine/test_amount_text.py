@@ -6,8 +6,8 @@ import pytest
 
 from scheduling.domain.engine.facts import ClusterFacts, DisplayUnit, GangFacts, NodeFacts, QueueFacts, TaskFacts
 from scheduling.domain.engine.reasons.explain import Explainer
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.amount_text import amounts_text
-from scheduling.domain.engine.state.world import World
 from tests.unit.engine.sample_clusters import CPU, GPU
 
 MEMORY = "default/memory"

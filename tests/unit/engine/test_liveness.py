@@ -14,7 +14,7 @@ from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.reasons.liveness import StuckGang, StuckKind, find_stuck
 from scheduling.domain.engine.rules.phases import Phases
 from scheduling.domain.engine.rules.reservation import StartPolicy
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import StepAction
 from tests.unit.engine.mixed_streams import LONGEST, mixed_stream, rich_stream
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue

@@ -7,7 +7,7 @@ import pytest
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
 from scheduling.domain.engine.outcome import waiting_reasons
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import CPU, GPU, cohort, facts, gang, queue
 

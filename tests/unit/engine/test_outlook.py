@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
-from scheduling.domain.engine.fast import loss_tables, outlook
+from scheduling.domain.engine.fast.loss_tables import RefreshPolicy
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.rules.eviction import EvictionSearch
-from scheduling.domain.engine.rules.phases import Phases
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import StepAction
 from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
 from tests.unit.engine.test_kept_state import random_gang
@@ -38,12 +37,12 @@ def full_cluster(pick):
     return ClusterFacts(tuple(queues), tuple(cohorts), overfull, nodes)
 
 
-def live_through(seed, policy=None):
+def live_through(seed, policy=None, *, fast=True):
     """The steps of each instant of a random history in a kept state; an instant takes a minute."""
     pick = random.Random(seed)
     start = replace(full_cluster(pick), policy=policy)
     leaves = [q.name for q in start.queues if "-" in q.name]
-    kept, there, found = KeptState(start), [], []
+    kept, there, found = KeptState(start, fast=fast), [], []
     for instant in range(25):
         while there and pick.random() < 0.6:
             kept.ended(there.pop(pick.randrange(len(there))))
@@ -60,25 +59,20 @@ def live_through(seed, policy=None):
 @pytest.mark.parametrize("seeds", [range(10), range(10, 20)])
 def test_looking_ahead_changes_no_step(monkeypatch, seeds):
     """In one run every search looks ahead at all queues, in one at the first ones only, and in the last at none."""
-    monkeypatch.setattr(loss_tables.Pace, "may_look", property(lambda self: True))
-    with_outlook = [live_through(seed) for seed in seeds]
-    monkeypatch.setattr(loss_tables.Pace, "may_look", property(lambda self: False))
-    assert with_outlook == [live_through(seed) for seed in seeds]
-    monkeypatch.setattr(outlook.ReclaimForesight, "outlook", lambda self, tasks, helps: None)
-    monkeypatch.setattr(outlook.PreemptForesight, "outlook", lambda self, tasks, helps: None)
-    assert with_outlook == [live_through(seed) for seed in seeds]
-    actions = {step.action for history in with_outlook for steps in history for step in steps}
+    plain = [live_through(seed, fast=False) for seed in seeds]
+    for looks_at_all in (True, False):
+        monkeypatch.setattr(RefreshPolicy, "is_worthwhile", property(lambda self, answer=looks_at_all: answer))
+        assert plain == [live_through(seed) for seed in seeds]
+    actions = {step.action for history in plain for steps in history for step in steps}
     assert actions >= {StepAction.RECLAIM, StepAction.PREEMPT}
 
 
 @pytest.mark.parametrize("seeds", [range(12), range(12, 24)])
-def test_a_phase_that_ends_early_changes_no_step_under_a_policy(monkeypatch, seeds):
-    """A phase asks first whether an attempt for some group could succeed, and is over if none could."""
+def test_the_rules_alone_take_the_same_steps_under_a_policy(seeds):
     policy = PolicyFacts(reserve_after=180, ageing=600)
-    early = [live_through(seed, policy) for seed in seeds]
-    assert early != [live_through(seed) for seed in seeds], "the policy decides something"
-    monkeypatch.setattr(Phases, "_may_help_any", lambda self, may_help, wanted, shapes, in_place: True)
-    assert early == [live_through(seed, policy) for seed in seeds]
+    fast = [live_through(seed, policy) for seed in seeds]
+    assert fast != [live_through(seed) for seed in seeds], "the policy decides something"
+    assert fast == [live_through(seed, policy, fast=False) for seed in seeds]
 
 
 def crowded():
@@ -155,13 +149,13 @@ def test_what_a_queue_may_lose_is_found_again_after_firm_work_left_its_node():
 def searches_of(monkeypatch, state):
     """The gangs that a run searches victims for."""
     searched = []
-    original = EvictionSearch.find_victims
+    original = EvictionSearch._find_victims
 
     def watched(self, *arguments):
         searched.append(self.gang.fact.name)
         return original(self, *arguments)
 
-    monkeypatch.setattr(EvictionSearch, "find_victims", watched)
+    monkeypatch.setattr(EvictionSearch, "_find_victims", watched)
     state.run()
     monkeypatch.undo()
     return searched
@@ -187,7 +181,7 @@ def test_a_search_that_failed_is_not_repeated_until_something_helps(monkeypatch)
 def test_no_search_for_victims_fails_twice_in_one_state(monkeypatch):
     """A phase asks whether any attempt could succeed, and then makes them in order."""
     failed = []
-    original = EvictionSearch.find_victims
+    original = EvictionSearch._find_victims
 
     def watched(self, source, *arguments):
         found = original(self, source, *arguments)
@@ -196,6 +190,6 @@ def test_no_search_for_victims_fails_twice_in_one_state(monkeypatch):
             failed.append((self.world, self.world.version, type(source), leaf, self.gang.signature))
         return found
 
-    monkeypatch.setattr(EvictionSearch, "find_victims", watched)
+    monkeypatch.setattr(EvictionSearch, "_find_victims", watched)
     live_through(3)
     assert len(failed) == len(set(failed)) > 0

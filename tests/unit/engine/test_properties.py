@@ -13,7 +13,7 @@ from scheduling.domain.engine.outcome import facts_after, gang_result, queue_pos
 from scheduling.domain.engine.reasons.explain import Explainer
 from scheduling.domain.engine.rules.gates import may_start
 from scheduling.domain.engine.rules.starting import attempt_start
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from tests.unit.engine.replay_checker import ReplayChecker
 from tests.unit.engine.sample_clusters import broken_invariants, cluster_facts, partly_scheduled

@@ -8,7 +8,7 @@ from scheduling.domain.engine.facts import StartHold
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.reasons.explain import Explainer
 from scheduling.domain.engine.reasons.remedies import Remedy
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from tests.unit.engine.sample_clusters import cohort, facts, gang, queue, run_cycle_of
 
 OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w4": "mine-4"}

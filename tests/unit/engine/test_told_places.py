@@ -9,7 +9,7 @@ import pytest
 from scheduling.domain.engine.facts import NORMAL
 from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar, topology_need
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import facts, gang, queue, run_cycle_of
 

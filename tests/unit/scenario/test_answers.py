@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.rules.world import World
 from scheduling.scenario import answer, parse_scenario_text
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"

@@ -8,15 +8,13 @@ queues that it touches. :mod:`outlook` fills the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pools.domain.amounts import Number
+from scheduling.domain.engine.state.evicted import EvictionUnit
 from scheduling.domain.engine.state.nodes import NOWHERE
-
-if TYPE_CHECKING:
-    from pools.domain.amounts import Number
-    from scheduling.domain.engine.rules.victims import EvictionUnit
-    from scheduling.domain.engine.state.nodes import FreeAmounts, NodeIndex
-    from scheduling.domain.engine.state.records import GangState, QueueState, Rank
+from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState, QueueState, Rank
+from scheduling.domain.engine.state.world_state import TaskChange, Watcher, WorldState
 
 MAX_TABLES, MAX_FINDINGS = 64, 4096
 """Beyond so many tables, and findings about single queues, they start anew."""
@@ -24,7 +22,7 @@ MAX_TABLES, MAX_FINDINGS = 64, 4096
 FREE_CHANGES = 8
 """For so many changed queues the tables are always brought up to date."""
 
-Gains = dict[int, list["Number"]]
+Gains = dict[int, list[Number]]
 """What leaves each node: one number for each number of its free amounts."""
 
 
@@ -85,7 +83,7 @@ class LossTable:
             add_gains(self.gains, (loss.unit for loss in found), self._width)
 
 
-class Pace:
+class RefreshPolicy:
     """Whether the tables for one need are worth their cost: they are brought up to date for as many queues as searches
     without them evicted in vain since the last success, and for a few more."""
 
@@ -100,67 +98,106 @@ class Pace:
         self._changed.add(top.index)
 
     @property
-    def may_look(self) -> bool:
+    def is_worthwhile(self) -> bool:
         """Whether the tables shall be brought up to date."""
         return len(self._changed) <= self._vain + FREE_CHANGES
 
-    def looked(self) -> None:
+    def mark_refreshed(self) -> None:
         """The tables are up to date."""
         self._changed.clear()
         self._vain = 0
 
-    def learn(self, evictions: int, *, found: bool) -> None:
+    def record_search(self, evictions: int, *, found: bool) -> None:
         """A search without the tables, or with none of its own evictions, is over."""
         self._vain = 0 if found else self._vain + evictions
 
 
-class LossTables:
-    """The tables of one world. Who changes something below a top queue for good calls `mark_changed`."""
+class LossTables(Watcher):
+    """The tables of one world."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: WorldState) -> None:
         self._tables: dict[object, LossTable] = {}
-        self._paces: dict[object, Pace] = {}
+        self._refreshes: dict[object, RefreshPolicy] = {}
         self._findings: dict[int, dict[object, Any]] = {}
         self._count = 0
-        self._firm: dict[int, FreeAmounts] = {}
-        """The amounts beside firm work of the nodes where some came or left, before that."""
+        self._failed: set[object] = set()
+        self._failed_in = world.version
         self._releasing: dict[int, set[QueueState]] = {}
+        """The top queues with a releasing task on each node."""
+        for gang in world.gangs:
+            self._note_releasing(gang)
 
-    def mark_changed(self, top: QueueState) -> None:
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def came(self, world: WorldState, gang: GangState) -> None:
+        """A gang that runs or ends may be lost, and its firm tasks stay where others might leave."""
+        self._note_releasing(gang)
+        if gang.queue is not None and gang.ran:
+            self._mark_changed(gang.queue.path[-1])
+        self._mark_firm(world, gang)
+
+    def leaves(self, world: WorldState, gang: GangState) -> None:
+        """The same, the other way round."""
+        if gang.queue is not None and (any(gang.active) or any(gang.released)):
+            self._mark_changed(gang.queue.path[-1])
+        self._mark_firm(world, gang)
+
+    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+        """The top queues of these gangs may lose something else, and firm tasks came or left."""
+        for top in {change.gang.queue.path[-1] for change in changes if change.gang.queue is not None}:
+            self._mark_changed(top)
+        for change in changes:
+            if not change.gang.is_evictable:
+                self._mark_node(world, change.node)
+                self._mark_node(world, change.gang.node[change.task])
+
+    def share_changed(self, world: WorldState, queue: QueueState) -> None:
+        """The queue may lose more or less."""
+        self._mark_changed(queue.path[-1])
+
+    def _mark_changed(self, top: QueueState) -> None:
         """What this top queue may lose is perhaps something else now."""
         self._count -= len(self._findings.pop(top.index, ()))
         for table in self._tables.values():
             table.stale[top.index] = top
-        for pace in self._paces.values():
-            pace.note_change(top)
+        for refresh in self._refreshes.values():
+            refresh.note_change(top)
 
-    def note_firm(self, node: int, free: FreeAmounts) -> None:
-        """Work that no eviction can stop comes to the node or leaves it, so that evictions there help other requests.
-        `free`: what the node has beside such work before that."""
-        self._firm.setdefault(node, free)
+    def _mark_firm(self, world: WorldState, gang: GangState) -> None:
+        for node, status in zip(gang.node, gang.status, strict=True):
+            if not (status == RUNNING and gang.is_evictable):
+                self._mark_node(world, node)
 
-    def note_releasing(self, node: int, top: QueueState) -> None:
-        """A gang below this top queue has a releasing task on the node."""
-        self._releasing.setdefault(node, set()).add(top)
+    def _mark_node(self, world: WorldState, node: int) -> None:
+        """Work that no eviction can stop came to the node or left it: evictions there help other requests now."""
+        if node == NOWHERE or world.nodes is None:
+            return
+        tops = {gang.queue.path[-1] for gang, _task in world.on_node[node] if gang.queue is not None}
+        for top in tops | self._releasing.get(node, set()):
+            self._mark_changed(top)
 
-    def forget_changed(self, firm: NodeIndex, on_node: list[dict[tuple[GangState, int], None]]) -> None:
-        """Before a reader asks: forget what depends on the nodes that changed."""
-        for node, before in self._firm.items():
-            if firm.free[node] == before:
-                continue
-            tops = {gang.queue.path[-1] for gang, _task in on_node[node] if gang.queue is not None}
-            for top in tops | self._releasing.get(node, set()):
-                self.mark_changed(top)
-        self._firm.clear()
+    def _note_releasing(self, gang: GangState) -> None:
+        for node, status in zip(gang.node, gang.status, strict=True):
+            if status == RELEASING and node != NOWHERE and gang.queue is not None:
+                self._releasing.setdefault(node, set()).add(gang.queue.path[-1])
 
-    def pace(self, key: object, tops: Iterable[QueueState]) -> Pace:
-        """The pace for this need."""
-        pace = self._paces.get(key)
-        if pace is None:
-            if len(self._paces) >= MAX_TABLES:
-                self._paces.clear()
-            pace = self._paces[key] = Pace(tops)
-        return pace
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def failed_in(self, version: int) -> set[object]:
+        """The keys of the searches that failed in this version of the world."""
+        if self._failed_in != version:
+            self._failed.clear()
+            self._failed_in = version
+        return self._failed
+
+    def refresh_policy(self, key: object, tops: Iterable[QueueState]) -> RefreshPolicy:
+        """Whether the tables for this need are worth their cost."""
+        refresh = self._refreshes.get(key)
+        if refresh is None:
+            if len(self._refreshes) >= MAX_TABLES:
+                self._refreshes.clear()
+            refresh = self._refreshes[key] = RefreshPolicy(tops)
+        return refresh
 
     def table(self, key: object, tops: Iterable[QueueState], width: int) -> LossTable:
         """The table of this key. Its reader updates it."""
@@ -170,14 +207,6 @@ class LossTables:
                 self._tables.clear()
             table = self._tables[key] = LossTable(tops, width)
         return table
-
-    def finding(self, top: QueueState, key: object, find: Callable[[], Any]) -> Any:
-        """Another finding that holds until something below the top queue changes."""
-        found = self.known(top, key)
-        if found is None:
-            found = find()
-            self.keep(top, key, found)
-        return found
 
     def known(self, top: QueueState, key: object) -> Any:
         """A finding that still holds, or None."""

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from pools.domain.amounts import Amount, Number
-from scheduling.domain.engine.rules.victims import Candidate, EvictionUnit
+from scheduling.domain.engine.rules.victims import Candidate
+from scheduling.domain.engine.state.evicted import EvictionUnit
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state.world_state import WorldState
 
 MAX_GANGS = 2
 """Two other gangs may replace more victims than these, which no sum here rules out."""
@@ -31,17 +32,17 @@ class Candidates(Protocol):
 
 
 def is_refused_anyway(
-    world: World, leaf: QueueState, ask: Request, units: Sequence[EvictionUnit], source: Candidates
+    world: WorldState, leaf: QueueState, request: Request, units: Sequence[EvictionUnit], source: Candidates
 ) -> bool:
     """Whether a reclaim for the leaf that needs these evictions is refused; False where that is not known."""
     gangs = {unit.gang.index for unit in units}
     if world.nodes is None or len(gangs) > MAX_GANGS:
         return False
     top = leaf.path[-1]
-    for r, asked in ask:
-        missing = asked - world.nodes.total[r]
+    for r, needed in request:
+        missing = needed - world.nodes.total[r]
         own = _lost([top], units, r)
-        have = top.alloc[r] + asked - own
+        have = top.alloc[r] + needed - own
         if missing <= own or have <= top.fair[r]:
             continue
         lenders = _lenders_allowed(world.tops, top, have, r)

@@ -18,9 +18,9 @@ from scheduling.domain.engine.reasons.remedies import MAX_NAMED_NODES, Remedies,
 from scheduling.domain.engine.reasons.shortage import ShortageFinder
 from scheduling.domain.engine.rules.phases import Phases
 from scheduling.domain.engine.rules.reservation import StartPolicy
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, sum_requests
-from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepLog
 from scheduling.domain.reason_codes import ReasonCode
 

@@ -15,9 +15,9 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts, TaskState
 from scheduling.domain.engine.reasons.blockers import Blocker
 from scheduling.domain.engine.reasons.explain import Explainer, Reason
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import GangState
-from scheduling.domain.engine.state.state_facts import gang_after
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state_facts import gang_after
 from scheduling.domain.engine.steps import StepAction
 
 MAX_TRIAL_RECORDS = 10_000

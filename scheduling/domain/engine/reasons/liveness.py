@@ -20,7 +20,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from scheduling.domain.engine.rules.gates import is_within_quota, may_start
-from scheduling.domain.engine.state.feasibility import could_start_alone
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.state.placement import could_place, place_requests
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState, sum_requests
@@ -28,7 +27,7 @@ from scheduling.domain.engine.state.records import RUNNING, GangState, QueueStat
 if TYPE_CHECKING:
     from pools.domain.amounts import Number
     from scheduling.domain.engine.facts import StartReservationFacts
-    from scheduling.domain.engine.state.world import World
+    from scheduling.domain.engine.rules.world import World
 
 
 class StuckKind(StrEnum):
@@ -85,7 +84,7 @@ def _behind_low_work(world: World, leaves: Sequence[QueueState]) -> Iterator[Stu
             continue
         firsts = (group.first for group in leaf.waiting.values() if not group.first.preemptible)
         waiting = sorted((gang for gang in firsts if not gang.is_running), key=lambda each: each.order_key)
-        first = next((gang for gang in waiting if could_start_alone(gang, leaf)), None)
+        first = next((gang for gang in waiting if world.feasibility.could_start_alone(gang, leaf)), None)
         if first is not None and _could_replace(world, leaf, first):
             yield StuckGang(first.fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
 

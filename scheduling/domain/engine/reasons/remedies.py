@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import amount_text
 from scheduling.domain.engine.reasons.blockers import Blocker, UnlentQuota, limit_text
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState
-from scheduling.domain.engine.state.world import World
 
 MAX_NAMED_NODES = 3
 """How many nodes a message names."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.reasons.node_bars import NO_BARS, BarTrials, NodeBars
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.state.placement import place_requests
 from scheduling.domain.engine.state.records import GangState, sum_requests
-from scheduling.domain.engine.state.world import World
 
 
 @dataclass(frozen=True, slots=True)

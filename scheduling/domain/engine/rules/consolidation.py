@@ -6,16 +6,16 @@ among equals the node whose work is served last. At most `MAX_MOVED_GANGS` gangs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from heapq import nsmallest
 
-from scheduling.domain.engine.fast.vacancy import ReversedKeys, Vacancy
-from scheduling.domain.engine.rules.eviction import EvictionResult, EvictionSearch
-from scheduling.domain.engine.rules.victims import EvictionUnit
+from scheduling.domain.engine.rules.eviction import EvictionSearch
+from scheduling.domain.engine.rules.vacancy import MovableGangs, ReversedKeys, Vacancy
+from scheduling.domain.engine.rules.victims import EvictionResult
+from scheduling.domain.engine.rules.world import World
+from scheduling.domain.engine.state.evicted import EvictionUnit
 from scheduling.domain.engine.state.nodes import NOWHERE, Request, has_enough
 from scheduling.domain.engine.state.records import WAITING, GangState
-from scheduling.domain.engine.state.world import World
 
 MAX_MOVED_GANGS = 16
 MAX_FIRST_NODES = 8
@@ -23,22 +23,6 @@ MAX_FIRST_NODES = 8
 
 MAX_COMPARED_NODES = 64
 """How many nodes that could be vacated are compared, nodes with most free first."""
-
-MAX_KEPT_REQUESTS = 64
-"""For so many requests the world keeps how each node could be vacated."""
-
-IsMovable = Callable[[GangState], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class MovableGangs:
-    """The gangs that may move: those that pass the `test`. `is_all`: every preemptible gang with running tasks passes.
-    `without`: every one outside of the queue of this index does. `among`: a set that contains all of them."""
-
-    test: IsMovable
-    is_all: bool = False
-    without: int | None = None
-    among: Iterable[GangState] | None = None
 
 
 def start_by_moving(search: EvictionSearch, movable: MovableGangs) -> EvictionResult | None:
@@ -151,12 +135,11 @@ def _candidates(
         used_nodes = {node for gang in movable.among for node in gang.node if node != NOWHERE}
         nodes = world.nodes.full_nodes_among(used_nodes, request)
     found: list[tuple[tuple[int, int, ReversedKeys, int], Vacancy]] = []
-    known = _known_vacancies(world, request)
     for node in nodes:
         if len(found) >= MAX_COMPARED_NODES:
             break
-        vacancy = _vacancy(world, node, request, movable, known)
-        if vacancy.units:
+        vacancy = world.shortcuts.vacancy(world, node, request, movable)
+        if vacancy is not None:
             new = len(vacancy.gangs - moving) if moving else len(vacancy.gangs)
             found.append(((new, len(vacancy.units), vacancy.last_served, node), vacancy))
     cheapest = [min(found, key=_cost)] if most == 1 and found else nsmallest(most, found, key=_cost)
@@ -165,73 +148,3 @@ def _candidates(
 
 def _cost(entry: tuple[tuple[int, int, ReversedKeys, int], Vacancy]) -> tuple[int, int, ReversedKeys, int]:
     return entry[0]
-
-
-def _known_vacancies(world: World, request: Request) -> dict[int, Vacancy]:
-    known = world.vacancies.get(request)
-    if known is None:
-        if len(world.vacancies) >= MAX_KEPT_REQUESTS:
-            world.vacancies.clear()
-        known = world.vacancies[request] = {}
-    return known
-
-
-def _vacancy(world: World, node: int, request: Request, movable: MovableGangs, known: dict[int, Vacancy]) -> Vacancy:
-    """How the node could be vacated with these movable gangs. The answer for all preemptible gangs is kept, and is that
-    for fewer gangs if none of the others is on the node."""
-    if movable.among is not None:
-        return _find_vacancy(world, node, request, movable.test)
-    assert world.nodes is not None
-    vacancy = known.get(node)
-    if vacancy is None or not vacancy.holds(world.node_states[node], world.nodes.free[node]):
-        vacancy = known[node] = _find_vacancy(world, node, request, _is_preemptible)
-    if movable.is_all or (movable.without is not None and movable.without not in vacancy.queues):
-        return vacancy
-    return _find_vacancy(world, node, request, movable.test)
-
-
-def _is_preemptible(gang: GangState) -> bool:
-    return gang.preemptible
-
-
-def _find_vacancy(world: World, node: int, request: Request, movable: IsMovable) -> Vacancy:
-    assert world.nodes is not None
-    assert world.firm is not None
-    state, before = world.node_states[node], world.nodes.free[node]
-    if not world.firm.fits(node, request):
-        return Vacancy(state, before, [], frozenset(), ReversedKeys([]), (), _queues_on(world, node))
-    free = {r: before[r] for r, _amount in request}
-    movable_tasks: dict[GangState, list[int]] = {}
-    for other, i in world.on_node[node]:
-        if movable(other):
-            movable_tasks.setdefault(other, []).append(i)
-    units: list[EvictionUnit] = []
-    gangs = sorted(movable_tasks, key=lambda gang: gang.order_key, reverse=True)
-    leaving: list[GangState] = []
-    for gang in gangs:
-        tasks = sorted(movable_tasks[gang], reverse=True)
-        while tasks and any(free[r] < amount for r, amount in request):
-            i = tasks.pop(0)
-            units.append(EvictionUnit(gang, (i,), (node,)))
-            if not leaving or leaving[-1] is not gang:
-                leaving.append(gang)
-            for r, amount in gang.requests[i]:
-                if r in free:
-                    free[r] += amount
-    if any(free[r] < amount for r, amount in request):
-        units = []
-    return Vacancy(
-        state,
-        before,
-        units,
-        frozenset(gang.index for gang in leaving),
-        ReversedKeys([gang.order_key for gang in leaving]),
-        tuple((gang, gang.order_key) for gang in gangs if len(gang.status) > 1),
-        _queues_on(world, node),
-    )
-
-
-def _queues_on(world: World, node: int) -> frozenset[int]:
-    return frozenset(
-        gang.queue.index for gang, _task in world.on_node[node] if gang.preemptible and gang.queue is not None
-    )

@@ -10,21 +10,21 @@ a set that loses less takes their place (:mod:`scheduling.domain.engine.rules.le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations, islice
-from typing import Protocol
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.fast.outlook import AlikeTasks, EvictedAmounts, Foresight, SearchKey, kept_failure
 from scheduling.domain.engine.rules.gates import may_start
 from scheduling.domain.engine.rules.least_loss import LeastLoss
+from scheduling.domain.engine.rules.shortcuts import SearchShortcut
 from scheduling.domain.engine.rules.starting import attempt_start
-from scheduling.domain.engine.rules.victims import Candidate, EvictionUnit, HelpsStart, next_eviction_unit
+from scheduling.domain.engine.rules.victims import AcceptResult, EvictionResult, VictimSource
+from scheduling.domain.engine.rules.world import World
+from scheduling.domain.engine.state.evicted import AlikeTasks, EvictedAmounts, EvictionUnit, next_eviction_unit
 from scheduling.domain.engine.state.nodes import NOWHERE, FreeAmounts, NodeIndex, Request
 from scheduling.domain.engine.state.records import WAITING, GangState, QueueState, sum_requests
-from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepAction, StepLog
 
 MAX_SINGLE_VICTIMS, MAX_PAIRED_VICTIMS = 200, 24
@@ -32,44 +32,6 @@ MAX_SINGLE_VICTIMS, MAX_PAIRED_VICTIMS = 200, 24
 
 MAX_TRIALS = 60
 """How many sets of victims are tried in the search for fewer; after them the first set is used."""
-
-
-@dataclass(slots=True)
-class EvictionResult:
-    """The result of a search: tasks that the gang started, tasks that moved, tasks that were evicted."""
-
-    started: list[int]
-    moved: list[tuple[GangState, list[int]]] = field(default_factory=list)
-    evicted: list[tuple[GangState, list[int]]] = field(default_factory=list)
-
-    def evicted_by_leaf(self) -> list[tuple[QueueState, Request]]:
-        """The evicted amounts of each leaf."""
-        return [
-            (gang.queue, sum_requests([gang.requests[i] for i in tasks]))
-            for gang, tasks in self.evicted
-            if gang.queue is not None
-        ]
-
-
-AcceptResult = Callable[[EvictionResult], bool]
-
-
-class VictimSource(Protocol):
-    """A source of victims in order."""
-
-    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
-        """Evict one unit of the next victim that helps; None when no victim is left. With `helps`, quotas let the gang
-        start already, and the stop may be postponed (:meth:`World.stop_later`)."""
-
-    def candidates(self) -> Iterable[Sequence[Candidate]]:
-        """All gangs that may lose tasks, in order and in parts, judged before any eviction."""
-
-    def may_take(self, gang: GangState) -> bool:
-        """Whether this gang may lose its next unit in the current state."""
-
-    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
-        """The running gangs that only priority and age tell apart from this one as victims, in order, after a key that
-        names them. Not all of them may lose work."""
 
 
 class _CandidateNodes:
@@ -110,12 +72,6 @@ class _CandidateNodes:
         )
 
 
-def fails_again(world: World, gang: GangState, leaf: QueueState, key: SearchKey) -> bool:
-    """Whether a search with this key has failed already, and would fail again; False where that is not known."""
-    failure = kept_failure(world, leaf, key)
-    return failure is not None and failure.holds(world, leaf, lambda: _CandidateNodes(world, gang).helps)
-
-
 class EvictionSearch:
     """The search for one gang. A search that fails changes nothing."""
 
@@ -152,43 +108,37 @@ class EvictionSearch:
         policy = self.world.policy
         return policy is None or policy.leaves_quota(self.gang)
 
-    def find_victims(self, source: VictimSource, accept: AcceptResult, foresight: Foresight) -> EvictionResult | None:
-        """The solution with the fewest victims of the source, or None; `accept` judges the evictions. `foresight`: what
-        the source would evict."""
-        found = self._find_victims(source, accept, foresight)
-        foresight.learn(self._evicted, found=found is not None)
+    def find_victims(
+        self, source: VictimSource, accept: AcceptResult, shortcut: SearchShortcut | None = None
+    ) -> EvictionResult | None:
+        """The solution with the fewest victims of the source, or None; `accept` judges the evictions."""
+        shortcut = shortcut or SearchShortcut()
+        if shortcut.fails(lambda: _CandidateNodes(self.world, self.gang).helps):
+            return None
+        found = self._find_victims(source, accept, shortcut)
+        shortcut.is_over(self._evicted, found=found is not None)
         return found
 
-    def _find_victims(self, source: VictimSource, accept: AcceptResult, foresight: Foresight) -> EvictionResult | None:
+    def _find_victims(
+        self, source: VictimSource, accept: AcceptResult, shortcut: SearchShortcut
+    ) -> EvictionResult | None:
         candidates = _CandidateNodes(self.world, self.gang)
         if candidates.infeasible:
             return None
         fits = self.can_start()
         tasks = None if fits else self.alike_tasks()
-        outlook = None if tasks is None else foresight.outlook(tasks, candidates.helps)
-        if outlook is not None and tasks is not None:
-            if outlook.is_complete and not outlook.may_open(tasks):
-                foresight.keep_failure(tasks)
-                return None
-            if foresight.is_exact:
-                foreseen = outlook.first_units(tasks)
-                if foreseen is None:
-                    self._evicted = outlook.in_vain
-                    return None
-                units = self._needed_of(foreseen, tasks)
-                if foresight.is_refused(units):
-                    return None
-                return self._solve(units, source, accept, candidates)
-        found = self._evict_in_order(source, candidates, fits=fits)
-        if found is None:
+        units = None if tasks is None else shortcut.needed_victims(tasks, candidates.helps)
+        if units is None:
+            found = self._evict_in_order(source, candidates, fits=fits)
+            units = None if found is None else self._return_unneeded(found)
             self.undo()
-            return None
-        units = self._return_unneeded(found)
-        self.undo()
-        return self._solve(units, source, accept, candidates)
+            if units is None:
+                return None
+            return self._solve(units, source, accept, candidates)
+        return self._solve(units, source, accept, candidates) if units else None
 
     def _solve(
-        self, units: list[EvictionUnit], source: VictimSource, accept: AcceptResult, candidates: _CandidateNodes
+        self, units: Sequence[EvictionUnit], source: VictimSource, accept: AcceptResult, candidates: _CandidateNodes
     ) -> EvictionResult | None:
         """The result of evicting these units, which are needed, or of a better set by the rule for victims."""
         chosen = self._fewest(units, source)
@@ -230,25 +180,6 @@ class EvictionSearch:
                 fits = self.can_start()
         return units
 
-    def _needed_of(self, units: Sequence[EvictionUnit], tasks: AlikeTasks) -> list[EvictionUnit]:
-        """What :meth:`_return_unneeded` would leave of these units, computed before any of them is evicted."""
-        assert self.world.nodes is not None
-        trial = EvictedAmounts(self.world.nodes, tasks)
-        for unit in units:
-            trial.evict(unit)
-        needed = list(units[-1:])
-        gangs = {unit.gang.index for unit in needed}
-        for unit in reversed(units[:-1]):
-            if unit.gang.index not in gangs:
-                trial.evict(unit, -1)
-                if trial.fits:
-                    continue
-                trial.evict(unit)
-            needed.append(unit)
-            gangs.add(unit.gang.index)
-        needed.reverse()
-        return needed
-
     def undo(self) -> None:
         """Restore the state before the search."""
         self.world.undo(self._mark)
@@ -268,7 +199,7 @@ class EvictionSearch:
         needed.reverse()
         return needed
 
-    def _fewest(self, units: list[EvictionUnit], source: VictimSource) -> list[EvictionUnit]:
+    def _fewest(self, units: Sequence[EvictionUnit], source: VictimSource) -> Sequence[EvictionUnit]:
         """Evict these units, or a smaller set of gangs that suffices. Returns what was evicted."""
         lost: Counter[int] = Counter()
         for unit in units:
@@ -401,7 +332,7 @@ class EvictionSearch:
             return nodes.tightest_node(need)
 
     def commit(self, result: EvictionResult, action: StepAction, step_log: StepLog) -> list[QueueState]:
-        """Record the steps and update the lists of gangs. Returns the leaves that changed."""
+        """Record the steps and make them final. Returns the leaves that changed."""
         world = self.world
         for gang, tasks in result.evicted:
             step_log.record(action, gang, tasks, self.gang)
@@ -410,13 +341,7 @@ class EvictionSearch:
             if world.policy is not None:
                 world.policy.note_restart(gang)
         step_log.record(StepAction.START, self.gang, result.started)
-        world.journal.clear()
-        leaves = {}
-        for gang in (self.gang, *(gang for gang, _tasks in (*result.evicted, *result.moved))):
-            world.update_lists(gang)
-            if gang.queue is not None:
-                leaves[gang.queue.index] = gang.queue
-        return list(leaves.values())
+        return [gang.queue for gang in world.settle() if gang.queue is not None]
 
 
 class _Trials:

@@ -10,17 +10,14 @@ Equality passes. Only resources of the request count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pools.domain.amounts import Amount
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import QueueState
-
-if TYPE_CHECKING:
-    from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state.world_state import WorldState
 
 
-def may_start(world: World, queue: QueueState, request: Request, *, preemptible: bool) -> bool:
+def may_start(world: WorldState, queue: QueueState, request: Request, *, preemptible: bool) -> bool:
     """Whether quotas and limits let this request start now."""
     for above in queue.path:
         for r, amount in request:
@@ -35,7 +32,7 @@ def may_start(world: World, queue: QueueState, request: Request, *, preemptible:
     return True
 
 
-def start_room(world: World, queue: QueueState) -> list[Amount]:
+def start_room(world: WorldState, queue: QueueState) -> list[Amount]:
     """The most of each resource that preemptible work may start with now; other work is bound by `firm_room` too."""
     room = [limit - have for limit, have in zip(queue.limit, queue.alloc, strict=True)]
     for above in queue.path[1:]:

@@ -24,16 +24,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pools.domain.amounts import Number, is_gpu
-from scheduling.domain.engine.fast.outlook import AlikeTasks, EvictedAmounts
-from scheduling.domain.engine.rules.victims import EvictionUnit, HelpsStart, next_eviction_unit
-from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, has_enough
+from scheduling.domain.engine.rules.victims import AcceptResult, EvictionResult, HelpsStart, VictimSource
+from scheduling.domain.engine.rules.world import World
+from scheduling.domain.engine.state.evicted import AlikeTasks, EvictedAmounts, EvictionUnit, next_eviction_unit
+from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request, has_enough
 from scheduling.domain.engine.state.records import GangState
-
-if TYPE_CHECKING:
-    from scheduling.domain.engine.rules.eviction import AcceptResult, EvictionResult, EvictionSearch, VictimSource
 
 MAX_CONSIDERED = 1000
 """How many equal victims, in order, are considered."""
@@ -103,12 +101,32 @@ class _StartTrial(Protocol):
         last one. None where more than one place is missing, or that is not known."""
 
 
+class StartSearch(Protocol):
+    """The search for victims of one gang, as far as it is used here."""
+
+    world: World
+    gang: GangState
+    request: Request
+
+    def alike_tasks(self) -> AlikeTasks | None:
+        """The tasks of the gang, if they have one need and quotas let them start."""
+
+    def can_start(self) -> bool:
+        """Whether the gang could start in the current state."""
+
+    def finish(self, units: Sequence[EvictionUnit], accept: AcceptResult) -> EvictionResult | None:
+        """Start the gang after these evictions, and let `accept` judge."""
+
+    def undo(self) -> None:
+        """Restore the state before the search."""
+
+
 class LeastLoss:
     """The search for one gang. It leaves the state as it is."""
 
     def __init__(
         self,
-        search: EvictionSearch,
+        search: StartSearch,
         source: VictimSource,
         accept: AcceptResult,
         in_order: Sequence[EvictionUnit],
@@ -403,7 +421,7 @@ class _WorldTrial:
 
     max_steps = MAX_STEPS_IN_WORLD
 
-    def __init__(self, search: EvictionSearch, gpu_columns: Collection[int]) -> None:
+    def __init__(self, search: StartSearch, gpu_columns: Collection[int]) -> None:
         self._search, self._units = search, list[EvictionUnit]()
         nodes = search.world.nodes
         request = [(r, amount) for r, amount in search.request if r in gpu_columns]

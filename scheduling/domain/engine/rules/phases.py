@@ -13,22 +13,8 @@ from functools import partial
 from typing import Any
 
 from pools.domain.amounts import Number
-from scheduling.domain.engine.fast.outlook import (
-    Foresight,
-    NoForesight,
-    PreemptForesight,
-    ReclaimForesight,
-    SearchKey,
-)
-from scheduling.domain.engine.fast.wanted import ANY_SHAPE, GroupJudge, Judge, Shape, WantedGroups
-from scheduling.domain.engine.rules.consolidation import MovableGangs, start_by_moving
-from scheduling.domain.engine.rules.eviction import (
-    AcceptResult,
-    EvictionResult,
-    EvictionSearch,
-    VictimSource,
-    fails_again,
-)
+from scheduling.domain.engine.rules.consolidation import start_by_moving
+from scheduling.domain.engine.rules.eviction import EvictionSearch
 from scheduling.domain.engine.rules.gates import (
     firm_room,
     fits_in,
@@ -37,12 +23,23 @@ from scheduling.domain.engine.rules.gates import (
     may_start,
     most_at_once,
 )
+from scheduling.domain.engine.rules.groups import ANY_SHAPE, GroupJudge, Judge, Shape, WaitingGroups
 from scheduling.domain.engine.rules.queue_order import QueueOrder
+from scheduling.domain.engine.rules.shortcuts import SearchShortcut
 from scheduling.domain.engine.rules.starting import attempt_start
-from scheduling.domain.engine.rules.victims import GuestVictims, PreemptVictims, ReclaimVictims, is_fair_after
+from scheduling.domain.engine.rules.vacancy import MovableGangs
+from scheduling.domain.engine.rules.victims import (
+    AcceptResult,
+    EvictionResult,
+    GuestVictims,
+    PreemptVictims,
+    ReclaimVictims,
+    VictimSource,
+    is_fair_after,
+)
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import FINISHED, RUNNING, GangState, QueueState
-from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepAction, StepLog
 
 MAX_REMEMBERED = 8
@@ -98,9 +95,6 @@ class Phases:
         self._world, self._step_log = world, step_log
         self._no_moves: set[tuple[object, ...]] = set()
         """Keys of gangs that no moves can help in this phase; interchangeable gangs of all leaves share one search."""
-        self._no_victims: set[SearchKey] = set()
-        """The searches for victims that failed in the version `_searched_in`."""
-        self._searched_in = world.version
 
     def consolidate(self) -> bool:
         """Start preemptible gangs that only the nodes block, by moving other gangs."""
@@ -114,11 +108,10 @@ class Phases:
         def has_free_total(request: Shape) -> bool:
             return world.nodes is not None and world.has_free_total(request)
 
-        return self._help_each(world.wanted.to_move, judge, has_free_total, self._move_for, StepAction.MOVE)
+        return self._help_each(StepAction.MOVE, judge, has_free_total, self._move_for)
 
     def reclaim(self) -> bool:
         """Start gangs of leaves inside their fair share with GPUs that other leaves have borrowed."""
-        world = self._world
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             room = [fair - have for fair, have in zip(leaf.fair, leaf.alloc, strict=True)]
@@ -134,13 +127,10 @@ class Phases:
         def may_help(gang: GangState, queue: QueueState) -> bool:
             return self._may_move(gang, queue) or self._would_find(self._reclaim_victims, gang, queue)
 
-        return self._help_each(
-            world.wanted.to_reclaim, judge, lambda _shape: True, self._reclaim_for, StepAction.RECLAIM, may_help
-        )
+        return self._help_each(StepAction.RECLAIM, judge, lambda _shape: True, self._reclaim_for, may_help)
 
     def preempt(self) -> bool:
         """Start gangs of a higher priority in place of lower ones of the same leaf."""
-        world = self._world
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             # Running gangs are sorted by priority, the lowest last.
@@ -157,9 +147,7 @@ class Phases:
         def may_help(gang: GangState, queue: QueueState) -> bool:
             return self._may_move(gang, queue) or self._would_find(self._preempt_victims, gang, queue)
 
-        return self._help_each(
-            world.wanted.to_preempt, judge, lambda _shape: True, self._preempt_for, StepAction.PREEMPT, may_help
-        )
+        return self._help_each(StepAction.PREEMPT, judge, lambda _shape: True, self._preempt_for, may_help)
 
     def take_back(self) -> bool:
         """Start reserved gangs whose nodes are free but for guests, and for lower work of their own leaf."""
@@ -173,7 +161,7 @@ class Phases:
             result = None
             if policy is not None and policy.begin_attempt(gang):
                 accept = partial(_is_fair_but_for, guests, queue, gang.next_request)
-                result = search.find_victims(source, accept, NoForesight())
+                result = search.find_victims(source, accept)
             if policy is not None:
                 policy.end_attempt()
             if result is not None:
@@ -194,8 +182,7 @@ class Phases:
             tasks = [i for i, status in enumerate(gang.status) if status == RUNNING]
             self._step_log.record(StepAction.GIVE_UP, gang, tasks)
             self._world.stop(gang, tasks)
-            self._world.journal.clear()
-            self._world.update_lists(gang)
+            self._world.settle()
             has_stopped = True
         return has_stopped
 
@@ -250,19 +237,14 @@ class Phases:
         return self._help_by_moving(gang, queue, movable, ()) or self._reclaim_victims(gang, queue)
 
     def _reclaim_victims(self, gang: GangState, queue: QueueState) -> Solution | None:
-        world = self._world
+        world, request = self._world, gang.next_request
 
-        def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
-            ask = gang.next_request
+        def accept(result: EvictionResult) -> bool:
+            return is_fair_after(queue, request, result.evicted_by_leaf())
 
-            def accept(result: EvictionResult) -> bool:
-                return is_fair_after(queue, ask, result.evicted_by_leaf())
-
-            source = ReclaimVictims(world, queue, ask)
-            return source, accept, ReclaimForesight(world, queue, ask, source, key)
-
-        key = ("reclaim", queue.index, gang.demand)
-        return self._search_victims(gang, queue, key, begin)
+        source = ReclaimVictims(world, queue, request)
+        shortcut = world.shortcuts.reclaim(world, gang, queue, source, is_general=self._is_general())
+        return self._search_victims(gang, source, accept, shortcut)
 
     def _preempt_for(self, gang: GangState, queue: QueueState) -> Solution | None:
         """By a preemption of lower work of its leaf."""
@@ -279,43 +261,45 @@ class Phases:
         return found or self._preempt_victims(gang, queue)
 
     def _preempt_victims(self, gang: GangState, queue: QueueState) -> Solution | None:
-        world = self._world
+        world, before = self._world, [list(above.alloc) for above in queue.path]
 
-        def begin() -> tuple[VictimSource, AcceptResult, Foresight]:
-            priority, before = gang.fact.priority, [list(above.alloc) for above in queue.path]
+        def accept(_result: EvictionResult) -> bool:
+            return self._leaves_quota() and (not gang.preemptible or _keeps_borrowing_bounded(queue, before))
 
-            def accept(_result: EvictionResult) -> bool:
-                return self._leaves_quota() and (not gang.preemptible or _keeps_borrowing_bounded(queue, before))
+        source = PreemptVictims(world, queue, gang.fact.priority)
+        shortcut = world.shortcuts.preempt(world, gang, queue, is_general=self._is_general())
+        return self._search_victims(gang, source, accept, shortcut)
 
-            return PreemptVictims(world, queue, priority), accept, PreemptForesight(world, queue, priority, key)
-
-        key = ("preempt", queue.index, gang.signature)
-        return self._search_victims(gang, queue, key, begin)
+    def _search_victims(
+        self, gang: GangState, source: VictimSource, accept: AcceptResult, shortcut: SearchShortcut
+    ) -> Solution | None:
+        search = EvictionSearch(self._world, gang)
+        result = search.find_victims(source, accept, shortcut)
+        return None if result is None else (search, result)
 
     def _leaves_quota(self) -> bool:
         return self._world.policy is None or self._world.policy.leaves_quota()
 
     def _help_each(
         self,
-        wanted: WantedGroups,
+        action: StepAction,
         judge: Judge,
         is_possible: Callable[[Shape], bool],
         help_one: HelpAttempt,
-        action: StepAction,
         may_help: MayHelp | None = None,
     ) -> bool:
-        if wanted.futile_in == self._world.version:
+        world, shortcuts = self._world, self._world.shortcuts
+        if shortcuts.is_idle(world, action):
             return False
         in_place = action is StepAction.PREEMPT
         self._no_moves.clear()
-        wanted.update(judge)
-        shapes = [shape for shape in wanted.shapes() if is_possible(shape)]
-        # Until the first success nothing changes. Most phases have none, and then the order of queues is not needed.
-        if may_help is not None and not self._may_help_any(may_help, wanted, shapes, in_place=in_place):
-            wanted.futile_in = self._world.version
+        groups = shortcuts.groups(world, action, judge)
+        shapes = [shape for shape in groups.shapes() if is_possible(shape)]
+        if shortcuts.asks_first and may_help and not self._may_help_any(may_help, groups, shapes, in_place=in_place):
+            shortcuts.found_nothing(world, action)
             return False
-        pending = wanted.pending(shapes)
-        order, infeasible, policy = QueueOrder(pending), InfeasibleCache(), self._world.policy
+        pending = groups.pending(shapes)
+        order, infeasible, policy = QueueOrder(pending), InfeasibleCache(), world.policy
         helped = False
         while (leaf := order.next_leaf()) is not None:
             leaf_queue = pending[leaf.index]
@@ -345,18 +329,19 @@ class Phases:
                 leaf_queue.requeue(gang)
             for queue in changed:
                 order.refresh(queue)
-        wanted.futile_in = None if helped else self._world.version
+        if not helped:
+            shortcuts.found_nothing(world, action)
         return helped
 
     def _may_help_any(
-        self, may_help: MayHelp, wanted: WantedGroups, shapes: Sequence[Shape], *, in_place: bool
+        self, may_help: MayHelp, groups: WaitingGroups, shapes: Sequence[Shape], *, in_place: bool
     ) -> bool:
         """Whether an attempt for some group could succeed now. Reservations hold back what they hold back later."""
         policy = self._world.policy
         if policy is None:
-            return any(may_help(gang, leaf) for gang, leaf in wanted.groups(shapes))
+            return any(may_help(gang, leaf) for gang, leaf in groups.groups(shapes))
         with policy.preview():
-            for gang, leaf in wanted.groups(shapes):
+            for gang, leaf in groups.groups(shapes):
                 is_possible = policy.begin_attempt(gang, in_place=in_place) and may_help(gang, leaf)
                 policy.end_attempt()
                 if is_possible:
@@ -369,29 +354,9 @@ class Phases:
             found[0].undo()
         return found is not None
 
-    def _search_victims(
-        self,
-        gang: GangState,
-        queue: QueueState,
-        key: SearchKey,
-        begin: Callable[[], tuple[VictimSource, AcceptResult, Foresight]],
-    ) -> Solution | None:
-        """The search, unless it is known that it fails: a phase asks first whether any attempt could succeed, and then
-        makes them in order, so the same search would fail several times in one state."""
-        world = self._world
-        is_general = world.policy is None or not world.policy.is_withholding
-        if self._searched_in != world.version:
-            self._no_victims.clear()
-            self._searched_in = world.version
-        if (is_general and key in self._no_victims) or fails_again(world, gang, queue, key):
-            return None
-        search = EvictionSearch(world, gang)
-        result = search.find_victims(*begin())
-        if result is None:
-            if is_general:
-                self._no_victims.add(key)
-            return None
-        return search, result
+    def _is_general(self) -> bool:
+        """Whether no reservation is in the way of the gang that is tried: where it fails, others of its kind do."""
+        return self._world.policy is None or not self._world.policy.is_withholding
 
     def _may_move(self, gang: GangState, queue: QueueState) -> bool:
         """Whether moves of other work could let the gang start."""
@@ -416,16 +381,16 @@ class Phases:
         search = EvictionSearch(world, gang)
         result = start_by_moving(search, movable)
         if result is None:
-            if world.policy is None or not world.policy.is_withholding:
+            if self._is_general():
                 self._no_moves.add(key)
             return None
         return search, result
 
 
-def _is_fair_but_for(guests: Sequence[GangState], queue: QueueState, ask: Request, result: EvictionResult) -> bool:
+def _is_fair_but_for(guests: Sequence[GangState], queue: QueueState, request: Request, result: EvictionResult) -> bool:
     """Whether a reclaim may evict what was evicted beside guests and work of the leaf itself."""
     others = [entry for entry in result.evicted if entry[0] not in guests and entry[0].queue is not queue]
-    return is_fair_after(queue, ask, replace(result, evicted=others).evicted_by_leaf())
+    return is_fair_after(queue, request, replace(result, evicted=others).evicted_by_leaf())
 
 
 def _keeps_borrowing_bounded(queue: QueueState, before: Sequence[Sequence[Number]]) -> bool:

@@ -6,16 +6,42 @@ stale entries stay in the heap and are recognised by their stamp.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
-from scheduling.domain.engine.fast.wanted import Shape, WantedGroups
+from pools.domain.amounts import UNLIMITED, Amount, Number
+from scheduling.domain.engine.rules.groups import LeafPendingQueue
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, Rank
-from scheduling.domain.engine.state.sorted_gangs import LeafPendingQueue
 
-_TOP = -1
+TOP = -1
+
+MAX_RATIOS = 2**16
+"""How many ratios are remembered."""
+
+ShareRatio = tuple[float, Number, tuple[float, Number]]
+"""A ratio that compares fast and exactly: division is monotone, so floats decide wherever they differ. The last part is
+the same ratio with its sign turned, for orders that begin with the greatest."""
+
+_NO_SHARE: ShareRatio = (0.0, 0, (0.0, 0))
+
+
+@lru_cache(MAX_RATIOS)
+def _ratio(allocated: Number, allocatable: Amount) -> ShareRatio:
+    exact = Fraction(allocated) * 1000 if allocatable == 0 else Fraction(allocated) / Fraction(allocatable)
+    return float(exact), exact, (-float(exact), -exact)
+
+
+def dominant_share(allocated: Sequence[Number], allocatable: Sequence[Amount]) -> ShareRatio:
+    """The largest allocated / allocatable of all resources; with nothing allocatable, 1000 times what is held."""
+    largest = _NO_SHARE
+    for have, most in zip(allocated, allocatable, strict=True):
+        if have > 0 and most != UNLIMITED:
+            largest = max(largest, _ratio(have, most))
+    return largest
 
 
 def service_key(queue: QueueState, ask: Request) -> Rank:
@@ -34,8 +60,8 @@ def service_key(queue: QueueState, ask: Request) -> Rank:
         is_above_quota,
         -queue.fact.priority,
         any(allocatable[r] == 0 for r, _amount in ask),
-        queue.ratios.dominant_share(after, allocatable),
-        queue.ratios.dominant_share(queue.alloc, allocatable),
+        dominant_share(after, allocatable),
+        dominant_share(queue.alloc, allocatable),
         tuple(allocatable),
         queue.fact.created,
         queue.fact.name,
@@ -49,7 +75,7 @@ def victim_rank(queue: QueueState) -> Rank:
             not _is_over_fair_share(queue),
             all(have <= quota for have, quota in zip(queue.alloc, queue.quota, strict=True)),
             queue.fact.priority,
-            queue.ratios.dominant_share(queue.alloc, queue.allocatable)[2],
+            dominant_share(queue.alloc, queue.allocatable)[2],
             tuple([-most for most in queue.allocatable]),
             -queue.fact.created,
             -queue.index,
@@ -67,9 +93,9 @@ def _is_over_fair_share(queue: QueueState) -> bool:
 class QueueOrder:
     """The leaves with waiting gangs, in the order in which they are served."""
 
-    def __init__(self, pending: Mapping[int, LeafPendingQueue]) -> None:
-        self._pending = pending
-        self._heaps: dict[int, list[tuple[Any, int, int, QueueState]]] = {_TOP: []}
+    def __init__(self, pending: dict[int, LeafPendingQueue]) -> None:
+        self.pending = pending
+        self._heaps: dict[int, list[tuple[Any, int, int, QueueState]]] = {TOP: []}
         self._stamps: dict[int, int] = {}
         self._heads: dict[int, GangState | None] = {}
         self._keys: dict[int, Rank] = {}
@@ -77,7 +103,7 @@ class QueueOrder:
 
     def next_leaf(self) -> QueueState | None:
         """The leaf whose first gang is tried next."""
-        queue = self._best_child(_TOP)
+        queue = self._best_child(TOP)
         while queue is not None and queue.children:
             queue = self._best_child(queue.index)
         return queue
@@ -102,11 +128,11 @@ class QueueOrder:
             best = self._best_child(queue.index)
             head = None if best is None else self._heads[best.index]
         else:
-            leaf_queue = self._pending.get(queue.index)
+            leaf_queue = self.pending.get(queue.index)
             head = None if leaf_queue is None else leaf_queue.head()
         self._heads[queue.index] = head
         if head is not None:
-            level = _TOP if queue.parent is None else queue.parent.index
+            level = TOP if queue.parent is None else queue.parent.index
             key = self._keys[queue.index] = service_key(queue, head.next_request)
             heappush(self._heaps.setdefault(level, []), (key, queue.index, stamp, queue))
 
@@ -118,51 +144,3 @@ class QueueOrder:
                 return queue
             heappop(heap)
         return None
-
-
-class KeptQueueOrder(QueueOrder):
-    """The same order over groups that are kept from one phase to the next. A top queue whose turn is far away is ranked
-    by the key that it had the last time, and looked into only when its turn comes."""
-
-    def __init__(self, wanted: WantedGroups, shapes: frozenset[Shape]) -> None:
-        self.pending: dict[int, LeafPendingQueue] = {}
-        super().__init__(self.pending)
-        self._wanted, self._shapes = wanted, shapes
-        self._closed: dict[int, list[QueueState]] = {}
-        """Leaves with gangs of each top queue that it has not looked into."""
-        for leaf in wanted.leaves(shapes).values():
-            self._closed.setdefault(leaf.path[-1].index, []).append(leaf)
-        for index, leaves in list(self._closed.items()):
-            top, known = leaves[0].path[-1], wanted.orders.setdefault(index, {})
-            key = known.get(shapes)
-            if key is None and not all(leaf.parent is top for leaf in leaves):
-                known[shapes] = self._open(top)
-                continue
-            if key is None:
-                key = known[shapes] = self._key_of(top, leaves)
-            heappush(self._heaps[_TOP], (key, index, 0, top))
-            self._stamps[index] = 0
-
-    def next_leaf(self) -> QueueState | None:
-        """The leaf whose first gang is tried next."""
-        while (top := self._best_child(_TOP)) is not None and top.index in self._closed:
-            self._open(top)
-        return super().next_leaf()
-
-    def _key_of(self, top: QueueState, leaves: Sequence[QueueState]) -> Rank:
-        """The key of a top queue with leaves directly below it, without a look at all their groups."""
-        heads = [(*self._wanted.head(leaf, self._shapes, service_key), leaf.index) for leaf in leaves]
-        _key, request, _index = min(heads, key=_by_key)
-        return service_key(top, request)
-
-    def _open(self, top: QueueState) -> Rank:
-        """Rank the leaves below a top queue. Returns its key."""
-        leaves = self._closed.pop(top.index)
-        for leaf in leaves:
-            self.pending[leaf.index] = self._wanted.pending_queue(leaf, self._shapes)
-        self.refresh_all(leaves)
-        return self._keys[top.index]
-
-
-def _by_key(head: tuple[Rank, Request, int]) -> tuple[Rank, int]:
-    return head[0], head[2]

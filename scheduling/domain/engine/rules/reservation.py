@@ -40,28 +40,32 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from heapq import merge
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.facts import PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.rules.gates import may_start
-from scheduling.domain.engine.rules.latest_start import LatestStart, QuotaRoom, WorkEnd, find_end, find_latest_start
-from scheduling.domain.engine.rules.reserved_quota import could_take_quota, firm_rooms, lacks_cohort_quota, quota_rooms
 from scheduling.domain.engine.rules.reserved_start import (
-    Claim,
+    LatestStart,
+    QuotaRoom,
+    ReservationKey,
     ReservationRank,
     ReservedStart,
+    WorkEnd,
     can_take_back,
+    could_take_quota,
+    find_end,
+    find_latest_start,
+    firm_rooms,
     holds_back,
+    lacks_cohort_quota,
+    quota_rooms,
     waits_since,
 )
-from scheduling.domain.engine.state.feasibility import could_start_alone
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.state.placement import could_place
 from scheduling.domain.engine.state.records import FINISHED, RUNNING, WAITING, GangState, QueueState, sum_requests
-
-if TYPE_CHECKING:
-    from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state.world_state import TaskChange, Watcher, WorldState
 
 MAX_RESERVATIONS = 16
 """The most reservations at one time, for the gangs that have waited longest. Each of them keeps capacity idle."""
@@ -70,13 +74,13 @@ MAX_VERDICTS = 4096
 """How many verdicts on reservations beside others are kept."""
 
 
-class StartPolicy:
+class StartPolicy(Watcher):
     """The reservations of one cluster. `now` is the time of the run, in seconds."""
 
-    def __init__(self, world: World, facts: PolicyFacts) -> None:
+    def __init__(self, world: WorldState, facts: PolicyFacts) -> None:
         # Not a reference of its own: the world is freed by its reference count.
-        self._world, self._facts = cast("World", weakref.proxy(world)), facts
-        self.now, self.victims = facts.now, facts.victims
+        self._world, self._facts = cast("WorldState", weakref.proxy(world)), facts
+        self.now = facts.now
         self._started = {gang.index: gang.fact.started for gang in world.gangs if gang.fact.started is not None}
         self._held: list[ReservedStart] = []
         """The reservations in their order."""
@@ -91,7 +95,7 @@ class StartPolicy:
         self._refreshed_in: int | None = None
         """The version of the world after the last `refresh`."""
         self._possible: dict[tuple[int, int], bool] = {}
-        self._together: dict[tuple[Claim, ...], bool] = {}
+        self._together: dict[tuple[ReservationKey, ...], bool] = {}
         """Whether the last of these reservations could start together with the others."""
         self._unlisted: dict[int, dict[int, Number]] | None = None
         self._latest: dict[tuple[int, bool], LatestStart] = {}
@@ -136,21 +140,30 @@ class StartPolicy:
 
     # -- what happens to gangs ---------------------------------------------------------------------------------------
 
-    def note_change(self, gang: GangState) -> None:
-        """Tasks of the gang started or stopped."""
-        self._will_have.clear()
-        if gang.queue is not None and gang.queue.path[-1].fact.is_external:
-            self._together.clear()
-        if any(gang.active):
-            self._started.setdefault(gang.index, self.now)
-        else:
-            self._started.pop(gang.index, None)
+    def came(self, world: WorldState, gang: GangState) -> None:
+        """A gang is there now."""
+        self._note_lists(gang)
 
-    def note_lists(self, leaf: QueueState) -> None:
-        """The waiting gangs of the leaf change."""
-        self._stale[leaf.index] = leaf
-        if leaf.path[-1].fact.is_external:
-            self._together.clear()
+    def leaves(self, world: WorldState, gang: GangState) -> None:
+        """A gang is about to leave."""
+        self._note_lists(gang)
+
+    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+        """Tasks started or stopped."""
+        self._will_have.clear()
+        for gang in {change.gang for change in changes}:
+            self._note_lists(gang)
+            if any(gang.active):
+                self._started.setdefault(gang.index, self.now)
+            else:
+                self._started.pop(gang.index, None)
+
+    def _note_lists(self, gang: GangState) -> None:
+        """The waiting gangs of its leaf change."""
+        if gang.queue is not None:
+            self._stale[gang.queue.index] = gang.queue
+            if gang.queue.path[-1].fact.is_external:
+                self._together.clear()
 
     def note_restart(self, gang: GangState) -> None:
         """The gang moved, and begins again."""
@@ -195,7 +208,7 @@ class StartPolicy:
         self._note_ranks()
         if (has_held or self._held) and self._refreshed_in != self._world.version:
             # Other reservations, and later ends of work: a phase that found nothing to do may find something now.
-            self._world.version += 1
+            self._world.time_passed()
             self._refreshed_in = self._world.version
 
     def _renew(self, due: Sequence[ReservedStart]) -> None:
@@ -337,7 +350,7 @@ class StartPolicy:
         """Whether the gang could start if all other work ended."""
         known = self._possible.get((queue.index, signature))
         if known is None:
-            known = self._possible[queue.index, signature] = could_start_alone(gang, queue)
+            known = self._possible[queue.index, signature] = self._world.feasibility.could_start_alone(gang, queue)
         return known
 
     # -- all reservations together -----------------------------------------------------------------------------------
@@ -345,7 +358,7 @@ class StartPolicy:
     def _could_start_together(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
         """Whether the gang could start beside those of the older reservations, once all work of this cluster has
         ended."""
-        key = (*(other.claim for other in older), held.claim)
+        key = (*(other.key for other in older), held.key)
         known = self._together.get(key)
         if known is None:
             known = self._together[key] = (
@@ -417,8 +430,7 @@ class StartPolicy:
                     yield leaf.column, -listed
 
     def _has_nodes_together(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
-        alone = held.gang.feasibility
-        empty = None if alone is None else alone.empty
+        empty = self._world.feasibility.empty
         if empty is None:
             return True
         taken: list[tuple[int, Request]] = []

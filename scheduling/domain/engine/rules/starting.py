@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scheduling.domain.engine.fast.wanted import ANY_SHAPE, GroupJudge, Shape
 from scheduling.domain.engine.rules.gates import firm_room, fits_in, may_start, start_room
-from scheduling.domain.engine.rules.queue_order import KeptQueueOrder
+from scheduling.domain.engine.rules.groups import ANY_SHAPE, GroupJudge, LeafPendingQueue, Shape
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import GangState, QueueState, place_one_by_one, sum_requests, task_choices
-from scheduling.domain.engine.state.sorted_gangs import LeafPendingQueue
-from scheduling.domain.engine.state.world import World
 from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.gang import ROOT, Growth
 
@@ -105,14 +103,14 @@ def _may_fit(world: World, shape: Shape) -> bool:
 
 def run_start_phase(world: World, step_log: StepLog) -> bool:
     """Start gangs in turn until no free capacity can be used. Returns whether anything started."""
-    wanted, policy = world.wanted.to_start, world.policy
+    policy, shortcuts = world.policy, world.shortcuts
     if policy is not None:
         policy.refresh()
-    if wanted.futile_in == world.version:
+    if shortcuts.is_idle(world, StepAction.START):
         return False
-    wanted.update(lambda leaf: _shapes_to_start(world, leaf))
-    shapes = {shape for shape in wanted.shapes() if _may_fit(world, shape)}
-    order = KeptQueueOrder(wanted, frozenset(shapes))
+    groups = shortcuts.groups(world, StepAction.START, lambda leaf: _shapes_to_start(world, leaf))
+    shapes = {shape for shape in groups.shapes() if _may_fit(world, shape)}
+    order = shortcuts.start_order(groups, shapes)
     has_started = False
     while shapes and (leaf := order.next_leaf()) is not None:
         leaf_queue = order.pending[leaf.index]
@@ -126,16 +124,16 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
             has_started = True
             step_log.record(StepAction.START, gang, tasks)
             leaf_queue.advance()
-            world.update_lists(gang)
+            world.settle()
             if policy is not None and policy.is_reserved(gang):
                 policy.refresh()  # for the next gang of the leaf
             shapes = {shape for shape in shapes if _may_fit(world, shape)}
             if any(gang.waiting):
                 leaf_queue.requeue(gang)
                 shapes.add(ANY_SHAPE)
-            world.journal.clear()
         else:
             leaf_queue.drop_head_group()
         order.refresh(leaf)
-    wanted.futile_in = None if has_started else world.version
+    if not has_started:
+        shortcuts.found_nothing(world, StepAction.START)
     return has_started

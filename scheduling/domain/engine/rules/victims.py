@@ -12,18 +12,19 @@ point: A is the branch of the requesting leaf, B the branch of the victim. A uni
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, pairwise
-from typing import cast
+from typing import Protocol
 
 from pools.domain.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.rules.queue_order import victim_rank
+from scheduling.domain.engine.state.evicted import EvictionUnit, next_eviction_unit
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, Rank, sum_requests
-from scheduling.domain.engine.state.world import World
+from scheduling.domain.engine.state.world_state import WorldState
 
 HelpsStart = Callable[[GangState], bool]
 """Whether an eviction of the gang can help at all."""
@@ -32,19 +33,42 @@ Candidate = tuple[GangState, int, Request]
 """A gang that may lose tasks, its priority, and the total request of its running tasks."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionUnit:
-    """One step of an eviction: these tasks of the gang, which used these nodes."""
+@dataclass(slots=True)
+class EvictionResult:
+    """The result of a search: tasks that the gang started, tasks that moved, tasks that were evicted."""
 
-    gang: GangState
-    tasks: tuple[int, ...]
-    nodes: tuple[int, ...]
+    started: list[int]
+    moved: list[tuple[GangState, list[int]]] = field(default_factory=list)
+    evicted: list[tuple[GangState, list[int]]] = field(default_factory=list)
+
+    def evicted_by_leaf(self) -> list[tuple[QueueState, Request]]:
+        """The evicted amounts of each leaf."""
+        return [
+            (gang.queue, sum_requests([gang.requests[i] for i in tasks]))
+            for gang, tasks in self.evicted
+            if gang.queue is not None
+        ]
 
 
-def next_eviction_unit(gang: GangState) -> EvictionUnit:
-    """The next unit of the gang, which has active tasks; the last tasks of the spec first."""
-    tasks = gang.next_to_give_up()
-    return EvictionUnit(gang, tasks, tuple([gang.node[i] for i in tasks]))
+AcceptResult = Callable[[EvictionResult], bool]
+
+
+class VictimSource(Protocol):
+    """A source of victims in order."""
+
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
+        """Evict one unit of the next victim that helps; None when no victim is left. With `helps`, quotas let the gang
+        start already, and the stop may be postponed (:meth:`World.stop_later`)."""
+
+    def candidates(self) -> Iterable[Sequence[Candidate]]:
+        """All gangs that may lose tasks, in order and in parts, judged before any eviction."""
+
+    def may_take(self, gang: GangState) -> bool:
+        """Whether this gang may lose its next unit in the current state."""
+
+    def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
+        """The running gangs that only priority and age tell apart from this one as victims, in order, after a key that
+        names them. Not all of them may lose work."""
 
 
 class _ReversedKey:
@@ -103,7 +127,7 @@ class LeafVictims:
         gang, self._following = self._following, self._draw()
         return gang
 
-    def take_head(self, world: World, *, may_postpone: bool) -> EvictionUnit:
+    def take_head(self, world: WorldState, *, may_postpone: bool) -> EvictionUnit:
         """Evict one unit of the head. A stop of the whole gang may be postponed (:meth:`World.stop_later`)."""
         gang = self._take()
         assert gang is not None
@@ -139,7 +163,7 @@ def inner_branch_points(leaf: QueueState, ask: Request) -> Iterator[BranchPoint]
                 yield BranchPoint(ours, theirs, (), 10**6 + len(above.path))
 
 
-def near_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+def near_branch_points(world: WorldState, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
     """The same, and every such branch among the top queues that share a cohort with that of the leaf."""
     yield from inner_branch_points(leaf, ask)
     ours = leaf.path[-1]
@@ -151,14 +175,20 @@ def near_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator
             yield BranchPoint(ours, theirs, between, len(above_them) - len(between))
 
 
-def far_branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+def far_branch_points(world: WorldState, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
     """Every other top queue above its quota in a requested resource, first victims first, as they stand now."""
     ours = leaf.path[-1]
     tree = world.root_cohort(ours)
-    for theirs in world.top_queues.by_rank():
+    for theirs in lenders_by_rank(world):
         is_near = theirs is ours or (tree is not None and world.root_cohort(theirs) == tree)
         if not is_near and is_borrowing(theirs, ask):
             yield BranchPoint(ours, theirs, (), 0)
+
+
+def lenders_by_rank(world: WorldState) -> list[QueueState]:
+    """The top queues above their quota in some resource, first victims first, as they stand now."""
+    lenders = [top for top in world.tops if is_above_quota(top)]
+    return sorted(lenders, key=lambda top: (victim_rank(top), top.index))
 
 
 class Entitlement(IntEnum):
@@ -169,7 +199,7 @@ class Entitlement(IntEnum):
     QUOTA = 2
 
 
-def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlement:
+def entitlement_to(world: WorldState, ask: Request, where: BranchPoint) -> Entitlement:
     """The entitlement of the requesting leaf to the branch in the current state, before an eviction."""
     b = where.theirs
     if not is_borrowing(b, ask):
@@ -197,6 +227,14 @@ def is_above_share(queue: QueueState) -> bool:
     """Whether the queue is above its allocatable share in some resource."""
     for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
         if have > most:
+            return True
+    return False
+
+
+def is_above_quota(queue: QueueState) -> bool:
+    """Whether the queue is above its quota in some resource."""
+    for have, quota in zip(queue.alloc, queue.quota, strict=True):  # noqa: SIM110  as below
+        if have > quota:
             return True
     return False
 
@@ -308,7 +346,7 @@ class ReclaimVictims:
     """The victims of a reclaim, branch by branch, last served first. The branches far from the leaf are sorted by the
     world and drawn one after the other: most searches end before the second."""
 
-    def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
+    def __init__(self, world: WorldState, leaf: QueueState, ask: Request) -> None:
         self._world, self._leaf, self._ask = world, leaf, ask
         self._branches: list[Branch] = []
         self._near: dict[int, BranchPoint] = {}
@@ -376,7 +414,7 @@ class ReclaimVictims:
         if not self._is_ready:
             self._prepare()
         near = sorted((Branch(where, self._ask) for where in self._near.values()), key=Branch.sort_key)
-        return map(self._candidates_in, chain(near, self._far_lenders()))
+        return map(Branch.candidates, chain(near, self._far_lenders()))
 
     def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
         """Those below these top queues, and perhaps some more, in any order."""
@@ -386,12 +424,7 @@ class ReclaimVictims:
         ours = self._leaf.path[-1]
         others = (top for top in tops if top is not ours and top.index not in self._near)
         far = (Branch(BranchPoint(ours, top, (), 0), self._ask) for top in others)
-        return map(self._candidates_in, chain(near, far))
-
-    def _candidates_in(self, branch: Branch) -> list[Candidate]:
-        resources = tuple([r for r, _amount in self._ask])
-        key, top = ("candidates", branch.where.theirs.index, resources), branch.where.theirs.path[-1]
-        return cast("list[Candidate]", self._world.losses.finding(top, key, branch.candidates))
+        return map(Branch.candidates, chain(near, far))
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang may lose one more unit to the requesting leaf."""
@@ -429,7 +462,7 @@ class InnerVictims(ReclaimVictims):
 class PreemptVictims:
     """The victims of a preemption: the same leaf, a lower priority."""
 
-    def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
+    def __init__(self, world: WorldState, leaf: QueueState, priority: int) -> None:
         self._world, self.leaf, self._priority = world, leaf, priority
         self._victims = LeafVictims(leaf, below=priority)
 
@@ -457,7 +490,7 @@ class GuestVictims:
     """The victims of a reserved gang that takes back its nodes: guests, then work of its own leaf with a lower
     priority, then work that borrows quota."""
 
-    def __init__(self, world: World, leaf: QueueState, gang: GangState, guests: Sequence[GangState]) -> None:
+    def __init__(self, world: WorldState, leaf: QueueState, gang: GangState, guests: Sequence[GangState]) -> None:
         """`guests`: last served first."""
         self._world, self._guests = world, guests
         self._lower = PreemptVictims(world, leaf, gang.fact.priority)

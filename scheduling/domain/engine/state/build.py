@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts, TaskState
-from scheduling.domain.engine.rules.share_levels import ShareLevels
-from scheduling.domain.engine.rules.share_ratios import ShareRatios
 from scheduling.domain.engine.state.feasibility import Feasibility
 from scheduling.domain.engine.state.nodes import NodeIndex, Request
 from scheduling.domain.engine.state.records import RELEASING, RUNNING, WAITING, GangState, QueueState, sum_requests
@@ -32,14 +30,11 @@ class WorldRecords:
         self.nodes = self._nodes()
         self.gangs = self._gangs()
         self._usage()
-        self.shares = ShareLevels(facts, self.keys, self.tops)
-        self.shares.divide_all(self.queues)
 
     def _queues(self) -> list[QueueState]:
         width = len(self.keys)
-        ratios = ShareRatios()
         facts = sorted(self.facts.queues, key=lambda queue: queue.name)
-        queues = [QueueState(fact, i, width, ratios) for i, fact in enumerate(facts)]
+        queues = [QueueState(fact, i, width) for i, fact in enumerate(facts)]
         index = {queue.fact.name: i for i, queue in enumerate(queues)}
         parents = [index.get(queue.fact.parent, -1) if queue.fact.parent else -1 for queue in queues]
         order, cyclic = children_first_order(parents)
@@ -99,7 +94,7 @@ class WorldRecords:
         self._table: dict[object, int] = {}
         self._default_trees: dict[int, GangTree] = {}
         self._shapes = _RequestTable(self.keys, self._allowed)
-        self._reach = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
+        self.feasibility = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
         self._node_numbers = {} if self.nodes is None else {name: i for i, name in enumerate(self.nodes.names)}
         self._next_index = 0
         gangs = [self._gang(fact) for fact in sorted(self.facts.gangs, key=lambda gang: gang.name)]
@@ -133,7 +128,7 @@ class WorldRecords:
             fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=self._table,
             policy=self.facts.policy,
         )  # fmt: skip
-        gang.feasibility = self._reach
+        gang.feasible_tasks = self.feasibility.feasible_tasks
         for r, amount in gang.total_request:
             self.largest[r] = max(self.largest[r], amount)
         if self.nodes is not None:

@@ -52,16 +52,14 @@ class Feasibility:
             self._most[queue.index, preemptible] = known
         return known
 
-
-def could_start_alone(gang: GangState, queue: QueueState) -> bool:
-    """Whether the gang could start if all other work ended."""
-    alone = gang.feasibility
-    if not gang.is_complete or alone is None:
-        return False
-    most = alone.upper_bounds(queue, preemptible=gang.preemptible)
-    if any(amount > most[r] for r, amount in gang.next_request):
-        return False
-    return alone.empty is None or could_place(alone.empty, [gang.needs[i] for i in gang.next_tasks()]) is not None
+    def could_start_alone(self, gang: GangState, queue: QueueState) -> bool:
+        """Whether the gang could start if all other work ended."""
+        if not gang.is_complete:
+            return False
+        most = self.upper_bounds(queue, preemptible=gang.preemptible)
+        if any(amount > most[r] for r, amount in gang.next_request):
+            return False
+        return self.empty is None or could_place(self.empty, [gang.needs[i] for i in gang.next_tasks()]) is not None
 
 
 class _Trial:

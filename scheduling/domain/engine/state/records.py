@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.facts import NORMAL, GangFacts, PolicyFacts, QueueFacts, TaskState
-from scheduling.domain.engine.rules.share_ratios import ShareRatios
 from scheduling.domain.engine.state.nodes import NOWHERE, Request
 from scheduling.domain.engine.state.task_index import TaskIndex
 from scheduling.domain.gang import ROOT, GangTree, Growth
-
-if TYPE_CHECKING:
-    from scheduling.domain.engine.state.feasibility import Feasibility
-    from scheduling.domain.engine.state.sorted_gangs import SortedGangs
 
 WAITING, RUNNING, RELEASING, FINISHED = range(4)
 _CODES = {
@@ -47,14 +42,13 @@ class QueueState:
         "path",
         "quota",
         "rank",
-        "ratios",
         "request",
         "running",
         "waiting",
     )  # fmt: skip
 
-    def __init__(self, fact: QueueFacts, index: int, resources: int, ratios: ShareRatios) -> None:
-        self.fact, self.index, self.ratios = fact, index, ratios
+    def __init__(self, fact: QueueFacts, index: int, resources: int) -> None:
+        self.fact, self.index = fact, index
         self.parent: QueueState | None = None
         self.children: list[QueueState] = []
         self.path: tuple[QueueState, ...] = ()
@@ -99,6 +93,7 @@ class QueueState:
 
 
 Rank = tuple[object, ...]
+OrderKey = tuple[Number, int, Number, str]
 Signature = int
 """Gangs of one leaf with equal signatures are interchangeable except for their age: a blocker of one blocks all."""
 
@@ -126,7 +121,7 @@ class GangState:
         "_variant",
         "active",
         "fact",
-        "feasibility",
+        "feasible_tasks",
         "index",
         "leaf",
         "listed_signature",
@@ -182,7 +177,7 @@ class GangState:
                 counts[status][leaf] += 1
         self._task_index: TaskIndex | None = None
         self.ran = any(self.active) or any(self.released)
-        self.feasibility: Feasibility | None = None
+        self.feasible_tasks: Callable[[GangState], list[int] | None] | None = None
         """Finds the tasks that the gang could ever start with; without it nothing is ruled out."""
         self.listed_signature: Signature | None = None
         """The signature under which the gang is in the lists of its queue."""
@@ -370,9 +365,9 @@ class GangState:
         are not ruled out permanently. For a gang that can never be complete, all waiting tasks. Callers do not change
         the list."""
         if self._next is None:
-            search = self.feasibility is not None and not self.is_running and self.has_choice
-            found = self.feasibility.feasible_tasks(self) if search and self.feasibility is not None else None
-            self._ruled_out = search and found is None
+            search = self.feasible_tasks if not self.is_running and self.has_choice else None
+            found = None if search is None else search(self)
+            self._ruled_out = search is not None and found is None
             self._next = self.first_tasks() if found is None else found
         return self._next
 
@@ -412,6 +407,60 @@ class GangState:
             self.tree, self.active, self.waiting, place, mark=lambda: len(chosen), undo=undo, cost=self.min_cost
         )
         return chosen if grow(growth) else None
+
+
+class SortedGangs:
+    """Gangs by the `order_key` that they had when they were added; the victim order is the reverse."""
+
+    __slots__ = ("_gangs", "_is_shared", "_keys", "order_keys")
+
+    def __init__(self) -> None:
+        self._is_shared = False
+        self.order_keys: list[OrderKey] = []
+        self._gangs: list[GangState] = []
+        self._keys: dict[int, OrderKey] = {}
+
+    def __len__(self) -> int:
+        return len(self._gangs)
+
+    def __iter__(self) -> Iterator[GangState]:
+        return iter(self._gangs)
+
+    def __reversed__(self) -> Iterator[GangState]:
+        return reversed(self._gangs)
+
+    def __contains__(self, gang: GangState) -> bool:
+        return gang.index in self._keys
+
+    def add(self, gang: GangState) -> None:
+        """Insert a gang by its key."""
+        self._own_gangs()
+        order_key = gang.order_key
+        at = bisect_left(self.order_keys, order_key)
+        self.order_keys.insert(at, order_key)
+        self._gangs.insert(at, gang)
+        self._keys[gang.index] = order_key
+
+    def remove(self, gang: GangState) -> None:
+        """Remove a gang."""
+        self._own_gangs()
+        at = bisect_left(self.order_keys, self._keys.pop(gang.index))
+        del self.order_keys[at]
+        del self._gangs[at]
+
+    @property
+    def first(self) -> GangState:
+        """The gang that is served first."""
+        return self._gangs[0]
+
+    def snapshot(self) -> list[GangState]:
+        """The gangs in their order, as they are now. Callers do not change the list."""
+        self._is_shared = True
+        return self._gangs
+
+    def _own_gangs(self) -> None:
+        if self._is_shared:
+            self._gangs, self._is_shared = list(self._gangs), False
 
 
 def task_choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:

@@ -1,7 +1,8 @@
 """The mutable state of a cycle: usage of every queue, free amounts of every node, with undo for every change.
 
 Only `start` and `stop` change the state; each change of one task is written to a journal, so that `undo(mark)` reverts
-a trial. `update_lists` updates the lists of waiting and running gangs when a change is final."""
+a trial. `settle` makes the changes since the last one final: it updates the lists of waiting and running gangs, and
+tells them to the watchers."""
 
 from __future__ import annotations
 
@@ -12,30 +13,38 @@ from typing import NamedTuple
 from pools.domain.amounts import Amount, Number
 from pools.domain.backend_config import VictimRule
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
-from scheduling.domain.engine.fast.loss_tables import LossTables
-from scheduling.domain.engine.fast.top_queues import TopQueues
-from scheduling.domain.engine.fast.vacancy import VacancyCache
-from scheduling.domain.engine.fast.wanted import PhaseGroups
-from scheduling.domain.engine.rules.reservation import StartPolicy
-from scheduling.domain.engine.rules.share_levels import ChangedRequests
 from scheduling.domain.engine.state.amount_text import amounts_text
 from scheduling.domain.engine.state.build import WorldRecords
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request, has_enough
 from scheduling.domain.engine.state.placement import place_requests
-from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState, QueueState
-from scheduling.domain.engine.state.sorted_gangs import OrderKey, SortedGangs
+from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState, OrderKey, QueueState, SortedGangs
 
 
 class TaskChange(NamedTuple):
-    """A change of one task, for `undo`: it left or took the node, which had `state` (`World.node_states`) before."""
+    """A change of one task: it left or took the node."""
 
     gang: GangState
     task: int
     node: int
-    state: int
 
 
-class World:
+class Watcher:
+    """Is told of every final change of the state; trials and their undo are no changes. It does nothing here."""
+
+    def came(self, world: WorldState, gang: GangState) -> None:
+        """A gang is there now, with its running and releasing tasks."""
+
+    def leaves(self, world: WorldState, gang: GangState) -> None:
+        """A gang is about to leave, with all that it holds."""
+
+    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+        """These tasks started or stopped."""
+
+    def share_changed(self, world: WorldState, queue: QueueState) -> None:
+        """A queue has another fair share."""
+
+
+class WorldState:
     """The state of a cluster during one cycle."""
 
     def __init__(self, facts: ClusterFacts) -> None:
@@ -54,8 +63,7 @@ class World:
         self.queues = built.queues
         self.queue_of = built.queue_of
         self.tops = built.tops
-        self.top_queues = TopQueues(built.tops)
-        self.wanted = PhaseGroups(built.queues)
+        self.leaves = [queue for queue in built.queues if not (queue.children or queue.is_cyclic)]
         self.tree = built.tree
         self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
         self.nodes: NodeIndex | None = built.nodes
@@ -64,11 +72,10 @@ class World:
         self.gangs = built.gangs
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
-        self.node_states = list(range(len(self.on_node)))
-        """A number for the tasks of each node: equal numbers mean equal tasks, also after an undo."""
-        self._last_state = len(self.on_node)
-        self.vacancies: VacancyCache = {}
-        self.losses = LossTables()
+        self.watchers: list[Watcher] = []
+        self.feasibility = built.feasibility
+        self.largest = built.largest
+        """The largest request of any gang so far."""
         self.journal: list[TaskChange] = []
         self._postponed: list[tuple[GangState, Sequence[int]]] = []
         """Stops that count against quotas, but not yet on the nodes and for the gang."""
@@ -98,15 +105,12 @@ class World:
                     self.on_node[node][gang, i] = None
                 if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
                     self.firm.reserve(node, gang.needs[i])
-                if status == RELEASING and node != NOWHERE and gang.queue is not None:
-                    self.losses.note_releasing(node, gang.queue.path[-1])
         self._fill_lists()
-        self.policy = None if facts.policy is None else StartPolicy(self, facts.policy)
 
     @property
     def takes_least_lost(self) -> bool:
         """Whether of equal victims the set goes that loses least; else the youngest."""
-        return self.policy is not None and self.policy.victims is VictimRule.LEAST_LOST
+        return self.facts.policy is not None and self.facts.policy.victims is VictimRule.LEAST_LOST
 
     def _fill_lists(self) -> None:
         for gang in sorted(self.gangs, key=lambda gang: gang.order_key):
@@ -130,17 +134,10 @@ class World:
         for gang in self._run_changed:
             gang.ran = any(gang.active) or any(gang.released)
         self._run_changed.clear()
-        if self.policy is not None:
-            self.version += 1  # the time decides too
 
-    def divide_shares_again(self, changed: ChangedRequests) -> None:
-        """Divide the fair shares again after requests changed (:meth:`ShareLevels.divide_again`)."""
-        for queue in self._records.shares.divide_again(changed):
-            self.version += 1
-            self.wanted.mark_changed(queue)
-            self.losses.mark_changed(queue.path[-1])
-            if queue.parent is None:
-                self.top_queues.mark_changed(queue)
+    def time_passed(self) -> None:
+        """The time decides too, and it is another one now: what found nothing to do may find something."""
+        self.version += 1
 
     # -- one gang ----------------------------------------------------------------------------------------------------
 
@@ -155,13 +152,8 @@ class World:
             node = gang.node[i]
             if status == RUNNING and node != NOWHERE:
                 self.on_node[node][gang, i] = None
-            if node != NOWHERE:
-                self._note_other_tasks(node)
             if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
-                self.losses.note_firm(node, self.firm.free[node])
                 self.firm.reserve(node, gang.needs[i])
-            if status == RELEASING and node != NOWHERE and gang.queue is not None:
-                self.losses.note_releasing(node, gang.queue.path[-1])
             if status in {RUNNING, RELEASING}:
                 self._hold(gang, gang.requests[i], 1)
         if gang.queue is None:
@@ -170,23 +162,23 @@ class World:
             if fact.hold is not None:
                 insort(self.held, gang, key=_order_of)
             self._add_to_lists(gang, gang.queue)
-        self._mark_changed(gang, holds=gang.ran)
+        for watcher in self.watchers:
+            watcher.came(self, gang)
         return gang
 
     def remove_gang(self, gang: GangState) -> None:
         """Remove a gang, with all that it holds; fair shares stay as they are."""
         self.version += 1
-        self._mark_changed(gang, holds=any(gang.active) or any(gang.released))
+        for watcher in self.watchers:
+            watcher.leaves(self, gang)
         self._remove_from_lists(gang)
         for i, status in enumerate(gang.status):
             node = gang.node[i]
             if status == RUNNING and node != NOWHERE:
                 del self.on_node[node][gang, i]
             if self.nodes is not None and self.firm is not None and node != NOWHERE:
-                self._note_other_tasks(node)
                 self.nodes.release(node, gang.needs[i])
                 if not (status == RUNNING and gang.is_evictable):
-                    self.losses.note_firm(node, self.firm.free[node])
                     self.firm.release(node, gang.needs[i])
             if status in {RUNNING, RELEASING}:
                 self._hold(gang, gang.requests[i], -1)
@@ -205,7 +197,6 @@ class World:
         queue = gang.queue
         if queue is None:
             return
-        self.top_queues.mark_changed(queue.path[-1])
         for r, amount in request:
             change = sign * amount
             for above in queue.path:
@@ -223,9 +214,7 @@ class World:
         gang.start(i, node)
         if node != NOWHERE:
             self.on_node[node][gang, i] = None
-            self._note_other_tasks(node)
             if self.firm is not None and not gang.is_evictable:
-                self.losses.note_firm(node, self.firm.free[node])
                 self.firm.reserve(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
 
@@ -238,19 +227,10 @@ class World:
         node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang, i]
-            self._note_other_tasks(node)
             self.nodes.release(node, gang.needs[i])
             if self.firm is not None and not gang.is_evictable:
-                self.losses.note_firm(node, self.firm.free[node])
                 self.firm.release(node, gang.needs[i])
         return node
-
-    def _note_other_tasks(self, node: int) -> None:
-        self._last_state += 1
-        self.node_states[node] = self._last_state
-
-    def _state_of(self, node: int) -> int:
-        return NOWHERE if node == NOWHERE or not self.node_states else self.node_states[node]
 
     def cohorts_above(self, top: QueueState) -> list[int]:
         """The tree indexes of the cohorts above a top queue, nearest first. Callers do not change the list."""
@@ -301,7 +281,7 @@ class World:
         self._postponed.clear()
         self._free_later.clear()
         while len(self.journal) > mark:
-            gang, i, node, state = self.journal.pop()
+            gang, i, node = self.journal.pop()
             if gang.status[i] == RUNNING:
                 self.releases += 1
                 self._record_stop(gang, i)
@@ -309,16 +289,13 @@ class World:
                 if node != NOWHERE and self.nodes is not None:
                     self.nodes.reserve(node, gang.needs[i])
                 self._record_start(gang, i, node)
-            if state != NOWHERE:
-                self.node_states[node] = state
 
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
         """Stop these running tasks; they wait afterwards."""
         self.stop_postponed()
         self.releases += 1
         for i in tasks:
-            state = self._state_of(gang.node[i])
-            self.journal.append(TaskChange(gang, i, self._record_stop(gang, i), state))
+            self.journal.append(TaskChange(gang, i, self._record_stop(gang, i)))
 
     def stop_later(self, gang: GangState, tasks: Sequence[int]) -> None:
         """Give up what the running tasks of a gang count against quotas, and postpone the rest of their stop: most
@@ -346,8 +323,7 @@ class World:
         """Finish the postponed stops."""
         for gang, tasks in self._postponed:
             for i in tasks:
-                state = self._state_of(gang.node[i])
-                self.journal.append(TaskChange(gang, i, self._vacate(gang, i), state))
+                self.journal.append(TaskChange(gang, i, self._vacate(gang, i)))
         if self._postponed:
             self.releases += 1
         self._postponed.clear()
@@ -367,9 +343,8 @@ class World:
                 return False
             nodes = found
         for i, node in zip(tasks, nodes, strict=True):
-            state = self._state_of(node)
             self._record_start(gang, i, node)
-            self.journal.append(TaskChange(gang, i, node, state))
+            self.journal.append(TaskChange(gang, i, node))
         return True
 
     def start_on(self, gang: GangState, i: int, node: int) -> None:
@@ -377,9 +352,8 @@ class World:
         cluster)."""
         if self.nodes is not None and node != NOWHERE:
             self.nodes.reserve(node, gang.needs[i])
-        state = self._state_of(node)
         self._record_start(gang, i, node)
-        self.journal.append(TaskChange(gang, i, node, state))
+        self.journal.append(TaskChange(gang, i, node))
 
     def _may_fit(self, needs: Sequence[Request]) -> bool:
         first = needs[0] if needs else ()
@@ -393,55 +367,28 @@ class World:
 
     # -- lists -------------------------------------------------------------------------------------------------------
 
-    def update_lists(self, gang: GangState) -> None:
-        """Put a gang with a final change into the lists that it belongs to now."""
+    def settle(self) -> list[GangState]:
+        """Make the changes since the last one final. Returns the gangs that changed, in their lists."""
+        changes = _net_changes(self.journal)
+        self.journal.clear()
         self.version += 1
-        self.changed.add(gang.index)
-        self._run_changed.append(gang)
-        self._note_incomplete(gang)
-        if self.policy is not None:
-            self.policy.note_change(gang)
-        self._mark_changed(gang, holds=True)
-        if gang.queue is not None:
-            self._remove_from_lists(gang)
-            self._add_to_lists(gang, gang.queue)
+        gangs = list(dict.fromkeys(change.gang for change in changes))
+        for gang in gangs:
+            self.changed.add(gang.index)
+            self._note_incomplete(gang)
+            if gang.queue is not None:
+                self._remove_from_lists(gang)
+                self._add_to_lists(gang, gang.queue)
+        self._run_changed += gangs
+        for watcher in self.watchers:
+            watcher.settled(self, changes)
+        return gangs
 
     def _note_incomplete(self, gang: GangState) -> None:
         if any(gang.active) and not gang.is_satisfied:
             self.incomplete[gang.fact.name] = gang
         else:
             self.incomplete.pop(gang.fact.name, None)
-
-    def _mark_changed(self, gang: GangState, *, holds: bool) -> None:
-        """Verdicts on waiting gangs may be other ones: of this gang's leaf, and with `holds`, when it may hold another
-        amount than before, of other leaves whose quotas and limits are the same ones."""
-        queue = gang.queue
-        if queue is None:
-            return
-        self.wanted.mark_changed(queue)
-        if self.policy is not None:
-            self.policy.note_lists(queue)
-        if not holds:
-            return
-        top = queue.path[-1]
-        self.losses.mark_changed(top)
-        if any(above.children and self._may_block(above, gang) for above in queue.path):
-            for leaf in top.leaves():
-                self.wanted.mark_bounds(leaf)
-        if queue.has_cohort_above:
-            for neighbour in self.cohort_neighbours(top):
-                for leaf in neighbour.leaves():
-                    self.wanted.to_start.mark_bounds(leaf)
-
-    def _may_block(self, above: QueueState, gang: GangState) -> bool:
-        """Whether this queue may block some gang now, or blocked it before this one changed."""
-        for r, amount in gang.total_request:
-            most = self._records.largest[r] + amount
-            if above.alloc[r] + most > above.limit[r]:
-                return True
-            if not gang.preemptible and above.non_preemptible[r] + most > above.quota[r]:
-                return True
-        return False
 
     def _remove_from_lists(self, gang: GangState) -> None:
         queue = gang.queue
@@ -482,6 +429,21 @@ class World:
     def has_free_total(self, request: Request) -> bool:
         """Whether the nodes together have the requested amounts; a quick check before placing."""
         return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)
+
+
+def _net_changes(journal: Sequence[TaskChange]) -> list[TaskChange]:
+    """The changes without those of tasks that are where they were before: each entry of a task turns its state."""
+    firsts: dict[tuple[GangState, int], TaskChange] = {}
+    turned: dict[tuple[GangState, int], bool] = {}
+    for change in journal:
+        key = change.gang, change.task
+        firsts.setdefault(key, change)
+        turned[key] = not turned.get(key, False)
+    return [
+        change
+        for (gang, i), change in firsts.items()
+        if turned[gang, i] or (gang.status[i] == RUNNING and gang.node[i] != change.node)
+    ]
 
 
 def _name_of(gang: GangState) -> str:

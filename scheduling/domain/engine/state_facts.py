@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduling.domain.engine.facts import GangFacts, TaskState
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import NOWHERE
 from scheduling.domain.engine.state.records import GangState
-from scheduling.domain.engine.state.world import World
 
 _STATES = (TaskState.PENDING, TaskState.RUNNING, TaskState.RELEASING, TaskState.FINISHED)
 
