@@ -37,6 +37,7 @@ _ADMISSION = "scheduling/domain/admission.py"
 _GATES = "scheduling/domain/engine/rules/gates.py"
 _PHASES = "scheduling/domain/engine/rules/phases.py"
 _RECORDS = "scheduling/domain/engine/state/records.py"
+_STATE = "scheduling/domain/engine/state/world_state.py"
 _VICTIMS = "scheduling/domain/engine/rules/victims.py"
 _PODGROUP = "scheduling/domain/podgroup_rules.py"
 _CAPS = "pools/domain/gpu_quota/checks.py"
@@ -306,7 +307,7 @@ REMOVALS = (
         f"{_TEST_SEED}::test_priority_queueing_order",
     ),
     Removal(
-        SCHEDULING, "preemption", "HIGH and NORMAL work is never preempted", "scheduling/domain/engine/state/world.py",
+        SCHEDULING, "preemption", "HIGH and NORMAL work is never preempted", _STATE,
         "if gang.preemptible and any(gang.active):", "if any(gang.active):",
         "tests/unit/engine/test_eviction.py::test_non_preemptible_work_is_never_evicted",
     ),
