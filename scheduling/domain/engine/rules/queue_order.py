@@ -83,6 +83,11 @@ def victim_rank(queue: QueueState) -> Rank:
     return queue.rank
 
 
+def is_within_all_quotas(queue: QueueState) -> bool:
+    """Whether the queue is inside its quota in every resource; a part of its rank."""
+    return bool(victim_rank(queue)[1])
+
+
 def _is_over_fair_share(queue: QueueState) -> bool:
     for have, fair in zip(queue.alloc, queue.fair, strict=True):  # noqa: SIM110  plain loops: these calls are frequent
         if have <= fair:

@@ -20,7 +20,7 @@ from itertools import chain, pairwise
 from typing import Protocol
 
 from pools.domain.amounts import UNLIMITED, Amount
-from scheduling.domain.engine.rules.queue_order import victim_rank
+from scheduling.domain.engine.rules.queue_order import is_within_all_quotas, victim_rank
 from scheduling.domain.engine.state.evicted import EvictionUnit, next_eviction_unit
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, Rank, sum_requests
@@ -187,8 +187,7 @@ def far_branch_points(world: WorldState, leaf: QueueState, ask: Request) -> Iter
 
 def lenders_by_rank(world: WorldState) -> list[QueueState]:
     """The top queues above their quota in some resource, first victims first, as they stand now."""
-    lenders = [top for top in world.tops if is_above_quota(top)]
-    return sorted(lenders, key=lambda top: (victim_rank(top), top.index))
+    return sorted((top for top in world.tops if not is_within_all_quotas(top)), key=victim_rank)
 
 
 class Entitlement(IntEnum):
@@ -227,14 +226,6 @@ def is_above_share(queue: QueueState) -> bool:
     """Whether the queue is above its allocatable share in some resource."""
     for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
         if have > most:
-            return True
-    return False
-
-
-def is_above_quota(queue: QueueState) -> bool:
-    """Whether the queue is above its quota in some resource."""
-    for have, quota in zip(queue.alloc, queue.quota, strict=True):  # noqa: SIM110  as below
-        if have > quota:
             return True
     return False
 
