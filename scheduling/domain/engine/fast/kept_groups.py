@@ -96,7 +96,7 @@ class PhaseGroups(Watcher):
         """Its leaf changes; if it runs, others may have more room."""
         self._mark(world, gang, holds=any(gang.active) or any(gang.released))
 
-    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+    def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
         """The leaves of these gangs changed, and the room of others."""
         for gang in dict.fromkeys(change.gang for change in changes):
             self._mark(world, gang, holds=True)

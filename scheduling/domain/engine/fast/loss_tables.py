@@ -142,7 +142,7 @@ class LossTables(Watcher):
             self._mark_changed(gang.queue.path[-1])
         self._mark_firm(world, gang)
 
-    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+    def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
         """The top queues of these gangs may lose something else, and firm tasks came or left."""
         for top in {change.gang.queue.path[-1] for change in changes if change.gang.queue is not None}:
             self._mark_changed(top)

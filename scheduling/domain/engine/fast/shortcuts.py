@@ -57,10 +57,10 @@ class FastShortcuts(Shortcuts):
         for watcher in self._watchers:
             watcher.leaves(world, gang)
 
-    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+    def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
         """Tasks started or stopped."""
         for watcher in self._watchers:
-            watcher.settled(world, changes)
+            watcher.tasks_changed(world, changes)
 
     def share_changed(self, world: WorldState, queue: QueueState) -> None:
         """A queue has another fair share."""

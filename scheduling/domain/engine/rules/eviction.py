@@ -341,7 +341,7 @@ class EvictionSearch:
             if world.policy is not None:
                 world.policy.note_restart(gang)
         step_log.record(StepAction.START, self.gang, result.started)
-        return [gang.queue for gang in world.settle() if gang.queue is not None]
+        return [gang.queue for gang in world.make_final() if gang.queue is not None]
 
 
 class _Trials:

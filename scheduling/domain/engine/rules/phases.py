@@ -182,7 +182,7 @@ class Phases:
             tasks = [i for i, status in enumerate(gang.status) if status == RUNNING]
             self._step_log.record(StepAction.GIVE_UP, gang, tasks)
             self._world.stop(gang, tasks)
-            self._world.settle()
+            self._world.make_final()
             has_stopped = True
         return has_stopped
 

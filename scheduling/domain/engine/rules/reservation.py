@@ -148,7 +148,7 @@ class StartPolicy(Watcher):
         """A gang is about to leave."""
         self._note_lists(gang)
 
-    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+    def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
         """Tasks started or stopped."""
         self._will_have.clear()
         for gang in {change.gang for change in changes}:

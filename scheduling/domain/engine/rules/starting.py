@@ -124,7 +124,7 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
             has_started = True
             step_log.record(StepAction.START, gang, tasks)
             leaf_queue.advance()
-            world.settle()
+            world.make_final()
             if policy is not None and policy.is_reserved(gang):
                 policy.refresh()  # for the next gang of the leaf
             shapes = {shape for shape in shapes if _may_fit(world, shape)}

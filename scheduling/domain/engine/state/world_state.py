@@ -1,7 +1,7 @@
 """The mutable state of a cycle: usage of every queue, free amounts of every node, with undo for every change.
 
 Only `start` and `stop` change the state; each change of one task is written to a journal, so that `undo(mark)` reverts
-a trial. `settle` makes the changes since the last one final: it updates the lists of waiting and running gangs, and
+a trial. `make_final` makes the changes since the last one final: it updates the lists of waiting and running gangs, and
 tells them to the watchers."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Watcher:
     def leaves(self, world: WorldState, gang: GangState) -> None:
         """A gang is about to leave, with all that it holds."""
 
-    def settled(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
+    def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
         """These tasks started or stopped."""
 
     def share_changed(self, world: WorldState, queue: QueueState) -> None:
@@ -367,7 +367,7 @@ class WorldState:
 
     # -- lists -------------------------------------------------------------------------------------------------------
 
-    def settle(self) -> list[GangState]:
+    def make_final(self) -> list[GangState]:
         """Make the changes since the last one final. Returns the gangs that changed, in their lists."""
         changes = _net_changes(self.journal)
         self.journal.clear()
@@ -381,7 +381,7 @@ class WorldState:
                 self._add_to_lists(gang, gang.queue)
         self._run_changed += gangs
         for watcher in self.watchers:
-            watcher.settled(self, changes)
+            watcher.tasks_changed(self, changes)
         return gangs
 
     def _note_incomplete(self, gang: GangState) -> None:
