@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import django_filters
@@ -89,8 +90,7 @@ class QueryFilter(django_filters.Filter):  # type: ignore[misc]  # the library h
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """The copy for one request: only the owner of its method differs."""
-        mine = object.__new__(type(self))
-        mine.__dict__.update(self.__dict__)  # `copy.copy` takes four times as long, for each filter of each request
+        mine = copy(self)
         if self.method is not None:
             mine.method = self.method
         return mine
