@@ -33,7 +33,7 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
 
 
 def _measure(installation: Installation, server: Any) -> dict[str, Any]:
-    from scheduling.kube import resource_kinds
+    from scheduling.kube.connection import resource_kinds
     from scheduling.models import Workflow
 
     cluster = server.connect()
@@ -82,8 +82,8 @@ def _measure(installation: Installation, server: Any) -> dict[str, Any]:
 
 def _measure_bare_client(cluster: Any) -> float:
     """Objects per second that the same client creates with as many parallel calls and nothing else to do."""
-    from scheduling.kube import resource_kinds
-    from scheduling.kube.parallel import MAX_PARALLEL_CALLS
+    from scheduling.kube.connection import resource_kinds
+    from scheduling.kube.connection.parallel import MAX_PARALLEL_CALLS
 
     def create_pod(number: int) -> None:
         spec = {"containers": [{"name": "c", "image": "ubuntu"}]}
@@ -120,14 +120,14 @@ def _measure_latency(installation: Installation, cluster: Any) -> dict[str, floa
 
 def _list_pods(cluster: Any, least: int) -> list[Any]:
     """Our pods, once there are at least so many; else nothing."""
-    from scheduling.kube import resource_kinds
+    from scheduling.kube.connection import resource_kinds
 
     found = cluster.list(resource_kinds.POD, namespace=NAMESPACE).items
     return list(found) if len(found) >= least else []
 
 
 def _set_pod_status(cluster: Any, pods: list[Any], **status: str) -> None:
-    from scheduling.kube import errors, resource_kinds
+    from scheduling.kube.connection import errors, resource_kinds
 
     def set_status(pod: Any) -> None:
         name = pod["metadata"]["name"]

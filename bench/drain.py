@@ -17,7 +17,7 @@ SUBPOOLS = 10_000
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of the pass and queries of each batch."""
     from pools.models import Pool
-    from pools.services.subpools import DRAIN_BATCH, archive_drained
+    from pools.services.configuration.subpools import DRAIN_BATCH, archive_drained
 
     fill.insert_draining_subpools(SUBPOOLS)
     with CaptureQueriesContext(connection) as captured:

@@ -91,7 +91,7 @@ def _live(installation: Installation) -> dict[str, Any]:
     """The same queue on a simulated backend: one round of the background, and dry runs over HTTP."""
     from pools.models import Backend, Node
     from scheduling.models import StartForecast
-    from scheduling.services.forecasts import forecast_starts
+    from scheduling.services.history.forecasts import forecast_starts
     from scheduling.services.simulated.reconcile import reconcile_backend
 
     backend = Backend.objects.create(name="waits", namespace="waits", auto_end=False)

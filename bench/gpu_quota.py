@@ -32,8 +32,8 @@ BODY = {"request": {"tflops": "10", "vram": "1Gi"}, "limit": {"tflops": "20", "v
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """One hot namespace and a thousand, each with its limit; then the rebuild."""
-    from pools.domain.roles import SYSTEM
-    from pools.services.gpu_quotas import put_gpu_quota
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 
     for number in range(NAMESPACES):
         put_gpu_quota(PutGpuQuota(namespace=f"ns{number}", spec=SPEC), actor=SYSTEM)
@@ -68,8 +68,8 @@ def _capture_statements() -> list[str]:
     from django.db import connection
 
     from pools.domain.changes.gpu_allocations import ReleaseWorker
-    from pools.domain.roles import SYSTEM
-    from pools.services.gpu_allocations import allocate, release
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.gpu_quota.gpu_allocations import allocate, release
 
     with connection.cursor() as cursor:  # a number that occurs nowhere else in the statements
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_gpuallocation', 'id'), 917364528)")
@@ -147,9 +147,9 @@ def _measure_rebuild() -> dict[str, Any]:
     from django.test.utils import CaptureQueriesContext
 
     from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
-    from pools.domain.quantities import parse_quantity
+    from pools.domain.values.quantities import parse_quantity
     from pools.models import Backend
-    from pools.services.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
+    from pools.services.gpu_quota.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
 
     backend = Backend.objects.create(name="cluster", namespace="cluster", kind=Backend.Kind.KUBERNETES)
     worker = GpuWorker(GpuAmounts(parse_quantity("10"), parse_quantity("1Gi")), count=2)
@@ -179,8 +179,8 @@ def _run_process(namespaces: int, seconds: float, prefix: str) -> None:
     from dataclasses import replace
 
     from pools.domain.changes.gpu_allocations import ReleaseWorker
-    from pools.domain.roles import SYSTEM
-    from pools.services.gpu_allocations import allocate, release
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.gpu_quota.gpu_allocations import allocate, release
 
     worker_request, pairs = _parse_worker(), 0
     release_first = replace(worker_request, id=f"{prefix}-warm")

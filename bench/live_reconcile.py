@@ -70,7 +70,7 @@ def _time_call(operation: Any) -> tuple[float, Any]:
 def _time_parts(backend_id: int) -> dict[str, float]:
     from bench.engine import paused_cycle
     from pools.models import Backend
-    from scheduling.selectors.live_facts import read_live_facts
+    from scheduling.selectors.queue.live_facts import read_live_facts
 
     reading, live = _time_call(lambda: read_live_facts(Backend.objects.get(pk=backend_id)))
     planning, _ = _time_call(lambda: paused_cycle(live.facts))

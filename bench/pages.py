@@ -20,7 +20,7 @@ from django.db import connection
 from bench import fill
 from bench.installation import Installation
 from bench.statements import counted_statements
-from osmo_admin.ops.postgres import SUPERUSER
+from osmo_admin.ops.stores.postgres import SUPERUSER
 from pools.domain.changes.users import CreateUser
 
 POOLS, SUBPOOLS, NODES, WAITING, ENDED = 1000, 20, 500, 2_000, 98_000
@@ -96,9 +96,9 @@ def _measure(username: str) -> dict[str, Any]:
 def _fill() -> None:
     from django.conf import settings
 
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from pools.models import Backend, Node
-    from pools.services.users import create_user
+    from pools.services.people.users import create_user
     from scheduling.services.usage import close_hours
 
     settings.ALLOWED_HOSTS = ["testserver"]

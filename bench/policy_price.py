@@ -20,7 +20,7 @@ from statistics import mean
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
+from pools.domain.configuration.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.domain.engine.reasons.liveness import find_stuck
 from scheduling.domain.priorities import Priority

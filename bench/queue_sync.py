@@ -33,12 +33,12 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
 
 
 def _measure(installation: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from pools.models import Pool
-    from pools.services.backends import put_backend
-    from scheduling.kube.resource_kinds import QUEUE
+    from pools.services.configuration.backends import put_backend
+    from scheduling.kube.connection.resource_kinds import QUEUE
     from scheduling.services.kubernetes import connections
-    from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+    from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}
     backend = put_backend(PutBackend(name=NAME, body=body), actor=SYSTEM).row

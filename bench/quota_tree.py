@@ -18,10 +18,10 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench.installation import Installation
-from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest, pool_key
 from pools.domain.quota.node_numbers import node_numbers
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount
 
 NODES, DEPTH, LEAVES = 2_000, 12, 0.6
 TIMES, FEW = 2_000, 20

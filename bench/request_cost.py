@@ -51,7 +51,7 @@ class CostRequest:
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Every row: median processor milliseconds, statements, its ratio to `version`, and its target."""
-    from osmo_admin.logs import leave_out_call_sites
+    from osmo_admin.monitoring.logs import leave_out_call_sites
     from osmo_admin.serving.collector import set_collector_for_requests
     from osmo_admin.wsgi import application
 
@@ -161,9 +161,9 @@ _REVIEW = json.dumps({
 def fill_installation(*, is_offline: bool = True) -> tuple[str, str]:
     """Pools, nodes, waiting workflows, a GPU quota and a queue guard; the name of one workflow, and the mark of the
     webhooks. Nothing is scheduled on an offline backend."""
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from pools.models import Backend, Node
-    from pools.services.gpu_quotas import put_gpu_quota
+    from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
     from scheduling.models import QueueGuard, Workflow
     from scheduling.services.webhooks.marks import current_mark
 

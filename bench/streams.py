@@ -51,9 +51,9 @@ def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
 
 def _make_readers() -> list[Any]:
     from bench import fill
-    from pools.domain.roles import SYSTEM
-    from pools.services.access_tokens import create_token
-    from pools.services.users import create_user
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.people.access_tokens import create_token
+    from pools.services.people.users import create_user
 
     fill.insert_pools(1, prefix=POOL, guarantee=100_000)
     role = f"osmo-{POOL}0-admin"

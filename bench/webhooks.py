@@ -20,9 +20,9 @@ ALLOWED, REFUSED = "default-queue", "osmo-pool-bench-hooks-team--a"
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Rate and percentiles for pods that pass and pods that are refused (and noted), one and eight at once."""
-    from osmo_admin.ops import process_commands
-    from osmo_admin.ops.certificates import ensure_certificate
-    from osmo_admin.ops.processes import start_child, stop_children
+    from osmo_admin.ops.files.certificates import ensure_certificate
+    from osmo_admin.ops.programs import process_commands
+    from osmo_admin.ops.programs.processes import start_child, stop_children
     from pools.models import Backend
     from scheduling.models import QueueGuard
     from scheduling.services.webhooks.marks import current_mark

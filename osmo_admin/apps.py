@@ -12,10 +12,10 @@ class OsmoAdminConfig(AppConfig):
     verbose_name = "OSMO Admin"
 
     def ready(self) -> None:
-        from osmo_admin import celery, checks, heartbeat  # noqa: F401  (load the Celery app, register checks)
+        from osmo_admin.monitoring import heartbeat  # noqa: F401  (load the Celery app, register checks)
 
         if settings.OSMO.traces_url:
-            from osmo_admin.tracing import start_tracing
+            from osmo_admin.monitoring.tracing import start_tracing
 
             start_tracing(settings.OSMO.traces_url, settings.OSMO.traces_share)
 

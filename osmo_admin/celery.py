@@ -13,7 +13,7 @@ from celery.signals import beat_init, celeryd_init, heartbeat_sent, worker_init,
 from django_structlog.celery.steps import DjangoStructLogInitStep
 from kombu.transport import TRANSPORT_ALIASES
 
-from osmo_admin.ops.processes import request_death_signal
+from osmo_admin.ops.programs.processes import request_death_signal
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
 # Celery would run Django's checks at the start of a worker and of beat, and ignore what they find. They touch every
@@ -21,7 +21,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 # Each scheme of an address of Redis, Unix sockets (redis+socket) included.
-TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "osmo_admin.broker:Transport"))
+TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "osmo_admin.processes.broker:Transport"))
 
 app = Celery("osmo_admin")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -40,7 +40,7 @@ def _begin_beat(**_: Any) -> None:
 
 
 def _end_unless_fit(process: str) -> None:
-    from osmo_admin.start_checks import end_unless_fit  # noqa: PLC0415  (this module is loaded by Django's setup)
+    from osmo_admin.processes.start_checks import end_unless_fit  # noqa: PLC0415  (this module is loaded by Django's setup)
 
     end_unless_fit(process)
 
@@ -54,7 +54,7 @@ def _show_life_of_worker(sender: Any, **_: Any) -> None:
     """Celery sends its heartbeat in the main loop of the worker."""
     from celery.worker import state  # noqa: PLC0415  (a web process needs none of it)
 
-    from osmo_admin.liveness import Liveness  # noqa: PLC0415  (Django's settings are loaded by now)
+    from osmo_admin.monitoring.liveness import Liveness  # noqa: PLC0415  (Django's settings are loaded by now)
 
     def is_free() -> bool:
         try:
@@ -73,8 +73,8 @@ def _report_about_worker(**_: Any) -> None:
     """Not before its processes are forked: one that is forked while a thread imports a module could never import it."""
     from django.conf import settings  # noqa: PLC0415  (they are loaded by now)
 
-    from osmo_admin.counter_page import serve_counters  # noqa: PLC0415  (a web process needs none of it)
     from osmo_admin.doctor.reports import Reporter  # noqa: PLC0415  (Django's settings are loaded by now)
+    from osmo_admin.processes.counter_page import serve_counters  # noqa: PLC0415  (a web process needs none of it)
 
     Reporter("worker").start()
     serve_counters(settings.OSMO.metrics_port)

@@ -16,12 +16,12 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Caution
 from django.core.exceptions import ImproperlyConfigured
 
-from osmo_admin.directory_checks import check_directories
+from osmo_admin.access.directory_checks import check_directories
 from osmo_admin.env import RUNTIME_FILE, Env, PasswordLogin
 from osmo_admin.provider_env import setting_prefix
 from osmo_admin.variables import unknown_variables
-from pools.domain.counting import counted
-from pools.domain.sign_on import OpenIdProvider, SyncMode
+from pools.domain.people.sign_on import OpenIdProvider, SyncMode
+from pools.domain.values.counting import counted
 
 INSECURE_KEY_PREFIX = "insecure-"
 SHORTEST_KEY = 32

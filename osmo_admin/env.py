@@ -18,8 +18,8 @@ from environs import Env as Reader
 from environs import EnvError, ValidationError, validate
 
 from osmo_admin.provider_env import read_all_providers
-from pools.domain.cluster_addresses import LOOPBACK, AddressRule
-from pools.domain.sign_on import SignOnProvider
+from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
+from pools.domain.people.sign_on import SignOnProvider
 
 RUNTIME_FILE = "runtime.json"
 

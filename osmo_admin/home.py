@@ -12,14 +12,14 @@ from django.urls import reverse
 from pools.admin.base import actor_of
 from pools.domain.list_columns import IDLE_COLUMNS, POOL_COLUMNS
 from pools.domain.names import split_name
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import Pool
-from pools.selectors import platform_totals, pool_tree
-from pools.services.approvals import count_decidable
+from pools.selectors.quotas import platform_totals, pool_tree
+from pools.services.configuration.approvals import count_decidable
 from scheduling.domain.list_columns import WAITING_COLUMNS, WORKFLOW_COLUMNS
-from scheduling.selectors.active_work import count_active_workflows
-from scheduling.selectors.overview import read_overview
-from scheduling.selectors.problems import Problem, ProblemCode
+from scheduling.selectors.status.overview import read_overview
+from scheduling.selectors.status.problems import Problem, ProblemCode
+from scheduling.selectors.work.active_work import count_active_workflows
 
 MAX_WAITING_SHOWN = 6
 

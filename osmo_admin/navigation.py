@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from pools.admin.base import actor_of
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:

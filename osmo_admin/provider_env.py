@@ -11,7 +11,7 @@ from typing import Any
 from environs import Env as Reader
 from environs import EnvError, ValidationError, validate
 
-from pools.domain.sign_on import (
+from pools.domain.people.sign_on import (
     LdapDirectory,
     OpenIdProvider,
     SignOnProvider,

@@ -14,7 +14,7 @@ from psycopg import pq
 
 from osmo_admin import __version__
 from osmo_admin import env as environment
-from osmo_admin.static_build import find_build, source_hash
+from osmo_admin.web.static_build import find_build, source_hash
 
 ENV = environment.load_environment()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -113,26 +113,28 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_mb * 1024 * 1024  # the default all
 
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
-    "osmo_admin.middleware.OneSlashMiddleware",
-    "osmo_admin.api_path.ApiPathMiddleware",  # requests of programs pass only some of those below
+    "osmo_admin.web.middleware.OneSlashMiddleware",
+    "osmo_admin.web.api_path.ApiPathMiddleware",  # requests of programs pass only some of those below
     "django.middleware.security.SecurityMiddleware",
-    "osmo_admin.static_files.StaticFilesMiddleware",
-    "osmo_admin.static_files.PageCompressionMiddleware",
-    "osmo_admin.content_policy.ContentPolicyMiddleware",
+    "osmo_admin.web.static_files.StaticFilesMiddleware",
+    "osmo_admin.web.static_files.PageCompressionMiddleware",
+    "osmo_admin.web.content_policy.ContentPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "osmo_admin.middleware.SnapshotMiddleware",  # inside the middleware that saves the session
+    "osmo_admin.web.middleware.SnapshotMiddleware",  # inside the middleware that saves the session
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "osmo_admin.middleware.RequestLogMiddleware",
+    "osmo_admin.web.middleware.RequestLogMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "osmo_admin.middleware.PageParametersMiddleware",
+    "osmo_admin.web.middleware.PageParametersMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
-    "osmo_admin.request_metrics.RequestMetricsMiddleware",
+    "osmo_admin.monitoring.request_metrics.RequestMetricsMiddleware",
 ]
 if ENV.traces_url:
-    MIDDLEWARE.insert(0, "osmo_admin.tracing.TracingMiddleware")  # outside: the log line of a request is in its span
+    MIDDLEWARE.insert(
+        0, "osmo_admin.monitoring.tracing.TracingMiddleware"
+    )  # outside: the log line of a request is in its span
 APPEND_SLASH = False  # the paths of the API are exact; a redirect would turn a POST into a GET
 ROOT_URLCONF = "osmo_admin.urls"
 WSGI_APPLICATION = "osmo_admin.wsgi.application"
@@ -173,7 +175,7 @@ CACHES = {
         "KEY_PREFIX": "osmo",
     }
 }
-SESSION_ENGINE = "osmo_admin.sessions"
+SESSION_ENGINE = "osmo_admin.access.sessions"
 LANGUAGE_CODE = "en"
 USE_I18N = True
 TIME_ZONE = "UTC"
@@ -189,7 +191,7 @@ STATICFILES_DIRS = [STATIC_SOURCES]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "osmo_admin.static_files.BuiltFiles"
+        "BACKEND": "osmo_admin.web.static_files.BuiltFiles"
         if STATIC_ROOT
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
@@ -209,23 +211,23 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "pools.security.password_rules.NotTheNameValidator"},
 ]
-PASSWORD_HASHERS = ["osmo_admin.password_hashing.OneAtATimeHasher"]
+PASSWORD_HASHERS = ["osmo_admin.access.password_hashing.OneAtATimeHasher"]
 LOGIN_URL = "admin:login"
-CSRF_FAILURE_VIEW = "osmo_admin.csrf_failure.csrf_failure_page"
+CSRF_FAILURE_VIEW = "osmo_admin.web.csrf_failure.csrf_failure_page"
 LOGIN_REDIRECT_URL = "admin:index"  # without a next page, or with one of another site
 DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is trusted only in this mode
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_HANDLER = "osmo_admin.login_limits.LoginHandler"
+AXES_HANDLER = "osmo_admin.access.login_limits.LoginHandler"
 AXES_DISABLE_ACCESS_LOG = True  # a row for each login, which nothing here reads or deletes
 AXES_RESET_ON_SUCCESS = True
 AXES_HTTP_RESPONSE_CODE = 429
-AXES_LOCKOUT_CALLABLE = "osmo_admin.login.lockout_response"
+AXES_LOCKOUT_CALLABLE = "osmo_admin.access.login.lockout_response"
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = (
     False  # a script with an old password must not lock out the user forever
 )
-AXES_CLIENT_IP_CALLABLE = "osmo_admin.client_address.client_address"
+AXES_CLIENT_IP_CALLABLE = "osmo_admin.web.client_address.client_address"
 AXES_VERBOSE = False
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.secure
@@ -236,7 +238,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ENV.secure
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.proxy_count else None
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-# The policy of API responses; osmo_admin.content_policy has the one of pages.
+# The policy of API responses; osmo_admin.web.content_policy has the one of pages.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {name: ["'none'"] for name in ("default-src", "frame-ancestors", "base-uri", "form-action")}
 }
@@ -251,8 +253,8 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["pools.api.rendering.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["pools.api.request_parsing.JSONParser"],
-    "EXCEPTION_HANDLER": "osmo_admin.error_responses.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "osmo_admin.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "osmo_admin.web.error_responses.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "osmo_admin.api_document.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%f",
 }
@@ -267,7 +269,7 @@ SPECTACULAR_SETTINGS = {
         "validatorUrl": None,
     },  # the default requests a badge from another host
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["osmo_admin.openapi.complete"],
+    "POSTPROCESSING_HOOKS": ["osmo_admin.api_document.openapi.complete"],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
@@ -290,7 +292,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a server that answers with an error, as a replica does during a failover
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the default of 100 would end the worker after an hour without a broker
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_connect_timeout": 2, "socket_timeout": 5}
-CELERY_BEAT_SCHEDULER = "osmo_admin.beat:Scheduler"
+CELERY_BEAT_SCHEDULER = "osmo_admin.processes.beat:Scheduler"
 CELERY_BEAT_SYNC_EVERY = 1  # the last run of a job is stored with each run, for the pages
 CELERY_TIMEZONE = "UTC"
 DJANGO_CELERY_BEAT_TZ_AWARE = True
@@ -333,7 +335,7 @@ UNFOLD = {
             "950": "oklch(28.2% .091 267.935)",
         }
     },
-    "LOGIN": {"form": "osmo_admin.login.LoginForm"},
+    "LOGIN": {"form": "osmo_admin.access.login.LoginForm"},
     "SIDEBAR": {"navigation": "osmo_admin.navigation.sidebar"},
 }
 
@@ -343,9 +345,9 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {
         "structured": {
-            "()": "osmo_admin.logs.formatter",
+            "()": "osmo_admin.monitoring.logs.formatter",
             "style": ENV.log_format,
-            "more_processors": ["osmo_admin.tracing.add_trace_ids"] if ENV.traces_url else [],
+            "more_processors": ["osmo_admin.monitoring.tracing.add_trace_ids"] if ENV.traces_url else [],
         }
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},

@@ -6,9 +6,10 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from osmo_admin import error_views, health
-from osmo_admin.metrics import MetricsView
-from osmo_admin.openapi_views import OpenApiPage, configuration_schema, openapi_file
+from osmo_admin.api_document.openapi_views import OpenApiPage, configuration_schema, openapi_file
+from osmo_admin.monitoring import health
+from osmo_admin.monitoring.metrics import MetricsView
+from osmo_admin.web import error_views
 from pools.api.unsupported import UnsupportedConfiguration
 from pools.api.version import client_version
 from scheduling.api import webhook_urls

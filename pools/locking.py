@@ -5,7 +5,7 @@ given. Two transactions that keep the order can wait for each other, but never i
 
 | # | lock | row or advisory lock | several in the order of |
 |---|------|----------------------|-------------------------|
-| 1 | idempotency key | the row of the key, by the INSERT that claims it (`pools.services.idempotency`) | one only |
+| 1 | idempotency key | its row, by the INSERT that claims it (`pools.services.changes.idempotency`) | one only |
 | 2 | account | `User` row; its name, by trigger | name (several only where files of the configuration are applied) |
 | 3 | role | `Group` row, while a role is removed from accounts | one only |
 | 4 | approval request | `ApprovalRequest` row | one only |
@@ -42,9 +42,9 @@ from django.db import connection
 from pools.database.driver import is_in_transaction
 from pools.database.one_message import Statement, read_each
 from pools.database.prepared import Row, read_rows
-from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import Gpus
 from pools.models import ApprovalRequest, Backend, Cohort, ConfigRevision, GpuAllocation, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
 from pools.selectors.gpu_namespace import (
@@ -56,7 +56,7 @@ from pools.selectors.gpu_namespace import (
     namespace_facts,
     quota_row,
 )
-from pools.selectors.quota_facts import cohort_roots
+from pools.selectors.quotas.quota_facts import cohort_roots
 from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
 
 LOCK_ANSWERS_SQL = f"SELECT pg_advisory_xact_lock({0x05A1}, %s)"

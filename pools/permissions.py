@@ -5,7 +5,7 @@ from __future__ import annotations
 from pools.domain.errors import Forbidden, NotFound
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.names import split_name
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import Pool
 
 _NEEDED = {

@@ -5,7 +5,7 @@ from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 
 if TYPE_CHECKING:
-    from scheduling.selectors.admitted_specs import AdmittedSpecCache
+    from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache
     from scheduling.services.pending_queue_cache import PendingQueueCache
 
 
@@ -18,9 +18,9 @@ class SchedulingConfig(AppConfig):
     admitted_specs: "AdmittedSpecCache"
 
     def ready(self) -> None:
-        from pools.services.pending_work import pending_work
+        from pools.services.configuration.pending_work import pending_work
         from scheduling import receivers
-        from scheduling.selectors.admitted_specs import AdmittedSpecCache
+        from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache
         from scheduling.services.pending_queue_cache import PendingQueueCache
         from scheduling.services.workflows.pending_work import WaitingWork
 

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from pools.models import SavedView
 from pools.representations.saved_views import view_address
-from scheduling.selectors.search import SearchAction, SearchHit, SearchKind
+from scheduling.selectors.work.search import SearchAction, SearchHit, SearchKind
 
 _PAGES = {
     SearchKind.POOL: "admin:pools_pool_change",

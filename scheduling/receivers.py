@@ -10,7 +10,7 @@ from django.dispatch import receiver
 from django_celery_beat.models import PeriodicTask
 
 from pools.database.transactions import Changes
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import Backend
 from pools.signals import (
     ImpactReader,
@@ -21,9 +21,9 @@ from pools.signals import (
 )
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
-from scheduling.selectors.gpu_headroom import backends_of_namespaces
-from scheduling.selectors.impact import read_impact
-from scheduling.selectors.nodes import read_node_usage
+from scheduling.selectors.cluster.nodes import read_node_usage
+from scheduling.selectors.forecast.impact import read_impact
+from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
 from scheduling.services.notifications import backends_changed
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 

@@ -13,21 +13,22 @@ from django.contrib.sessions.backends.db import SessionStore
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import database_time
 from pools.domain.errors import Busy
-from pools.services.approvals import expire_requests
-from pools.services.audit_retention import delete_old_entries
-from pools.services.cohort_cycles import mark_cycles_now
-from pools.services.gpu_allocations import expire_assumed, purge_released
-from pools.services.gpu_quotas import sample_usage
-from pools.services.idempotency import purge_old_records
-from pools.services.sign_on import check_due_identities
-from pools.services.subpools import archive_drained, end_temporary_quotas
+from pools.services.changes.audit_retention import delete_old_entries
+from pools.services.changes.idempotency import purge_old_records
+from pools.services.configuration.approvals import expire_requests
+from pools.services.configuration.cohort_cycles import mark_cycles_now
+from pools.services.configuration.subpools import archive_drained, end_temporary_quotas
+from pools.services.gpu_quota.gpu_allocations import expire_assumed, purge_released
+from pools.services.gpu_quota.gpu_quotas import sample_usage
+from pools.services.people.sign_on import check_due_identities
 from scheduling.locking import LongWorkRuns, hold_long_work_turn
 from scheduling.services import notifications
 from scheduling.services.decisions import delete_old_decisions
-from scheduling.services.forecasts import forecast_starts
+from scheduling.services.history.forecasts import forecast_starts
+from scheduling.services.history.replays import resume_replays, run_replay
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.heartbeats import set_silent_offline
-from scheduling.services.kubernetes.queue_sync import (
+from scheduling.services.kubernetes.syncing.queue_sync import (
     backends_due_for_sync,
     needs_no_sync,
     sync_backend_queues,
@@ -44,7 +45,6 @@ from scheduling.services.notifications import (
     QUEUE_SYNC_TASK,
     RECONCILE_TASK,
 )
-from scheduling.services.replays import resume_replays, run_replay
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.due_backends import due_backends
 from scheduling.services.simulated.reconcile import reconcile_while_requested

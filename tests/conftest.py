@@ -105,7 +105,7 @@ def _services(config: pytest.Config) -> Services:
 def _use_quick_hashes() -> None:
     """Hashes of passwords that this process stores are quick to make, as Django's documentation advises for tests; the
     processes of an installation keep those of production."""
-    from osmo_admin.password_hashing import OneAtATimeHasher
+    from osmo_admin.access.password_hashing import OneAtATimeHasher
 
     OneAtATimeHasher.iterations = 1000
 

@@ -19,7 +19,7 @@ from typing import IO, Any, Protocol, Self
 
 import pyrage
 
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.programs.errors import OperationError
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -23,9 +23,9 @@ from psycopg import sql
 import osmo_admin
 from osmo_admin.backups import files
 from osmo_admin.backups.files import DUMP, ENCRYPTED, CountingFile, Manifest
-from osmo_admin.ops import postgres_clients
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.stores import postgres_clients
 from pools.models import LastBackup
 from pools.security.sealing import fingerprint
 

@@ -16,12 +16,12 @@ from django.db.migrations.loader import MigrationLoader
 from osmo_admin.backups import files
 from osmo_admin.backups.files import Manifest
 from osmo_admin.backups.making import KEY_MARK, count_rows
-from osmo_admin.database_roles import as_owner_if_known
-from osmo_admin.ops import postgres_clients
-from osmo_admin.ops.errors import OperationError
-from pools.domain.roles import SYSTEM
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.stores import postgres_clients
+from osmo_admin.processes.database_roles import as_owner_if_known
+from pools.domain.people.roles import SYSTEM
 from pools.security.sealing import fingerprint
-from pools.services.secret_key import adopt_present_key
+from pools.services.changes.secret_key import adopt_present_key
 from scheduling.services.restored import forget_credentials, forget_other_server
 from scheduling.services.verify import verify
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.completion import (
+from osmo_admin.cli.base.command_decorator import client_command
+from osmo_admin.cli.base.completion import (
     complete_cohorts,
     complete_namespaces,
     complete_nodes,
@@ -29,15 +29,15 @@ from osmo_admin.cli.completion import (
     complete_users,
     complete_workflows,
 )
-from osmo_admin.cli.effect_text import as_it_is, print_effect, show_effect
-from osmo_admin.cli.options import DescriptionOption, IfMatchOption, RequestApprovalOption
-from osmo_admin.cli.output import confirm, print_answer
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.times import parse_time
-from osmo_admin.cli.yaml_files import parse_amounts, parse_number
+from osmo_admin.cli.base.options import DescriptionOption, IfMatchOption, RequestApprovalOption
+from osmo_admin.cli.base.output import confirm, print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.times import parse_time
+from osmo_admin.cli.base.yaml_files import parse_amounts, parse_number
+from osmo_admin.cli.text.effect_text import as_it_is, print_effect, show_effect
 from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 from pools.domain.errors import Fault
-from pools.domain.query_values import MAX_INTEGER
+from pools.domain.values.query_values import MAX_INTEGER
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "COHORT": complete_cohorts,

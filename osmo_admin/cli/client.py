@@ -10,8 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli import offline, replay
-from osmo_admin.cli.client_errors import INTERRUPTED, REFUSED, SERVER_FAILED, ClientError
+from osmo_admin.cli.base.client_errors import INTERRUPTED, REFUSED, SERVER_FAILED, ClientError
+from osmo_admin.cli.base.output import print_error
+from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.commands import (
     agents,
     approval,
@@ -24,17 +25,13 @@ from osmo_admin.cli.commands import (
     pool,
     profile,
     quota,
-    resource,
-    task,
-    usage,
     user,
-    workflow,
 )
 from osmo_admin.cli.commands import (
     token as access_token,
 )
-from osmo_admin.cli.output import print_error
-from osmo_admin.cli.session import ClientSession, print_warning
+from osmo_admin.cli.commands.work import resource, task, usage, workflow
+from osmo_admin.cli.local import offline, replay
 
 
 class ClientCommandGroup(TyperGroup):

@@ -18,11 +18,11 @@ from typing import Any
 
 import typer
 
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.times import parse_time
 from osmo_admin.cli.changes import declared_parameter
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.times import parse_time
 from pools.domain.changes.command import ChangeField, query_fields
 from pools.domain.questions import Page
 

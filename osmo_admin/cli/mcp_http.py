@@ -19,8 +19,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.http import HttpClient
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.http import HttpClient
 from osmo_admin.cli.mcp_server import build_server
 
 PATH = "/mcp"

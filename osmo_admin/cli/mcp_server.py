@@ -15,8 +15,8 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from osmo_admin import __version__
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.http import HttpClient, url_path
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.http import HttpClient, url_path
 from scheduling.domain.lists import USUAL_BUCKET
 
 INSTRUCTIONS = (

@@ -25,7 +25,7 @@ from osmo_admin.cli.server_commands import (
     verify_and_demo,
     webhook,
 )
-from osmo_admin.operator_errors import exit_with_message
+from osmo_admin.processes.operator_errors import exit_with_message
 
 
 class OperatorCommandGroup(TyperGroup):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.base.client_errors import ClientError
 
 STANDARD_INPUT = "-"
 WORKFLOW_ID = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?-\d+")

@@ -30,15 +30,16 @@ from django.db.migrations.recorder import MigrationRecorder
 from django_celery_beat.models import PeriodicTask
 from prometheus_client import CollectorRegistry
 
-from osmo_admin import __version__, health, heartbeat
+from osmo_admin import __version__
 from osmo_admin.doctor.diagnosis import diagnose
 from osmo_admin.doctor.redaction import make_redactor
 from osmo_admin.doctor.reports import read_reports
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.processes import read_tail
-from osmo_admin.ops.restarts import read_restarts
-from osmo_admin.process_metrics import InstallationCollector
-from osmo_admin.work_metrics import WorkCollector
+from osmo_admin.monitoring import health, heartbeat
+from osmo_admin.monitoring.process_metrics import InstallationCollector
+from osmo_admin.monitoring.work_metrics import WorkCollector
+from osmo_admin.ops.files.restarts import read_restarts
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.processes import read_tail
 from pools.models import Backend
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services.verify import verify

@@ -21,13 +21,13 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from osmo_admin import heartbeat
 from osmo_admin.doctor.findings import Finding
-from osmo_admin.health import count_missing_migrations
-from osmo_admin.ops import process_commands
+from osmo_admin.monitoring import heartbeat
+from osmo_admin.monitoring.health import count_missing_migrations
+from osmo_admin.ops.programs import process_commands
 from osmo_admin.provider_env import setting_prefix
 from pools.domain.errors import DomainError
-from pools.domain.sign_on import LdapDirectory, OpenIdProvider
+from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider
 from pools.models import Backend
 from pools.security import directories, openid
 

@@ -14,14 +14,14 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from osmo_admin import __version__
-from osmo_admin.database_roles import powers_warning
 from osmo_admin.doctor import checks
 from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import Report, ask_processes
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.processes.database_roles import powers_warning
 from pools.models import Backend, SecretKeyCheck
 from pools.security.sealing import find_reading_key, key_marks
-from pools.services.secret_key import list_unreadable
+from pools.services.changes.secret_key import list_unreadable
 
 ANSWER_SECONDS = 20.0
 HERE = "here"

@@ -22,10 +22,11 @@ from typing import Any
 import redis
 import structlog
 
-from osmo_admin import __version__, heartbeat
+from osmo_admin import __version__
 from osmo_admin.doctor import checks
 from osmo_admin.doctor.findings import Finding
-from osmo_admin.ops.process_commands import WEBHOOK
+from osmo_admin.monitoring import heartbeat
+from osmo_admin.ops.programs.process_commands import WEBHOOK
 from pools.security.sealing import key_marks
 
 REPORTS = "osmo:reports"

@@ -23,24 +23,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from osmo_admin.ops import (
-    disk_space,
-    keys,
-    log_files,
-    orphans,
-    ports,
-    postgres,
-    preloader,
-    process_commands,
-    readiness,
-    restarts,
-    valkey,
-)
-from osmo_admin.ops.data_directory import DataDirectory, DataDirectoryLock, write_private_file
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.preloader import Preloader, can_preload
-from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
-from osmo_admin.ops.processes import (
+from osmo_admin.ops.files import disk_space, keys, log_files, orphans, restarts
+from osmo_admin.ops.files.data_directory import DataDirectory, DataDirectoryLock, write_private_file
+from osmo_admin.ops.programs import ports, preloader, process_commands, readiness
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.preloader import Preloader, can_preload
+from osmo_admin.ops.programs.privileges import can_reach, change_owner, find_database_account
+from osmo_admin.ops.programs.processes import (
     ChildProcess,
     end_group,
     reap_adopted,
@@ -48,7 +37,8 @@ from osmo_admin.ops.processes import (
     start_child,
     stop_children,
 )
-from osmo_admin.ops.services import MANY_DEATHS, WINDOW_SECONDS, Service, describe_end
+from osmo_admin.ops.programs.services import MANY_DEATHS, WINDOW_SECONDS, Service, describe_end
+from osmo_admin.ops.stores import postgres, valkey
 
 READY_SECONDS = 90.0
 BOOTSTRAP_SECONDS = 600.0
@@ -285,7 +275,7 @@ class Supervisor:
         port = self.options.webhook_port
         if port is None:
             return
-        from osmo_admin.ops import certificates
+        from osmo_admin.ops.files import certificates
 
         public_host = urlsplit(os.environ.get("OSMO_WEBHOOK_URL", "")).hostname
         hosts = {

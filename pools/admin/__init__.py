@@ -1,6 +1,8 @@
 """The pages of pools, quotas, users and clusters; importing this package registers them."""
 
-from pools.admin import approvals, audit, backends, cohorts, gpu_quota, notices, pools, saved_views, tokens, users
+from pools.admin import audit
+from pools.admin.configuration import approvals, backends, cohorts, gpu_quota, pools
+from pools.admin.people import notices, saved_views, tokens, users
 
 __all__ = [
     "approvals",

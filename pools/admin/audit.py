@@ -13,9 +13,9 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.configuration.reverts import revert_address
 from pools.admin.filters import AuditPageFilterSet
 from pools.admin.paging import paginate
-from pools.admin.reverts import revert_address
 from pools.domain.list_columns import AUDIT_COLUMNS
 from pools.models import AuditEntry
 from pools.representations.csv_files import FORMAT_PARAMETER, csv_response, is_csv_request

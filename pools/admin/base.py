@@ -17,7 +17,7 @@ from django.urls import URLPattern, path
 from unfold.admin import ModelAdmin
 
 from pools.domain.errors import DomainError
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import User
 
 Breadcrumbs = Sequence[tuple[str, str]]

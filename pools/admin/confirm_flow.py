@@ -30,8 +30,8 @@ from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, RuleName, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
-from pools.services.approvals import request_approval
-from pools.services.dry_run import EffectAnswer, warnings_of
+from pools.services.changes.dry_run import EffectAnswer, warnings_of
+from pools.services.configuration.approvals import request_approval
 
 REFUSALS = (BadInput, Conflict, Busy)
 NOTICE = "changed_meanwhile"
@@ -119,7 +119,7 @@ class Preview(Protocol[ResultT_contra]):
         """Further context of the form's page."""
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
-        """The effect of `operation`, which is rolled back (:func:`pools.services.dry_run.read_effect`)."""
+        """The effect of `operation`, which is rolled back (:func:`pools.services.changes.dry_run.read_effect`)."""
 
     def effect_context(self, effect: EffectAnswer, result: ResultT_contra) -> dict[str, Any]:
         """Further context of the preview's page."""

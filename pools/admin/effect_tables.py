@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.amounts import NO_LIMIT
+from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
-from pools.domain.pool_fields import POOL_FIELDS
 from pools.domain.quota.tree import AMOUNT_KEYS
+from pools.domain.values.amounts import NO_LIMIT
 
 _LABELS: Mapping[str, str] = {
     **{each.key: each.label.removesuffix(" in GPUs") for each in POOL_FIELDS if each.input or each.key == "backend"},

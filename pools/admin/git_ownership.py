@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pools.domain.changes.command import ChangeCommand
-from pools.services.ownership import find_owner
+from pools.services.changes.ownership import find_owner
 
 
 def owned_reason(change: type[ChangeCommand], name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from django.core.cache import cache
 
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.security.sealing import UnreadableSecret, seal, unseal
 
 KEPT_INPUT = "kept_input"

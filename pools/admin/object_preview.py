@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic
 from pools.admin.confirm_flow import ChangeForm, ResultT
 from pools.admin.effect_tables import changed_fields
 from pools.domain.field_changes import field_changes
-from pools.domain.roles import Actor
-from pools.services.dry_run import EffectAnswer, read_effect, warnings_of
+from pools.domain.people.roles import Actor
+from pools.services.changes.dry_run import EffectAnswer, read_effect, warnings_of
 
 CONFIGS = "configs"
 """The key of a state that has the configuration; the other keys are facts for the messages."""

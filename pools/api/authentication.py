@@ -6,7 +6,7 @@ from django.conf import settings
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import AccessToken, User
 from pools.security.tokens import find_token, verify_jwt
 

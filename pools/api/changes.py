@@ -41,11 +41,11 @@ from pools.domain.changes.command import (
     summary_of,
 )
 from pools.domain.errors import Violation
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
-from pools.services.approvals import request_approval
-from pools.services.dry_run import EffectAnswer, read_effect
+from pools.services.changes.dry_run import EffectAnswer, read_effect
+from pools.services.configuration.approvals import request_approval
 
 ResultT = TypeVar("ResultT")
 Unwrapped = tuple[dict[str, Any], str, list[str] | None]

@@ -12,12 +12,12 @@ from rest_framework import parsers
 from rest_framework.request import Request
 
 from pools.domain.errors import BadInput, Fault, Stale, Violation
-from pools.domain.query_values import (
+from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
+from pools.domain.values.query_values import (
     BOOLEAN_RULE,
     parse_boolean,
 )
-from pools.domain.stored_text import are_storable
-from pools.domain.structured_input import Faults, FieldReader, join_words, shorten
+from pools.domain.values.stored_text import are_storable
 
 Value = TypeVar("Value")
 

@@ -4,7 +4,8 @@
     def post(self, request: Request, parent: str) -> Response: ...
 
 An answer is a `TypedDict` beside the function that builds it: the builder returns a literal of it, so the type checker
-compares the two key by key, and the file gets its schema from the same class (:mod:`osmo_admin.answer_schema`).
+compares the two key by key, and the file gets its schema from the same class
+(:mod:`osmo_admin.api_document.answer_schema`).
 
     class SubpoolAnswer(TypedDict):
         "A subpool with its quota."  # the docstring: the description in the file
@@ -19,7 +20,7 @@ compares the two key by key, and the file gets its schema from the same class (:
 
     @describe_operation("Show a subpool.", answer=SubpoolAnswer)  # or list[SubpoolAnswer], or a schema
 
-Errors, headers and path parameters are the same for all operations and added by :mod:`osmo_admin.openapi`.
+Errors, headers and path parameters are the same for all operations and added by :mod:`osmo_admin.api_document.openapi`.
 """
 
 from __future__ import annotations

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from django.urls import path
 
-from pools.api import (
+from pools.api import audit, events, version
+from pools.api.configuration import (
     approvals,
-    audit,
-    auth,
     backends,
-    client_logins,
     cohorts,
-    events,
-    gpu_allocations,
-    gpu_quotas,
     history,
-    notices,
     owners,
-    password_login,
     pool_lists,
     pool_platforms,
     pools,
-    profile,
     revisions,
-    saved_views,
     subpool_quotas,
     subpools,
-    tokens,
-    users,
-    version,
 )
+from pools.api.gpu_quota import gpu_allocations, gpu_quotas
+from pools.api.people import auth, client_logins, notices, password_login, profile, saved_views, tokens, users
 
 urlpatterns = [
     path("version", version.Version.as_view()),

@@ -15,9 +15,9 @@ from pools.api.rendering import SingleFormatNegotiation
 from pools.api.request_parsing import unknown_parameters
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, Fault, UnsupportedMedia, Violation
-from pools.domain.roles import Actor
-from pools.domain.stored_text import is_storable
-from pools.services.idempotency import has_record, run_once
+from pools.domain.people.roles import Actor
+from pools.domain.values.stored_text import is_storable
+from pools.services.changes.idempotency import has_record, run_once
 
 MAX_KEY_LENGTH = 255
 

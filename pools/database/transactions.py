@@ -23,7 +23,7 @@ from psycopg import errors as pg
 from pools.database.driver import begin, is_in_transaction, on_kept_connection, restart
 from pools.database.errors import is_database_away
 from pools.domain.errors import Busy, Conflict, Fault, RuleName, Violation
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.signals import changes_committed
 
 RETRY_AFTER = 1

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from pools.domain.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
+from pools.domain.configuration.pool_config import PoolSettings
+from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
 from pools.domain.errors import Conflict, Fault, Violation
-from pools.domain.pool_config import PoolSettings
-from pools.domain.pool_fields import APPROVAL_ABOVE
+from pools.domain.values.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
 
 LASTING_QUOTA = "lasting quota"
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from pools.domain.amounts import UNLIMITED, decode_gpus
-from pools.domain.durations import minute_text
-from pools.domain.pool_fields import POOL_FIELDS
+from pools.domain.configuration.pool_fields import POOL_FIELDS
+from pools.domain.values.amounts import UNLIMITED, decode_gpus
+from pools.domain.values.durations import minute_text
 
 Image = Mapping[str, Any]
 SHOWN_CHANGES = 3

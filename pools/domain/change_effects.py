@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.amounts import NO_LIMIT
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import NO_LIMIT
 
 TreeSnapshot = Mapping[str, Any]
 NOTHING: TreeSnapshot = {}

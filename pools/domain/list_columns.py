@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.amounts import NO_LIMIT, as_json
 from pools.domain.columns import Column, list_columns, number_column
 from pools.domain.numbers import CAN_START_NOW, GPU_QUOTA_NUMBERS, POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
+from pools.domain.values.amounts import NO_LIMIT, as_json
 
 POOL_COLUMNS = list_columns(
     Column("pool", "Pool", lambda line: line[0].pool.name, "name", "name"),
@@ -25,7 +25,7 @@ POOL_COLUMNS = list_columns(
     Column("quota_until", "", lambda line: line[1].until),
     Column("quota_after", "", lambda line: line[1].quota_after),
 )
-"""A row is a tree of :mod:`pools.selectors.pool_tree` with its head or a leaf. In the file -1 is unlimited."""
+"""A row is a tree of :mod:`pools.selectors.quotas.pool_tree` with its head or a leaf. In the file -1 is unlimited."""
 
 IDLE_COLUMNS = list_columns("pool", Column("idle", is_right=True), number_column(QUOTA))
 """Of the pools with the most idle quota."""

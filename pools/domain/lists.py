@@ -10,10 +10,10 @@ from typing import Any
 from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
-from pools.domain.notices import NoticeStatus
-from pools.domain.query_values import MAX_INTEGER
+from pools.domain.people.notices import NoticeStatus
+from pools.domain.people.saved_views import FilteredList
 from pools.domain.questions import MAX_ROWS, ORDER, Page, asked, page_limit
-from pools.domain.saved_views import FilteredList
+from pools.domain.values.query_values import MAX_INTEGER
 
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 

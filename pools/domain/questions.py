@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from pools.domain.changes.command import TEXT, TEXTS, ChangeField, ValueKind, whole_number
-from pools.domain.query_values import MAX_FILTER_VALUES, MAX_INTEGER, ORDER_RULE, parse_descending
+from pools.domain.values.query_values import MAX_FILTER_VALUES, MAX_INTEGER, ORDER_RULE, parse_descending
 
 MAX_ROWS = 1000
 FILTER_TEXTS = dataclasses.replace(TEXTS, max_values=MAX_FILTER_VALUES)

@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 
 from pools.domain.changes.command import ChangeField, ValueKind, fields_of
 from pools.domain.errors import BadInput, Fault, Violation
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 
 
 class ParsedField(forms.Field):

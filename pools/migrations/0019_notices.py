@@ -4,7 +4,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 import pgtrigger.compiler
 import pgtrigger.migrations
-import pools.domain.notices
+import pools.domain.people.notices
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -34,10 +34,19 @@ class Migration(migrations.Migration):
                     "channel",
                     models.TextField(
                         choices=[
-                            (pools.domain.notices.Channel["WEBHOOK"], pools.domain.notices.Channel["WEBHOOK"]),
-                            (pools.domain.notices.Channel["MAIL"], pools.domain.notices.Channel["MAIL"]),
-                            (pools.domain.notices.Channel["APPRISE"], pools.domain.notices.Channel["APPRISE"]),
-                            (pools.domain.notices.Channel["SLACK"], pools.domain.notices.Channel["SLACK"]),
+                            (
+                                pools.domain.people.notices.Channel["WEBHOOK"],
+                                pools.domain.people.notices.Channel["WEBHOOK"],
+                            ),
+                            (pools.domain.people.notices.Channel["MAIL"], pools.domain.people.notices.Channel["MAIL"]),
+                            (
+                                pools.domain.people.notices.Channel["APPRISE"],
+                                pools.domain.people.notices.Channel["APPRISE"],
+                            ),
+                            (
+                                pools.domain.people.notices.Channel["SLACK"],
+                                pools.domain.people.notices.Channel["SLACK"],
+                            ),
                         ]
                     ),
                 ),
@@ -88,28 +97,37 @@ class Migration(migrations.Migration):
                     models.TextField(
                         choices=[
                             (
-                                pools.domain.notices.NoticeKind["WORKFLOW_ENDED"],
-                                pools.domain.notices.NoticeKind["WORKFLOW_ENDED"],
+                                pools.domain.people.notices.NoticeKind["WORKFLOW_ENDED"],
+                                pools.domain.people.notices.NoticeKind["WORKFLOW_ENDED"],
                             ),
                             (
-                                pools.domain.notices.NoticeKind["PREEMPTED"],
-                                pools.domain.notices.NoticeKind["PREEMPTED"],
+                                pools.domain.people.notices.NoticeKind["PREEMPTED"],
+                                pools.domain.people.notices.NoticeKind["PREEMPTED"],
                             ),
                             (
-                                pools.domain.notices.NoticeKind["LONG_WAIT"],
-                                pools.domain.notices.NoticeKind["LONG_WAIT"],
+                                pools.domain.people.notices.NoticeKind["LONG_WAIT"],
+                                pools.domain.people.notices.NoticeKind["LONG_WAIT"],
                             ),
-                            (pools.domain.notices.NoticeKind["DRAIN"], pools.domain.notices.NoticeKind["DRAIN"]),
                             (
-                                pools.domain.notices.NoticeKind["QUOTA_NEARLY_USED"],
-                                pools.domain.notices.NoticeKind["QUOTA_NEARLY_USED"],
+                                pools.domain.people.notices.NoticeKind["DRAIN"],
+                                pools.domain.people.notices.NoticeKind["DRAIN"],
                             ),
-                            (pools.domain.notices.NoticeKind["JOB_LATE"], pools.domain.notices.NoticeKind["JOB_LATE"]),
                             (
-                                pools.domain.notices.NoticeKind["CLUSTER_SILENT"],
-                                pools.domain.notices.NoticeKind["CLUSTER_SILENT"],
+                                pools.domain.people.notices.NoticeKind["QUOTA_NEARLY_USED"],
+                                pools.domain.people.notices.NoticeKind["QUOTA_NEARLY_USED"],
                             ),
-                            (pools.domain.notices.NoticeKind["TEST"], pools.domain.notices.NoticeKind["TEST"]),
+                            (
+                                pools.domain.people.notices.NoticeKind["JOB_LATE"],
+                                pools.domain.people.notices.NoticeKind["JOB_LATE"],
+                            ),
+                            (
+                                pools.domain.people.notices.NoticeKind["CLUSTER_SILENT"],
+                                pools.domain.people.notices.NoticeKind["CLUSTER_SILENT"],
+                            ),
+                            (
+                                pools.domain.people.notices.NoticeKind["TEST"],
+                                pools.domain.people.notices.NoticeKind["TEST"],
+                            ),
                         ]
                     ),
                 ),
@@ -152,28 +170,37 @@ class Migration(migrations.Migration):
                     models.TextField(
                         choices=[
                             (
-                                pools.domain.notices.NoticeKind["WORKFLOW_ENDED"],
-                                pools.domain.notices.NoticeKind["WORKFLOW_ENDED"],
+                                pools.domain.people.notices.NoticeKind["WORKFLOW_ENDED"],
+                                pools.domain.people.notices.NoticeKind["WORKFLOW_ENDED"],
                             ),
                             (
-                                pools.domain.notices.NoticeKind["PREEMPTED"],
-                                pools.domain.notices.NoticeKind["PREEMPTED"],
+                                pools.domain.people.notices.NoticeKind["PREEMPTED"],
+                                pools.domain.people.notices.NoticeKind["PREEMPTED"],
                             ),
                             (
-                                pools.domain.notices.NoticeKind["LONG_WAIT"],
-                                pools.domain.notices.NoticeKind["LONG_WAIT"],
+                                pools.domain.people.notices.NoticeKind["LONG_WAIT"],
+                                pools.domain.people.notices.NoticeKind["LONG_WAIT"],
                             ),
-                            (pools.domain.notices.NoticeKind["DRAIN"], pools.domain.notices.NoticeKind["DRAIN"]),
                             (
-                                pools.domain.notices.NoticeKind["QUOTA_NEARLY_USED"],
-                                pools.domain.notices.NoticeKind["QUOTA_NEARLY_USED"],
+                                pools.domain.people.notices.NoticeKind["DRAIN"],
+                                pools.domain.people.notices.NoticeKind["DRAIN"],
                             ),
-                            (pools.domain.notices.NoticeKind["JOB_LATE"], pools.domain.notices.NoticeKind["JOB_LATE"]),
                             (
-                                pools.domain.notices.NoticeKind["CLUSTER_SILENT"],
-                                pools.domain.notices.NoticeKind["CLUSTER_SILENT"],
+                                pools.domain.people.notices.NoticeKind["QUOTA_NEARLY_USED"],
+                                pools.domain.people.notices.NoticeKind["QUOTA_NEARLY_USED"],
                             ),
-                            (pools.domain.notices.NoticeKind["TEST"], pools.domain.notices.NoticeKind["TEST"]),
+                            (
+                                pools.domain.people.notices.NoticeKind["JOB_LATE"],
+                                pools.domain.people.notices.NoticeKind["JOB_LATE"],
+                            ),
+                            (
+                                pools.domain.people.notices.NoticeKind["CLUSTER_SILENT"],
+                                pools.domain.people.notices.NoticeKind["CLUSTER_SILENT"],
+                            ),
+                            (
+                                pools.domain.people.notices.NoticeKind["TEST"],
+                                pools.domain.people.notices.NoticeKind["TEST"],
+                            ),
                         ]
                     ),
                 ),

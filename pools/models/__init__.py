@@ -3,20 +3,20 @@
 from pools.models.approval import ApprovalRequest
 from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, LedgerGeneration, Node
-from pools.models.backup import LastBackup
-from pools.models.client_login import ClientLogin
 from pools.models.cluster import KubernetesSettings
 from pools.models.cohort import Cohort, QuotaStamp
 from pools.models.gpu_quota import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.history import ConfigRevision
-from pools.models.idempotency import IdempotencyRecord
-from pools.models.membership import AccessToken, RoleAssignment, User
-from pools.models.notice import Notice, NoticeCondition, NoticeProgress, NoticeTarget
+from pools.models.installation.backup import LastBackup
+from pools.models.installation.idempotency import IdempotencyRecord
+from pools.models.installation.secret_key import SecretKeyCheck
 from pools.models.ownership import ConfigurationOwner
+from pools.models.people.client_login import ClientLogin
+from pools.models.people.membership import AccessToken, RoleAssignment, User
+from pools.models.people.notice import Notice, NoticeCondition, NoticeProgress, NoticeTarget
+from pools.models.people.saved_view import SavedView
+from pools.models.people.sign_on import SignOnIdentity
 from pools.models.pool import Pool
-from pools.models.saved_view import SavedView
-from pools.models.secret_key import SecretKeyCheck
-from pools.models.sign_on import SignOnIdentity
 from pools.models.usage import LeafUsage, Reservation
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""Requests for changes of quotas that need the approval of a second person (:mod:`pools.services.approvals`)."""
+"""Requests for changes of quotas that need the approval of a second person
+(:mod:`pools.services.configuration.approvals`)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.pools import PoolChange
 from pools.domain.errors import Fault
-from pools.domain.roles import Actor, Permission
-from pools.models.membership import account_start
+from pools.domain.people.roles import Actor, Permission
+from pools.models.people.membership import account_start
 from pools.models.pool import Pool
 from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateTrigger, raise_message
 

@@ -10,8 +10,8 @@ from django.db.models import Q, Value
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
-from pools.domain.roles import Actor, Permission
-from pools.models.membership import account_start
+from pools.domain.people.roles import Actor, Permission
+from pools.models.people.membership import account_start
 from pools.models.pool import Pool
 from pools.models.triggers import AppendOnlyTrigger, DerivedTrigger, NoTruncateTrigger
 

@@ -6,8 +6,8 @@ import pgtrigger
 from django.core.validators import RegexValidator
 from django.db import models
 
-from pools.domain.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER, VictimRule
-from pools.domain.ownership import OwnedKind
+from pools.domain.configuration.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER, VictimRule
+from pools.domain.configuration.ownership import OwnedKind
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 

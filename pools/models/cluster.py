@@ -5,9 +5,9 @@ from __future__ import annotations
 import pgtrigger
 from django.db import models
 
-from pools.domain import cluster_config
 from pools.domain.audit_actions import AuditAction
-from pools.domain.ownership import OwnedKind
+from pools.domain.configuration import cluster_config
+from pools.domain.configuration.ownership import OwnedKind
 from pools.models.backend import Backend
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message

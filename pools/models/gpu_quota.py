@@ -13,8 +13,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
+from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
-from pools.domain.ownership import OwnedKind
 from pools.models.backend import Backend
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql, raise_message

@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
+from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.errors import Fault
-from pools.domain.ownership import GitOwner, OwnedKind
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 SOURCE_SETTING = "osmo.source"
@@ -50,7 +50,8 @@ class OwnedTrigger(pgtrigger.Trigger):
 
 
 class ConfigurationOwner(models.Model):
-    """An object that Git owns (:class:`pools.domain.ownership.GitOwner`). An object without a row is the admins'."""
+    """An object that Git owns (:class:`pools.domain.configuration.ownership.GitOwner`). An object without a row is the
+    admins'."""
 
     kind = models.TextField(choices=[(str(kind), str(kind)) for kind in OwnedKind])
     name = models.TextField()

@@ -11,13 +11,13 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
-from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.domain.audit_actions import AuditAction
+from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
-from pools.domain.ownership import OwnedKind
+from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
-from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
+from pools.domain.values.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.models.backend import Backend
 from pools.models.cohort import RENEW_QUOTA_STAMP_SQL, Cohort
 from pools.models.ownership import OwnedTrigger

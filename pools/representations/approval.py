@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from pools.domain.approvals import ApprovalState
 from pools.domain.changes.approvable import APPROVABLE
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import ApprovalRequest
-from pools.services.approvals import may_decide
+from pools.services.configuration.approvals import may_decide
 
 
 def approval_state(row: ApprovalRequest) -> str:

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from django.db.models import QuerySet
 
-from pools.domain.cohort_config import CohortConfigBody, editable_body
+from pools.domain.configuration.cohort_config import CohortConfigBody, editable_body
 from pools.domain.quota.tree import QuotaNode, QuotaTree
 from pools.models import Cohort, Pool
-from pools.selectors.quota_tree import CycleCondition, cycle_condition
+from pools.selectors.quotas.quota_tree import CycleCondition, cycle_condition
 
 
 class CohortAnswer(CohortConfigBody):

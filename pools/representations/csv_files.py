@@ -11,7 +11,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from pools.domain.columns import Column
-from pools.domain.spreadsheet_cells import plain_cell
+from pools.domain.values.spreadsheet_cells import plain_cell
 
 FORMAT_PARAMETER = "format"
 MAX_CSV_ROWS = 100_000

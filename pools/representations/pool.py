@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypedDict, cast
 
 from django.utils import timezone
 
-from pools.domain.platforms import platform_body, platforms_of
-from pools.domain.pool_config import PoolSettings, editable_body
-from pools.domain.pool_fields import COLUMNS, pool_answer
+from pools.domain.configuration.platforms import platform_body, platforms_of
+from pools.domain.configuration.pool_config import PoolSettings, editable_body
+from pools.domain.configuration.pool_fields import COLUMNS, pool_answer
 from pools.models import Pool
 
 

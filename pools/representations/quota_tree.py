@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, JsonAmount, as_json
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import NO_QUOTA
-from pools.selectors.quota_tree import CycleCondition, QuotaView
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, JsonAmount, as_json
+from pools.selectors.quotas.quota_tree import CycleCondition, QuotaView
 
 _OF_WEIGHT_0 = " Infinite for a node of weight 0 that borrows."
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from django.urls import reverse
 
-from pools.domain.saved_views import FilteredList
+from pools.domain.people.saved_views import FilteredList
 from pools.models import SavedView
 
 LIST_ADDRESSES: Mapping[FilteredList, str] = {

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Annotated, NotRequired, TypedDict
 
 from pools.domain import names
-from pools.domain.amounts import encode_gpus
 from pools.domain.numbers import CAN_START_NOW, POOL_NUMBERS
 from pools.domain.quota.pool_balance import Subpool
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import encode_gpus
 from pools.models import Pool
-from pools.selectors.pool_balance import read_balance
+from pools.selectors.quotas.pool_balance import read_balance
 
 
 class SubpoolAnswer(TypedDict):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pools.domain.errors import Busy, Fault, Forbidden, Throttled, Violation
-from pools.domain.sign_on import MAX_GROUPS, MAX_TEXT, LdapDirectory, ProviderFacts
+from pools.domain.people.sign_on import MAX_GROUPS, MAX_TEXT, LdapDirectory, ProviderFacts
 from pools.security.tls_sockets import close_unfinished
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 
-from pools.domain.passwords import follows_from_name
+from pools.domain.people.passwords import follows_from_name
 
 
 class NotTheNameValidator:

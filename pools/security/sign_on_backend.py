@@ -6,7 +6,7 @@ from django.contrib.auth.backends import BaseBackend
 from django.http import HttpRequest
 
 from pools.domain.errors import DomainError, ErrorKind
-from pools.domain.sign_on import LdapDirectory
+from pools.domain.people.sign_on import LdapDirectory
 from pools.models import User
 from pools.selectors.sign_on import find_signed_on_user, sign_on_providers
 
@@ -27,7 +27,7 @@ class SignOnBackend(BaseBackend):
         if not is_asked or request is None or not username or not password:
             return None
         from pools.security.directories import Ambiguous  # noqa: PLC0415  # where a directory is configured only
-        from pools.services.sign_on import sign_on_by_password  # noqa: PLC0415
+        from pools.services.people.sign_on import sign_on_by_password  # noqa: PLC0415
 
         try:
             return sign_on_by_password(username=username, password=password)

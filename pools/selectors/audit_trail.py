@@ -16,7 +16,7 @@ from django.utils.crypto import constant_time_compare
 
 from pools.database.open_transactions import oldest_open_transaction
 from pools.domain.audit_actions import audit_message
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet

@@ -22,7 +22,7 @@ from pools.domain.gpu_quota.status import (
     uncounted_condition,
 )
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals
-from pools.domain.quantities import Quantity, QuantityFormat
+from pools.domain.values.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.gpu_quota import AMOUNTS, COUNTERS
 

@@ -19,7 +19,7 @@ from pools.domain.gpu_quota.spec import SPEC_FIELDS
 from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition, UsageGauge, usage_gauges
 from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, WorkerTotals
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
-from pools.domain.quantities import Quantity, QuantityFormat
+from pools.domain.values.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
 from pools.representations.charts import Chart, ChartSeries
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_from_counters

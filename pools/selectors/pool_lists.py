@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 from pools.database.prepared import read_rows
-from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
+from pools.domain.configuration.node_sets import NodeGroup, NodeSet, connected_node_sets
+from pools.domain.configuration.platforms import default_platform, platforms_of
+from pools.domain.configuration.pool_config import DEFAULT_WEIGHT, GpuResources, PoolSettings
 from pools.domain.names import split_name
-from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
-from pools.domain.platforms import default_platform, platforms_of
-from pools.domain.pool_config import DEFAULT_WEIGHT, GpuResources, PoolSettings
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.models import Node
 from pools.representations.pool import pool_status
 
@@ -198,7 +198,7 @@ def node_groups_with_nodes() -> set[NodeGroup]:
 def group_by_node_set(
     trees: Sequence[ListedPool], existing_groups: Collection[NodeGroup]
 ) -> list[tuple[NodeSet, list[ListedPool]]]:
-    """The trees by the nodes they share; see :func:`pools.domain.node_sets.connected_node_sets`."""
+    """The trees by the nodes they share; see :func:`pools.domain.configuration.node_sets.connected_node_sets`."""
     by_name = {tree.root.name: tree for tree in trees}
     found = connected_node_sets(
         ((t.root.name, t.root.backend_id, platforms_of(t.root.config)) for t in trees), existing_groups

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pools.database.prepared import read_rows
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 
 _SUBMITTABLE_SQL = """
     SELECT leaf.name FROM pools_pool leaf LEFT JOIN pools_pool root ON root.id = leaf.parent_id

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pools.domain.roles import Actor
-from pools.domain.saved_views import FilteredList
+from pools.domain.people.roles import Actor
+from pools.domain.people.saved_views import FilteredList
 from pools.models import SavedView
 
 

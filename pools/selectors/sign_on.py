@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, Max, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Now
 
-from pools.domain.ownership import OwnedKind
-from pools.domain.sign_on import SIGN_ON_ACTOR, OpenIdProvider, SignOnProvider, SyncMode, roles_of_groups
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.people.sign_on import SIGN_ON_ACTOR, OpenIdProvider, SignOnProvider, SyncMode, roles_of_groups
 from pools.models import ConfigurationOwner, RoleAssignment, SignOnIdentity, User
 
 

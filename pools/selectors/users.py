@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, QuerySet
 
 from pools.domain.errors import NotFound
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 from pools.models import AccessToken, User
 from pools.permissions import require_platform
 

@@ -22,7 +22,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from pools.domain.columns import Column, pick
-from pools.domain.saved_views import normalize_query
+from pools.domain.people.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
 from pools.representations.page_parameters import AskedQuery
 from pools.representations.saved_views import list_at, view_address

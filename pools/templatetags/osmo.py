@@ -16,14 +16,14 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain import audit_actions
-from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
+from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
-from pools.domain.pool_fields import POOL_FIELDS
 from pools.domain.quota import forest
 from pools.domain.quota.usage_bar import UsageBar
+from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
 from pools.models import AuditEntry
-from pools.selectors.pool_tree import PoolTreeRow
-from pools.selectors.quota_pages import QuotaTreeRow, kind_segment_of
+from pools.selectors.quotas.pool_tree import PoolTreeRow
+from pools.selectors.quotas.quota_pages import QuotaTreeRow, kind_segment_of
 
 register = template.Library()
 

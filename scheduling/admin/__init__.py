@@ -5,12 +5,11 @@ from scheduling.admin import (
     background_jobs,
     cluster_sync,
     decisions,
-    history_replays,
     nodes,
     scheduler_settings,
-    usage,
     workflows,
 )
+from scheduling.admin.reports import history_replays, usage
 
 __all__ = [
     "admission_webhooks",

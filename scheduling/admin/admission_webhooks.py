@@ -12,7 +12,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import reason_field
 from pools.domain.changes.command import body_fields, read_command
 from pools.domain.errors import DomainError, Stale
-from pools.domain.roles import Permission, is_allowed
+from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend
 from pools.permissions import require_platform
 from scheduling.domain.changes.webhooks import PutQueueGuard

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django_celery_beat.models import PeriodicTask
 
 from pools.admin.base import PolicyAdmin
-from pools.domain.roles import Permission
+from pools.domain.people.roles import Permission
 from scheduling.domain.list_columns import JOB_COLUMNS
 
 

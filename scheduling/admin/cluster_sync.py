@@ -12,20 +12,20 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.configuration.pool_changes import pool_form_values
 from pools.admin.forms import script_media
-from pools.admin.pool_changes import pool_form_values
 from pools.domain.errors import DomainError
-from pools.domain.roles import Permission, is_allowed
+from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Pool
 from pools.permissions import require_platform
-from pools.services.backends import read_backend
+from pools.services.configuration.backends import read_backend
 from scheduling.domain.list_columns import DRIFT_COLUMNS, SYNC_COLUMNS
 from scheduling.domain.queues.adoption import Adoption, find_adoption
 from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync, rights_commands
 from scheduling.models import QueueDrift, QueueSync
-from scheduling.selectors.queue_sync_state import QueueSyncAnswer, find_queue_sync, list_drift, queue_sync_body
+from scheduling.selectors.cluster.queue_sync_state import QueueSyncAnswer, find_queue_sync, list_drift, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
-from scheduling.services.kubernetes.queue_sync import request_sync
+from scheduling.services.kubernetes.syncing.queue_sync import request_sync
 
 
 @dataclass(frozen=True, slots=True)

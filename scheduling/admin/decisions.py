@@ -9,9 +9,9 @@ from django.urls import reverse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import DecisionPageFilterSet
-from scheduling.domain.event_lanes import draw_lanes
+from scheduling.domain.timelines.event_lanes import draw_lanes
 from scheduling.models import Decision
-from scheduling.selectors.decisions import list_decisions
+from scheduling.selectors.work.decisions import list_decisions
 from scheduling.templatetags.gangs import EVENT_LABELS
 
 

@@ -15,7 +15,7 @@ from pools.models import Pool
 from scheduling.domain.lists import WorkflowQuery
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, WorkflowStatus
 from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet, SchedulerEventQuery
-from scheduling.selectors.leaf_names import leaf_names_of
+from scheduling.selectors.work.leaf_names import leaf_names_of
 from scheduling.templatetags.gangs import EVENT_LABELS
 
 ACTIVE = "active"

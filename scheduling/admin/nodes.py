@@ -12,10 +12,10 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.forms import MAX_TEXT_LENGTH
 from pools.admin.paging import parse_page_number
-from pools.domain.roles import Permission, is_allowed
+from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from scheduling.domain.list_columns import WORKFLOW_COLUMNS
-from scheduling.selectors.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
+from scheduling.selectors.cluster.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
 
 NODES_PER_PAGE = 200
 MAX_FREE_GPUS = 10_000

@@ -8,14 +8,14 @@ from django.urls import reverse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.permissions import get_visible_root
-from pools.selectors.quota_pages import quota_tree_page
+from pools.selectors.quotas.quota_pages import quota_tree_page
 from scheduling.admin.filters import QueueFilterSet
 from scheduling.domain.list_columns import PENDING_COLUMNS, QUEUE_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow
-from scheduling.selectors.decisions import list_decisions
-from scheduling.selectors.leaf_names import leaf_names_of
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
+from scheduling.selectors.work.decisions import list_decisions
+from scheduling.selectors.work.leaf_names import leaf_names_of
 
 MAX_RUNNING_SHOWN = 50
 MAX_DECISIONS_SHOWN = 8

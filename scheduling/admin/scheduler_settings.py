@@ -17,8 +17,8 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
 from pools.domain.changes.command import fields_of, read_command
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
-from pools.domain.roles import Permission, is_allowed
-from pools.domain.scalars import typed_number
+from pools.domain.people.roles import Permission, is_allowed
+from pools.domain.values.scalars import typed_number
 from pools.permissions import require_platform
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 from scheduling.models import WorkflowConfig

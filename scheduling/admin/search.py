@@ -10,7 +10,7 @@ from django.template.response import TemplateResponse
 from pools.admin.base import actor_of
 from scheduling.domain.list_columns import HIT_COLUMNS
 from scheduling.page_addresses import address_of
-from scheduling.selectors.search import MAX_SEARCH_TEXT, search
+from scheduling.selectors.work.search import MAX_SEARCH_TEXT, search
 
 MAX_HITS = 50
 

@@ -13,12 +13,12 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
-from scheduling.selectors.submission_leaves import submission_leaves
-from scheduling.selectors.workflows import get_visible_workflow
+from scheduling.selectors.work.submission_leaves import submission_leaves
+from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.start_question import compare_ways_in, forecast_submissions
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,

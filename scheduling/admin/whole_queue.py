@@ -9,9 +9,9 @@ from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import WholeQueueFilterSet
 from scheduling.domain.list_columns import PENDING_COLUMNS
 from scheduling.models import Workflow
-from scheduling.selectors.forecast_record import read_forecast_record
-from scheduling.selectors.leaf_names import leaf_names_of
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.forecast.forecast_record import read_forecast_record
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
+from scheduling.selectors.work.leaf_names import leaf_names_of
 
 
 def whole_queue_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:

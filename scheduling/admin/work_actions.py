@@ -12,16 +12,16 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError
-from pools.domain.roles import Actor, Permission, is_allowed
-from pools.services.dry_run import impact_body
+from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.services.changes.dry_run import impact_body
 from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.list_columns import RESULT_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.selectors.impact import read_cancel_impact
-from scheduling.selectors.workflows import get_visible_workflow
+from scheduling.selectors.forecast.impact import read_cancel_impact
+from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.submission import retry_submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, may_cancel
 

@@ -18,16 +18,16 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Backend
 from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.list_order import read_list_order
-from pools.selectors.pool_tree import PoolTreeRow, pool_trees_of
-from scheduling.admin.comparison import comparison_page
+from pools.selectors.quotas.pool_tree import PoolTreeRow, pool_trees_of
 from scheduling.admin.filters import ACTIVE, WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
+from scheduling.admin.reports.comparison import comparison_page
 from scheduling.admin.submit import submit_workflow_page
 from scheduling.admin.whole_queue import whole_queue_page
 from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
@@ -35,12 +35,12 @@ from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.selectors.attempt_bars import read_attempt_chart
-from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
-from scheduling.selectors.visible_queue import waiting_gangs_of
-from scheduling.selectors.workflow_log import event_log_lines
-from scheduling.selectors.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
-from scheduling.selectors.workflows import (
+from scheduling.selectors.queue.visible_queue import waiting_gangs_of
+from scheduling.selectors.work.attempt_bars import read_attempt_chart
+from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.work.workflow_log import event_log_lines
+from scheduling.selectors.work.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
+from scheduling.selectors.work.workflows import (
     get_full_workflow,
     get_visible_workflow,
     list_workflows,

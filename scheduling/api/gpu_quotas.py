@@ -11,7 +11,7 @@ from pools.api.request_parsing import BodyReader, body_object
 from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
-from pools.services.gpu_rebuild import GpuRepairAnswer
+from pools.services.gpu_quota.gpu_rebuild import GpuRepairAnswer
 from scheduling.api.webhooks import REVIEW, REVIEW_TIMEOUT
 from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.services.gpu_quota.admission import review_gpu_request

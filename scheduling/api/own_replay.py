@@ -18,10 +18,10 @@ from pools.database.transactions import database_time
 from pools.domain.changes.command import read_command
 from scheduling.domain.changes.replays import DEFAULT_TRIES, RequestReplay
 from scheduling.models import HistoryReplay
-from scheduling.models.history_replay import ReplayStatus
-from scheduling.selectors.history_replays import find_replay, list_replays
-from scheduling.services.own_replay import ReplayQuestion, ReplayResultAnswer, find_replay_backend
-from scheduling.services.replays import ReplayQuestionAnswer, ReplayRefusalAnswer, cancel_replay, request_replay
+from scheduling.models.history.history_replay import ReplayStatus
+from scheduling.selectors.forecast.history_replays import find_replay, list_replays
+from scheduling.services.history.own_replay import ReplayQuestion, ReplayResultAnswer, find_replay_backend
+from scheduling.services.history.replays import ReplayQuestionAnswer, ReplayRefusalAnswer, cancel_replay, request_replay
 
 
 class ReplayAnswer(TypedDict):

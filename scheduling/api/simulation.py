@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from pools.api.schema import BOOLEAN, OBJECT, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View, raw_body
 from pools.domain.errors import BadInput
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from scheduling.api.yaml_bodies import YamlBodyParser
 from scheduling.locking import hold_what_if_turn
 from scheduling.scenario import ScenarioError
@@ -19,7 +19,7 @@ from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.batch import add_lines
 from scheduling.scenario.bounds import WEB_BOUNDS
 from scheduling.scenario.parse import parse_scenario
-from scheduling.selectors.what_if import answer_live_question
+from scheduling.selectors.forecast.what_if import answer_live_question
 
 SIMULATION_CHANGE = object_with({"set": OBJECT, "remove": TEXT, "finish": {}, "submit": OBJECT}, required=[])
 SIMULATION_BODY = object_with(

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from scheduling.api import (
+from scheduling.api import gpu_quotas, own_replay, simulation, usage, workflow_config
+from scheduling.api.cluster import drains, nodes, overview, podgroups, pool_lists, queue_sync, reconcile, resources
+from scheduling.api.work import (
     comparison,
-    drains,
-    gpu_quotas,
-    nodes,
-    overview,
-    own_replay,
     pending_queue,
-    podgroups,
-    pool_lists,
-    queue_sync,
-    reconcile,
-    resources,
     scheduler_events,
     search,
-    simulation,
     submissions,
     tasks,
-    usage,
-    workflow_config,
     workflow_texts,
     workflows,
 )

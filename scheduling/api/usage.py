@@ -22,15 +22,15 @@ from pools.domain.questions import Page, asked
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
 from scheduling.replay.trace_file import csv_trace, swf_trace
-from scheduling.selectors.leaf_names import leaf_names_of
-from scheduling.selectors.usage import (
+from scheduling.selectors.reports.usage import (
     MAX_WORKFLOW_WINDOW,
     UsageAnswer,
     UsageQuestion,
     UsageRow,
     read_usage,
 )
-from scheduling.selectors.usage_trace import read_trace
+from scheduling.selectors.reports.usage_trace import read_trace
+from scheduling.selectors.work.leaf_names import leaf_names_of
 
 DEFAULT_WINDOW = timedelta(days=30)
 

@@ -11,7 +11,7 @@ from pools.api.changes import ChangeAnswer, answer_change, describe_change, effe
 from pools.api.request_parsing import body_object, etag_header
 from pools.api.schema import OBJECT, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.cluster.queue_access import WorkloadKind

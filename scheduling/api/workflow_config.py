@@ -9,7 +9,7 @@ from pools.api.changes import ChangeAnswer, answer_change, describe_change, effe
 from pools.api.request_parsing import etag_header
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.models import WorkflowConfig
 from scheduling.services.workflow_config import (

@@ -12,8 +12,8 @@ from django.http import HttpRequest
 from rest_framework import parsers
 
 from pools.domain.errors import BadInput, Fault, Violation
-from pools.domain.scalars import UnreadableScalar
-from pools.domain.stored_text import is_storable
+from pools.domain.values.scalars import UnreadableScalar
+from pools.domain.values.stored_text import is_storable
 from scheduling.scenario.batch import document_value
 from scheduling.structured_yaml.value_reader import (
     MAX_LEVELS,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from pools.domain import cluster_config
-from pools.domain.amounts import DEFAULT_FLAVOR
-from pools.domain.backend_config import ANSWER_KEYS as BACKEND_ANSWER_KEYS
-from pools.domain.backend_config import (
+from pools.domain.changes.command import fields_of
+from pools.domain.configuration import cluster_config
+from pools.domain.configuration.backend_config import ANSWER_KEYS as BACKEND_ANSWER_KEYS
+from pools.domain.configuration.backend_config import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
     DEFAULT_STORAGE,
@@ -25,22 +25,22 @@ from pools.domain.backend_config import (
     NodeSpec,
     parse_backend,
 )
-from pools.domain.byte_sizes import exact_size_text
-from pools.domain.changes.command import fields_of
-from pools.domain.cluster_config import KUBECONFIG, KUBERNETES, ClusterSpec
-from pools.domain.cohort_config import ANSWER_KEYS as COHORT_ANSWER_KEYS
-from pools.domain.cohort_config import CohortSettings, parse_cohort
-from pools.domain.cohort_config import editable_body as cohort_json
+from pools.domain.configuration.cluster_config import KUBECONFIG, KUBERNETES, ClusterSpec
+from pools.domain.configuration.cohort_config import ANSWER_KEYS as COHORT_ANSWER_KEYS
+from pools.domain.configuration.cohort_config import CohortSettings, parse_cohort
+from pools.domain.configuration.cohort_config import editable_body as cohort_json
+from pools.domain.configuration.ownership import OwnedKind, OwnerKind
+from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
+from pools.domain.configuration.pool_config import ANSWER_KEYS as POOL_ANSWER_KEYS
+from pools.domain.configuration.pool_config import PoolSettings, parse_pool
+from pools.domain.configuration.pool_fields import COLUMNS, EDITABLE_KEYS
 from pools.domain.errors import Fault, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
-from pools.domain.ownership import OwnedKind, OwnerKind
-from pools.domain.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
-from pools.domain.pool_config import ANSWER_KEYS as POOL_ANSWER_KEYS
-from pools.domain.pool_config import PoolSettings, parse_pool
-from pools.domain.pool_fields import COLUMNS, EDITABLE_KEYS
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings
+from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.byte_sizes import exact_size_text
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 
 Body = Mapping[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pools.domain.ownership import GitOwner, OwnedKind, OwnerKind
+from pools.domain.configuration.ownership import GitOwner, OwnedKind, OwnerKind
 from scheduling.configuration.bodies import SECTION_BY_KIND, SUBPOOLS, SUBPOOLS_OWNER, role_body
 from scheduling.configuration.files import FileObject
 

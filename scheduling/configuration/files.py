@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from pools.domain.counting import counted
+from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import BadInput, Fault, Violation
-from pools.domain.ownership import OwnedKind
-from pools.domain.scalars import UnreadableScalar
-from pools.domain.stored_text import is_storable
 from pools.domain.structured_input.faults import join_words, quote
+from pools.domain.values.counting import counted
+from pools.domain.values.scalars import UnreadableScalar
+from pools.domain.values.stored_text import is_storable
 from scheduling.configuration.bodies import SECTION_BY_KEY, SETTINGS_NAME, Section
 from scheduling.scenario.batch import line_of
 from scheduling.structured_yaml.value_reader import DocumentMap, read_documents

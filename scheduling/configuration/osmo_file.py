@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pools.domain import cluster_config
-from pools.domain.backend_config import POLICY_DEFAULTS
+from pools.domain.configuration import cluster_config
+from pools.domain.configuration.backend_config import POLICY_DEFAULTS
 from scheduling.configuration.bodies import SETTINGS_DEFAULTS, USERS
 from scheduling.configuration.files import ConfigurationFiles, read_file
 

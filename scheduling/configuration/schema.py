@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pools.domain.backend_config import NAME_PATTERN
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.changes.command import fields_of
-from pools.domain.cluster_config import KUBECONFIG
-from pools.domain.cohort_config import COHORT_FIELDS
+from pools.domain.configuration.backend_config import NAME_PATTERN
+from pools.domain.configuration.cluster_config import KUBECONFIG
+from pools.domain.configuration.cohort_config import COHORT_FIELDS
+from pools.domain.configuration.ownership import OwnerKind
+from pools.domain.configuration.pool_fields import COUNT, PLATFORM_SCHEMA, TEXTS, pool_properties
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN, spec_schema
 from pools.domain.names import SHORT_NAME_PATTERN
-from pools.domain.ownership import OwnerKind
-from pools.domain.pool_fields import COUNT, PLATFORM_SCHEMA, TEXTS, pool_properties
 from pools.domain.structured_input.config_fields import TEXT, object_schema, properties_of
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,

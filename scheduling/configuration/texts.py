@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from pools.domain.ownership import OwnedKind
+from pools.domain.configuration.ownership import OwnedKind
 from scheduling.configuration.bodies import SECTION_BY_KIND
 from scheduling.structured_yaml.value_reader import is_read_as_text
 

@@ -29,8 +29,8 @@ DEFAULT_SUB_GROUP = "default"
 
 @dataclass(frozen=True, slots=True)
 class SubGroup:
-    """One SubGroup as written. :mod:`scheduling.domain.podgroup_rules` has checked that names are unique, that parents
-    exist, and that there is no cycle."""
+    """One SubGroup as written. :mod:`scheduling.domain.judgement.podgroup_rules` has checked that names are unique,
+    that parents exist, and that there is no cycle."""
 
     name: str
     parent: str | None = None

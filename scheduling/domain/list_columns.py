@@ -38,7 +38,7 @@ WORKFLOW_COLUMNS = list_columns(
     "labels",
     "note",
 )  # fmt: skip
-"""A row of the file and of the page is a :class:`scheduling.selectors.workflow_rows.WorkflowRow`."""
+"""A row of the file and of the page is a :class:`scheduling.selectors.work.workflow_rows.WorkflowRow`."""
 
 TASK_COLUMNS = list_columns(
     "user",

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.lists import NamedPools
-from pools.domain.query_values import MAX_INTEGER
 from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, asked, page_limit
+from pools.domain.values.query_values import MAX_INTEGER
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pools.domain.durations import parse_duration
 from pools.domain.exit_codes import ExitCodes
+from pools.domain.values.durations import parse_duration
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.priorities import Priority
 

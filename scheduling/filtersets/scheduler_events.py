@@ -10,7 +10,7 @@ from pools.domain.changes.command import TEXT, TIME
 from pools.domain.questions import Page, any_of, asked
 from pools.filtersets.base import QueryFilter, QueryFilterSet
 from scheduling.domain.engine.steps import StepAction
-from scheduling.selectors.decisions import about_workflow, in_pool
+from scheduling.selectors.work.decisions import about_workflow, in_pool
 
 
 @dataclass(frozen=True, slots=True)

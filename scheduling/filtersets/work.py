@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import F, Func, Q, QuerySet, TextField, Value
 from django.utils.datastructures import MultiValueDict
 
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.filtersets.base import OrderFilter, QueryFilter, QueryFilterSet
 from scheduling.domain.lists import TaskQuery, WorkflowQuery
 from scheduling.models import Workflow

@@ -21,11 +21,11 @@ from scheduling.domain.cluster.election import (
 )
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import errors
-from scheduling.kube.error_messages import error_message
-from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import LEASE
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import LEASE
 
 DURATION_SECONDS = 7
 RENEW_SECONDS = 2.0

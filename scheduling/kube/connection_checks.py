@@ -9,11 +9,11 @@ from typing import Any, TypedDict
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.queues.desired import DesiredQueue, QueueTarget, queue_manifest, root_queue_name
-from scheduling.kube import errors
-from scheduling.kube.error_messages import condition_reason, error_message
-from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.error_messages import condition_reason, error_message
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
 
 PROBE_NAME = "osmo-connection-test"
 

@@ -21,11 +21,11 @@ from enum import StrEnum
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
-from scheduling.kube import errors, metrics
-from scheduling.kube.backoff import Backoff
-from scheduling.kube.port import Cluster, ResourceKind
-from scheduling.kube.resource_kinds import EVENT
-from scheduling.kube.token_bucket import TokenBucket
+from scheduling.kube.connection import errors, metrics
+from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.port import Cluster, ResourceKind
+from scheduling.kube.connection.resource_kinds import EVENT
+from scheduling.kube.connection.token_bucket import TokenBucket
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import errors, field_ownership, object_selectors, resource_kinds
+from scheduling.kube import field_ownership, object_selectors
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import PAGE_SIZE, ObjectList, ResourceKind, WatchEvent, WatchEventType
 from scheduling.kube.field_ownership import FieldOwner
-from scheduling.kube.port import PAGE_SIZE, ObjectList, ResourceKind, WatchEvent, WatchEventType
 
 KAI_KINDS = (resource_kinds.QUEUE, resource_kinds.POD_GROUP, resource_kinds.TOPOLOGY)
 BUILT_IN_KINDS = (
@@ -49,7 +50,7 @@ class _Change:
 
 
 class FakeCluster:
-    """:class:`scheduling.kube.port.Cluster`, in memory."""
+    """:class:`scheduling.kube.connection.port.Cluster`, in memory."""
 
     def __init__(
         self,

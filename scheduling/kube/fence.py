@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from scheduling.kube.port import Cluster
+from scheduling.kube.connection.port import Cluster
 
 _WRITES = frozenset({"apply", "create", "merge", "delete"})
 

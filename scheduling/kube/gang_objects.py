@@ -11,15 +11,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from scheduling.domain.cluster import pod_group as pod_groups
 from scheduling.domain.cluster.drift import FieldDrift, find_drift, repair_patch
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, OBSERVED_FINALIZER
-from scheduling.domain.cluster.pod import GangContext, PodAttempt, files_secret_manifest, pod_manifest, service_manifest
+from scheduling.domain.cluster.pods import pod_group as pod_groups
+from scheduling.domain.cluster.pods.pod import (
+    GangContext,
+    PodAttempt,
+    files_secret_manifest,
+    pod_manifest,
+    service_manifest,
+)
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import errors
-from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster, ResourceKind
-from scheduling.kube.resource_kinds import POD, POD_GROUP, SECRET, SERVICE
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import Cluster, ResourceKind
+from scheduling.kube.connection.resource_kinds import POD, POD_GROUP, SECRET, SERVICE
 
 
 @dataclass(frozen=True, slots=True)

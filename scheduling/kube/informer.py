@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import errors
-from scheduling.kube.backoff import Backoff
-from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster, ResourceKind, WatchEventType
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import Cluster, ResourceKind, WatchEventType
 
 logger = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.5  # in a pause

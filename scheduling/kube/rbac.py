@@ -11,8 +11,8 @@ from scheduling.domain.cluster.election import lease_name
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
-from scheduling.kube import resource_kinds
-from scheduling.kube.port import ResourceKind
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.port import ResourceKind
 from scheduling.kube.webhook_configuration import configuration_name
 
 READ_VERBS = ("get", "list", "watch")

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.domain.cluster import review_conditions
-from scheduling.domain.cluster.gpu_pod import WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.cluster.naming import FIELD_MANAGER, MANAGED_BY_LABEL
+from scheduling.domain.cluster.pods.gpu_pod import WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
-from scheduling.kube import errors, resource_kinds
-from scheduling.kube.port import Cluster, ResourceKind
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import Cluster, ResourceKind
 
 TIMEOUT_SECONDS = 5
 TIMEOUT_FOR_OTHERS_SECONDS = 1

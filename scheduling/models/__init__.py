@@ -1,19 +1,19 @@
 """The tables of scheduling: workflows with groups and tasks, decisions, clusters, settings."""
 
-from scheduling.models.beat_lease import BeatLease
-from scheduling.models.cluster import ClusterState, NodeState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
 from scheduling.models.dirty import BackendDirtyMark, BackendSchedulingState
-from scheduling.models.forecast import StartForecast
-from scheduling.models.gpu_controller import GpuControllerLease
 from scheduling.models.guard import Bypass, QueueGuard, UnmarkedReviews, WebhookInstallation
-from scheduling.models.history_replay import HistoryReplay
-from scheduling.models.promised_start import PromisedStart
-from scheduling.models.queue_sync import QueueDrift, QueueSync
-from scheduling.models.refused_file import RefusedFile
+from scheduling.models.history.forecast import StartForecast
+from scheduling.models.history.history_replay import HistoryReplay
+from scheduling.models.history.promised_start import PromisedStart
+from scheduling.models.history.refused_file import RefusedFile
+from scheduling.models.history.stuck_group import StuckGroup
+from scheduling.models.leases.beat_lease import BeatLease
+from scheduling.models.leases.cluster import ClusterState, NodeState
+from scheduling.models.leases.gpu_controller import GpuControllerLease
+from scheduling.models.leases.queue_sync import QueueDrift, QueueSync
 from scheduling.models.start_reservation import StartReservation
-from scheduling.models.stuck_group import StuckGroup
 from scheduling.models.usage import (
     BackendUsageDay,
     BackendUsageHour,

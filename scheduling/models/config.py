@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from pools.domain.ownership import OwnedKind
+from pools.domain.configuration.ownership import OwnedKind
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
 

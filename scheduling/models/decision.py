@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 from scheduling.models.work_counters import COUNT_DECISIONS

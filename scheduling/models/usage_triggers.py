@@ -10,7 +10,7 @@ from __future__ import annotations
 import pgtrigger
 
 from pools.models import AuditEntry
-from scheduling.models.cluster import NodeState
+from scheduling.models.leases.cluster import NodeState
 
 OPEN_QUOTA = """
     SELECT (image ->> 'id')::bigint AS pool_id, (image ->> 'parent_id')::bigint AS parent_id,

@@ -12,7 +12,7 @@ from django.db import models
 
 from pools.models import Pool
 from pools.models.triggers import NoTruncateTrigger
-from scheduling.domain.wait_buckets import WAIT_BUCKETS
+from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 
 
 class StartCount(models.Model):

@@ -11,9 +11,9 @@ from django.db import models
 from django.db.models import F, Func, Q
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 from pools.models import Pool
-from pools.models.membership import account_start
+from pools.models.people.membership import account_start
 from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateTrigger, raise_message
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pools.domain.errors import Fault
-from pools.domain.spreadsheet_cells import text_of_cell
+from pools.domain.values.spreadsheet_cells import text_of_cell
 from scheduling.domain.priorities import Priority
 from scheduling.domain.replay.jobs import JobTable
 from scheduling.replay import values

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
 
-from pools.domain.spreadsheet_cells import plain_cell
+from pools.domain.values.spreadsheet_cells import plain_cell
 from scheduling.domain.priorities import Priority
 
 COLUMNS = ("submit_time", "duration_s", "gpus", "team", "name", "user", "priority", "limit_s")

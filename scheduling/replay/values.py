@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from pools.domain.scalars import is_decimal, whole_number
+from pools.domain.values.scalars import is_decimal, whole_number
 from scheduling.domain.replay.jobs import SECOND
 
 MAX_SECONDS = 10**11

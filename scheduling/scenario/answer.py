@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
-from pools.domain.amounts import Amount, JsonAmount, as_json
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import Amount, JsonAmount, as_json
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.outcome import (
     GangResult,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import find_cycles
 from pools.domain.structured_input import Faults
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     CohortFacts,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, simplify
 from pools.domain.errors import Fault
-from pools.domain.scalars import UnreadableScalar
 from pools.domain.structured_input import Dialect, Faults, FieldReader, ValueReader
+from pools.domain.values.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, simplify
+from pools.domain.values.scalars import UnreadableScalar
 from scheduling.structured_yaml.value_reader import DocumentMap
 
 NUMBER_LIMIT = 10**MAX_DIGITS

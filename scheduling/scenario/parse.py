@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pools.domain.amounts import Number
-from pools.domain.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
+from pools.domain.configuration.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
 from pools.domain.errors import DomainError, ErrorCode, Fault, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes

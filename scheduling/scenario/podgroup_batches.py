@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from pools.domain.errors import BadInput, Fault, Violation
-from scheduling.domain.podgroup_plan import PlanAnswer, RankedViolationAnswer, plan_pod_group, ranked_violations
-from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
+from scheduling.domain.judgement.podgroup_plan import (
+    PlanAnswer,
+    RankedViolationAnswer,
+    plan_pod_group,
+    ranked_violations,
+)
+from scheduling.domain.judgement.podgroup_rules import is_valid, validate_pod_group
 from scheduling.scenario.batch import Batch, answer_sources
 from scheduling.scenario.bounds import FILE_BOUNDS, WEB_BOUNDS, ScenarioBounds
 from scheduling.structured_yaml.value_reader import DocumentMap

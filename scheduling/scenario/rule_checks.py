@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pools.domain.amounts import UNLIMITED, Amount, amounts_text
 from pools.domain.errors import Fault, RuleName, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
+from pools.domain.values.amounts import UNLIMITED, Amount, amounts_text
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.domain.engine.rules.world import World

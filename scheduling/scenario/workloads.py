@@ -5,7 +5,7 @@ from __future__ import annotations
 from pools.domain.errors import Fault
 from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, GangFacts, TaskFacts, TaskState
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, SubGroup
-from scheduling.domain.podgroup_rules import MAX_PODS, FieldNames, PodGroup, check_pod_group, is_structural
+from scheduling.domain.judgement.podgroup_rules import MAX_PODS, FieldNames, PodGroup, check_pod_group, is_structural
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, read_resources
 

@@ -20,9 +20,9 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPools
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
+from pools.domain.configuration.ownership import GitOwner, OwnedKind, OwnerKind
 from pools.domain.errors import Busy, Conflict, DomainError, Fault, Violation
-from pools.domain.ownership import GitOwner, OwnedKind, OwnerKind
-from pools.domain.roles import PLATFORM_ADMIN, Actor
+from pools.domain.people.roles import PLATFORM_ADMIN, Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import (
     lock_cohort_trees,
@@ -35,15 +35,15 @@ from pools.locking import (
 from pools.models import Cohort, GpuAllocation, Pool, Reservation, User
 from pools.permissions import require_platform
 from pools.selectors.sign_on import roles_given_by_groups
-from pools.services.approval_check import approved
-from pools.services.backends import delete_backend, put_backend
-from pools.services.cohorts import delete_cohort, put_cohort
-from pools.services.dry_run import read_effect, warnings_of
-from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
-from pools.services.ownership import applying, forget_owners, set_owners
-from pools.services.pools import delete_pool, put_pools
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from pools.services.users import create_user, grant_role, revoke_role
+from pools.services.changes.approval_check import approved
+from pools.services.changes.dry_run import read_effect, warnings_of
+from pools.services.changes.ownership import applying, forget_owners, set_owners
+from pools.services.configuration.backends import delete_backend, put_backend
+from pools.services.configuration.cohorts import delete_cohort, put_cohort
+from pools.services.configuration.pools import delete_pool, put_pools
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
+from pools.services.people.users import create_user, grant_role, revoke_role
 from scheduling.configuration.bodies import (
     SECTION_BY_KIND,
     SETTINGS_DEFAULTS,
@@ -55,7 +55,7 @@ from scheduling.configuration.bodies import (
 from scheduling.configuration.comparison import Comparison, Difference, ObjectAction, ObjectKey, compare
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, FileObject
 from scheduling.domain.changes.settings import UpdateSettings
-from scheduling.selectors.configuration import read_configuration, read_owners
+from scheduling.selectors.cluster.configuration import read_configuration, read_owners
 from scheduling.services.workflow_config import update_workflow_config
 
 WRITTEN = (ObjectAction.CREATE, ObjectAction.CHANGE)

@@ -30,17 +30,17 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.changes.users import CreateUser
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
-from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
 from pools.models import AuditEntry, Pool
-from pools.services.backends import put_backend
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota, sample_usage
-from pools.services.pools import patch_pool, put_pool
-from pools.services.subpools import create_subpool, delete_subpool
-from pools.services.users import create_user
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool, put_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota, sample_usage
+from pools.services.people.users import create_user
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, WaitSpan, Workflow

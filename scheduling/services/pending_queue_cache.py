@@ -19,7 +19,7 @@ from django.db import connections
 
 from pools.database.transactions import one_snapshot, sees_uncommitted_changes
 from pools.models import Backend
-from scheduling.selectors.pending_queue import (
+from scheduling.selectors.queue.pending_queue import (
     PendingQueue,
     add_recent_arrivals,
     build_pending_queue,

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from pools.database.transactions import change
 from pools.domain.errors import DomainError, Violation
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.permissions import require_platform
 from scheduling.configuration.files import BadFiles
 from scheduling.models import RefusedFile

@@ -7,8 +7,8 @@ from django.db.models import Max, Min
 from psycopg import sql
 
 from pools.database.transactions import change
-from pools.domain.cluster_config import FILE
-from pools.domain.roles import SYSTEM
+from pools.domain.configuration.cluster_config import FILE
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, KubernetesSettings, NoticeProgress, NoticeTarget
 from scheduling.models import BackendSchedulingState, UsageProgress
 

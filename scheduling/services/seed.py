@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
-from pools.services.backends import put_backend
+from pools.services.configuration.backends import put_backend
 
 BACKEND = "simulated"
 NAMESPACE = "default"

@@ -33,8 +33,8 @@ from scheduling.models import (
     WorkUsageDay,
     WorkUsageHour,
 )
-from scheduling.selectors.pending_queue import build_pending_queue
-from scheduling.selectors.usage_sql import (
+from scheduling.selectors.queue.pending_queue import build_pending_queue
+from scheduling.selectors.reports.usage_sql import (
     EVERY_LEAF,
     OWN_ROWS,
     SPAN_COLUMNS,

@@ -10,9 +10,9 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from pools.services.verify import LedgerDifference
+from pools.services.changes.verify import LedgerDifference
 from scheduling.models import LateUsage, UsageProgress
-from scheduling.selectors.usage_sql import (
+from scheduling.selectors.reports.usage_sql import (
     COMPUTE,
     EVERY_LEAF,
     OWN_ROWS,

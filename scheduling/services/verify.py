@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef
 
 from pools.database.transactions import database_time, one_snapshot
 from pools.models import Backend
-from pools.services.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
+from pools.services.changes.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.reasons.liveness import find_stuck
 from scheduling.domain.gang import tree_from_json
@@ -18,8 +18,8 @@ from scheduling.domain.promised_starts import GRACE
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import BackendSchedulingState, Group
-from scheduling.selectors.live_facts import read_live_facts
-from scheduling.selectors.promised_starts import overdue_message, overdue_promises, stuck_message
+from scheduling.selectors.forecast.promised_starts import overdue_message, overdue_promises, stuck_message
+from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.services.usage_verification import find_usage_differences
 
 _ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypedDict
 
 from pools.database.transactions import change
-from pools.domain.roles import Actor
-from pools.domain.version_check import check_version
+from pools.domain.configuration.version_check import check_version
+from pools.domain.people.roles import Actor
 from pools.permissions import require_platform
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 from scheduling.locking import lock_workflow_config

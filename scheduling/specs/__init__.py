@@ -5,7 +5,7 @@ Source: design, O7.3, A6.
 
 from scheduling.specs.labels import check_labels
 from scheduling.specs.parser import ParsedSpec, parse
-from scheduling.specs.render_budget import RenderBudget
+from scheduling.specs.rendering.render_budget import RenderBudget
 from scheduling.specs.rules import PlatformRules, SpecRules
 
 __all__ = ["ParsedSpec", "PlatformRules", "RenderBudget", "SpecRules", "check_labels", "parse"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pools.domain.durations import MAX_DURATION, parse_duration
 from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.faults import quote
+from pools.domain.values.durations import MAX_DURATION, parse_duration
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
 
 MAX_LABELS = 16

@@ -9,9 +9,10 @@ from typing import Any
 from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.faults import Faults
 from scheduling.domain.workflow_spec import WorkflowSpec
-from scheduling.specs import podgroup_manifest, sections, template, variables
-from scheduling.specs.file_text import clean_text, is_printable
-from scheduling.specs.render_budget import RenderBudget
+from scheduling.specs import podgroup_manifest
+from scheduling.specs.rendering import sections, template, variables
+from scheduling.specs.rendering.file_text import clean_text, is_printable
+from scheduling.specs.rendering.render_budget import RenderBudget
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.workflow_file import read_workflow_file
 from scheduling.specs.yaml_cursor import MAX_FAULTS

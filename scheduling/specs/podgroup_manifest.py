@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, join_words, quote
 from scheduling.domain.gang import tree_to_json
-from scheduling.domain.podgroup_rules import WARNING, PodGroup, is_structural
-from scheduling.domain.podgroup_rules import read_pod_group as read_podgroup
+from scheduling.domain.judgement.podgroup_rules import WARNING, PodGroup, is_structural
+from scheduling.domain.judgement.podgroup_rules import read_pod_group as read_podgroup
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 from scheduling.specs.exit_actions import read_exit_actions

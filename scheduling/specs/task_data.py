@@ -6,9 +6,9 @@ import re
 import warnings
 from typing import Any
 
-from pools.domain.durations import parse_duration
 from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import quote, shorten
+from pools.domain.values.durations import parse_duration
 from scheduling.specs.name_rules import is_name
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 

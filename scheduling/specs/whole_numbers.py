@@ -1,9 +1,9 @@
-"""Text -> whole amounts. Sizes are read as in pool configurations (:mod:`pools.domain.byte_sizes`)."""
+"""Text -> whole amounts. Sizes are read as in pool configurations (:mod:`pools.domain.values.byte_sizes`)."""
 
 from __future__ import annotations
 
-from pools.domain.byte_sizes import MAX_UNITS
-from pools.domain.scalars import whole_number
+from pools.domain.values.byte_sizes import MAX_UNITS
+from pools.domain.values.scalars import whole_number
 
 
 def parse_whole_number(text: str) -> int | None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from pools.domain.counting import counted
-from pools.domain.durations import MAX_DURATION, parse_duration
 from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, join_words, quote, shorten
+from pools.domain.values.counting import counted
+from pools.domain.values.durations import MAX_DURATION, parse_duration
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 from scheduling.specs.group_cycles import find_cycle
 from scheduling.specs.labels import check_labels
 from scheduling.specs.name_rules import UniqueNames, read_name
+from scheduling.specs.rendering.sections import DEFAULT_VALUES_KEY
 from scheduling.specs.resources import ResourceEntry, read_resources, warn_of_unused_resources
 from scheduling.specs.rules import SpecRules
-from scheduling.specs.sections import DEFAULT_VALUES_KEY
 from scheduling.specs.tasks import ParsedTask, read_task
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 from scheduling.structured_yaml.nodes import Node

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from pools.domain.byte_sizes import MAX_BYTES, MAX_UNITS, UNITS, parse_size
 from pools.domain.errors import Fault
-from pools.domain.scalars import BOOLEANS
 from pools.domain.structured_input import Dialect, ValueReader
+from pools.domain.values.byte_sizes import MAX_BYTES, MAX_UNITS, UNITS, parse_size
+from pools.domain.values.scalars import BOOLEANS
 from scheduling.specs.whole_numbers import parse_whole_number
 from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 

@@ -1,4 +1,5 @@
-"""YAML text -> nodes with their lines. A key given twice is reported; :mod:`pools.domain.scalars` reads scalars."""
+"""YAML text -> nodes with their lines. A key given twice is reported; :mod:`pools.domain.values.scalars` reads
+scalars."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any, ClassVar
 import yaml
 
 from pools.domain.errors import Fault
-from pools.domain.scalars import UnreadableScalar, plain_scalar
 from pools.domain.structured_input.faults import Faults, quote, shorten
+from pools.domain.values.scalars import UnreadableScalar, plain_scalar
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
 from scheduling.structured_yaml.nodes import (
     MapEntry,

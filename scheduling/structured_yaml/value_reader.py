@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import yaml
 
 from pools.domain.errors import Fault, Violation
-from pools.domain.scalars import UnreadableScalar, json_number, plain_scalar
+from pools.domain.values.scalars import UnreadableScalar, json_number, plain_scalar
 from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
 
 MAX_CHARACTERS = 64 * 2**20

@@ -11,7 +11,7 @@ from typing import Any
 from django import template
 
 from pools.templatetags.osmo import ago, signed, span
-from scheduling.selectors.comparison import FactUnit
+from scheduling.selectors.reports.comparison import FactUnit
 
 register = template.Library()
 GIB = 2**30

@@ -12,8 +12,8 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
-from scheduling.selectors.drains import Drain, read_drains
-from scheduling.selectors.leaf_names import leaf_names_of
+from scheduling.selectors.work.drains import Drain, read_drains
+from scheduling.selectors.work.leaf_names import leaf_names_of
 
 register = template.Library()
 

@@ -10,7 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from scheduling.domain.gang_tree_rows import GangTreeRow
-from scheduling.selectors.visible_queue import WaitingGang
+from scheduling.selectors.queue.visible_queue import WaitingGang
 
 register = template.Library()
 

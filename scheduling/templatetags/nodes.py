@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from scheduling.selectors.node_map import MappedNode
+from scheduling.selectors.cluster.node_map import MappedNode
 
 register = template.Library()
 

@@ -17,9 +17,9 @@ from django.utils.safestring import SafeString, mark_safe
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.templatetags.osmo import heads_of, signed
 from scheduling.domain.lists import UsageKey
-from scheduling.selectors.leaf_names import leaf_names_of
-from scheduling.selectors.usage import UsageRow, read_closed_until, read_usage
-from scheduling.selectors.usage_charts import PERIODS, chosen_period, question_of_period, usage_charts
+from scheduling.selectors.reports.usage import UsageRow, read_closed_until, read_usage
+from scheduling.selectors.reports.usage_charts import PERIODS, chosen_period, question_of_period, usage_charts
+from scheduling.selectors.work.leaf_names import leaf_names_of
 
 register = template.Library()
 PERIOD_PARAMETER = "usage"

@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from osmo_admin.cli.client import app
-from scheduling.kube.resource_kinds import QUEUE
+from scheduling.kube.connection.resource_kinds import QUEUE
 from tests.support.kube_server import KubeServer
 from tests.support.services import ROOT
 from tests.support.stack import Stack

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import QUEUE
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import QUEUE
 from tests.support.kube_server import KubeServer
 from tests.support.stack import Stack
 

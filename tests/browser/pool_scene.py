@@ -39,10 +39,10 @@ class PoolScene:
         """Create the pool, its admin and its user."""
         scene = cls(stack, stack.unique_name("team"), stack.unique_name("chief"), stack.unique_name("user"))
         with stack.orm():
-            from pools.domain.roles import SYSTEM
-            from pools.services.backends import put_backend
-            from pools.services.pools import put_pool
-            from pools.services.users import create_user
+            from pools.domain.people.roles import SYSTEM
+            from pools.services.configuration.backends import put_backend
+            from pools.services.configuration.pools import put_pool
+            from pools.services.people.users import create_user
 
             nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(NODES)]
             body = {"namespace": scene.pool, "auto_end": False, "nodes": nodes}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduling.kube.resource_kinds import QUEUE
+from scheduling.kube.connection.resource_kinds import QUEUE
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import expect, expect_text
 from tests.support.kube_server import KubeServer, create_namespace

@@ -27,10 +27,10 @@ def namespace(scene: PoolScene) -> str:
 
         from django.utils import timezone
 
-        from pools.domain.roles import SYSTEM
+        from pools.domain.people.roles import SYSTEM
         from pools.models import GpuUsageSample
-        from pools.services.gpu_allocations import allocate, release
-        from pools.services.gpu_quotas import put_gpu_quota, sample_usage
+        from pools.services.gpu_quota.gpu_allocations import allocate, release
+        from pools.services.gpu_quota.gpu_quotas import put_gpu_quota, sample_usage
         from tests.unit.gpu_quota.builders import make_amounts
 
         total = {"requests": {"tflops": "250", "vram": "64Gi"}, "limits": {"tflops": "400", "vram": "128Gi"}}

@@ -230,8 +230,8 @@ def test_creating_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[...
 
 def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], scene: PoolScene) -> None:
     with scene.stack.orm():
-        from pools.domain.roles import SYSTEM
-        from pools.services.users import grant_role, revoke_role
+        from pools.domain.people.roles import SYSTEM
+        from pools.services.people.users import grant_role, revoke_role
 
         grant_role(GrantRole(username=scene.pool_user, role_name=f"osmo-{tree.batch}-user"), actor=SYSTEM)
         revoke_role(RevokeRole(username=scene.pool_user, role_name=f"osmo-{scene.pool}-user"), actor=SYSTEM)

@@ -20,10 +20,10 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
     from pools.domain.changes.gpu_allocations import AllocateWorker
     from pools.domain.errors import DomainError
     from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
-    from pools.domain.quantities import parse_quantity
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
+    from pools.domain.values.quantities import parse_quantity
     from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
-    from pools.services import gpu_allocations
+    from pools.services.gpu_quota import gpu_allocations
 
     def pass_gate(number: int) -> None:
         # The test holds this lock until all processes wait for it; then all pass together.

@@ -7,8 +7,8 @@ import pytest
 from pools.domain.changes.users import SetActive
 from pools.domain.errors import Conflict
 from pools.models import User
-from pools.services import accounts, users
-from pools.services.accounts import set_active
+from pools.services.people import accounts, users
+from pools.services.people.accounts import set_active
 from tests.support import factories
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently

@@ -8,11 +8,11 @@ from pools.domain.approvals import ApprovalState
 from pools.domain.changes.approvals import Approve, Reject
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import ApprovalRequest, Pool
-from pools.services import approvals
-from pools.services.approvals import approve, reject
-from pools.services.subpools import resize_subpool
+from pools.services.configuration import approvals
+from pools.services.configuration.approvals import approve, reject
+from pools.services.configuration.subpools import resize_subpool
 from tests.support import factories
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently

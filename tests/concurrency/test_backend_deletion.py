@@ -9,9 +9,9 @@ import pytest
 from django.db import IntegrityError, connection, connections
 
 from pools.domain.changes.backends import DeleteBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.backends import delete_backend
+from pools.services.configuration.backends import delete_backend
 from scheduling.models import ClusterState
 from tests.support import factories
 

@@ -9,16 +9,16 @@ from django.db import IntegrityError, transaction
 from pools.domain.changes.cohorts import PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, LeafUsage, Pool
-from pools.selectors.quota_facts import cohort_roots, read_admission_tree
-from pools.services import cohorts
-from pools.services.cohorts import patch_cohort, put_cohort
-from pools.services.pools import patch_pool
+from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
+from pools.services.configuration import cohorts
+from pools.services.configuration.cohorts import patch_cohort, put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Group, Workflow
-from scheduling.services.kubernetes import dispatch_admission
+from scheduling.services.kubernetes.dispatching import dispatch_admission
 from scheduling.services.simulated import apply_plan
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify

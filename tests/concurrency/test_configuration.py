@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pools.domain.errors import Busy
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.services import configuration

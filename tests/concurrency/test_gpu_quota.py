@@ -16,13 +16,13 @@ from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, C
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
 from pools.domain.gpu_quota.workers import GpuWorker
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
-from pools.services import gpu_allocations
-from pools.services.gpu_allocations import adjust, allocate, commit, release
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
+from pools.services.gpu_quota import gpu_allocations
+from pools.services.gpu_quota.gpu_allocations import adjust, allocate, commit, release
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
 from scheduling.services.verify import verify
 from tests.support import factories
 from tests.support.races import Rendezvous

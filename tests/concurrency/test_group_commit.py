@@ -18,11 +18,11 @@ from django.db import connection, connections, transaction
 from pools.database import transactions
 from pools.domain.changes.users import RevokeRole
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.locking import lock_pool_tree
 from pools.models import AuditEntry, LeafUsage, Pool, User
-from pools.services import idempotency
-from pools.services.users import revoke_role
+from pools.services.changes import idempotency
+from pools.services.people.users import revoke_role
 from scheduling.models import Workflow
 from scheduling.services.verify import verify
 from scheduling.services.workflows import submission

@@ -13,9 +13,10 @@ from pools.domain.changes.tokens import CreateToken
 from pools.domain.errors import DomainError, Throttled
 from pools.locking import LOCK_ANSWERS_SQL
 from pools.models import AccessToken, IdempotencyRecord, User
-from pools.services import access_tokens, idempotency
-from pools.services.access_tokens import create_token
-from pools.services.idempotency import run_once
+from pools.services.changes import idempotency
+from pools.services.changes.idempotency import run_once
+from pools.services.people import access_tokens
+from pools.services.people.access_tokens import create_token
 from scheduling.models import Workflow
 from scheduling.services.workflows import live_work, submission
 from scheduling.services.workflows.submission import Submission, submit

@@ -26,19 +26,19 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.errors import DomainError
-from pools.domain.notices import NoticeStatus
-from pools.domain.roles import SYSTEM
+from pools.domain.people.notices import NoticeStatus
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, Backend, GpuAllocation, Notice, NoticeTarget, Pool, User
 from pools.security.tokens import issue_jwt
-from pools.services.approval_check import approved
-from pools.services.approvals import approve, reject
-from pools.services.backends import put_backend
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_allocations import allocate, release
-from pools.services.notice_targets import send_test
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from pools.services.users import create_user, delete_user, grant_role
+from pools.services.changes.approval_check import approved
+from pools.services.configuration.approvals import approve, reject
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.gpu_quota.gpu_allocations import allocate, release
+from pools.services.people.notice_targets import send_test
+from pools.services.people.users import create_user, delete_user, grant_role
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
@@ -493,7 +493,7 @@ def test_every_address_for_every_user_during_a_long_storm() -> None:
 
 @pytest.mark.nightly
 def test_the_storm_finds_reads_without_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
+    monkeypatch.setattr("osmo_admin.web.middleware.one_snapshot", nullcontext)
     create_example_installation()
     reader = Reader("root")
     with Writers(7).at_work():

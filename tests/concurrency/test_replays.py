@@ -16,13 +16,14 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.users import create_user
+from pools.services.people.users import create_user
 from scheduling.locking import LongWorkRuns, hold_long_work_turn, try_replay
 from scheduling.models import HistoryReplay
-from scheduling.models.history_replay import ReplayStatus
-from scheduling.services import notifications, replays
+from scheduling.models.history.history_replay import ReplayStatus
+from scheduling.services import notifications
+from scheduling.services.history import replays
 from tests.support import factories
 from tests.support.services import ROOT, Services
 

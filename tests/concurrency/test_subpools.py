@@ -10,12 +10,12 @@ import pytest
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Stale
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
-from pools.selectors.pool_balance import read_balance
-from pools.services import pool_configuration, subpools
-from pools.services.pools import patch_pool
-from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool
+from pools.selectors.quotas.pool_balance import read_balance
+from pools.services.configuration import pool_configuration, subpools
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import SubpoolResult, create_subpool, delete_subpool
 from scheduling.services.verify import verify
 from tests.support import factories
 from tests.support.races import Rendezvous, remove_tree_lock, without_triggers

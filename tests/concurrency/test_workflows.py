@@ -8,11 +8,11 @@ import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, LeafUsage, Pool, Reservation
-from pools.services import subpools
-from pools.services.subpools import SubpoolResult, archive_drained, delete_subpool
+from pools.services.configuration import subpools
+from pools.services.configuration.subpools import SubpoolResult, archive_drained, delete_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow

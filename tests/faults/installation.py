@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import redis
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.support import database, factories
 from tests.support.children import popen_of
 from tests.support.own_servers import KillableServers

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from osmo_admin.celery import app
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
 
 pytestmark = pytest.mark.fault

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from osmo_admin.celery import app
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.processes import start_child
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import start_child
 from tests.faults.installation import FaultyInstallation
 from tests.support.services import ROOT
 

@@ -11,15 +11,15 @@ import psycopg
 import pytest
 from django.db import Error, InternalError, OperationalError, ProgrammingError, connection
 
-from osmo_admin import beat
-from osmo_admin.error_responses import to_domain_error
-from osmo_admin.operator_errors import error_message
+from osmo_admin.processes import beat
+from osmo_admin.processes.operator_errors import error_message
+from osmo_admin.web.error_responses import to_domain_error
 from pools.api import events
 from pools.database.errors import is_database_away
 from pools.database.prepared import read_rows
 from pools.database.transactions import DatabaseLost, change
 from pools.domain.errors import Busy
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Pool
 from pools.selectors.audit_trail import Login, StreamPosition

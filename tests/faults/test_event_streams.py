@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
 
 pytestmark = pytest.mark.fault

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import life_files, process_commands
-from osmo_admin.ops.processes import start_child
+from osmo_admin.ops.files import life_files
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import start_child
 from tests.faults.installation import FaultyInstallation
 from tests.support.hangable import RENEW_SECONDS, STUCK_SECONDS
 from tests.support.services import ROOT

@@ -13,7 +13,7 @@ from pools.database.errors import is_database_away
 from pools.database.prepared import read_first_row, read_rows
 from pools.database.transactions import change
 from pools.domain.errors import Busy
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
 from scheduling.models import Workflow

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from osmo_admin.beat import LEASE_TIMING, Scheduler
 from osmo_admin.celery import app
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.processes import ChildProcess, start_child
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import ChildProcess, start_child
+from osmo_admin.processes.beat import LEASE_TIMING, Scheduler
 from scheduling.models import BeatLease
 from scheduling.services.kubernetes import leases
 from tests.faults.installation import FaultyInstallation

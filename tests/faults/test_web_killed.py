@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
 from tests.faults.load import run_load
 from tests.support import factories

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from scheduling.services.simulated.apply_plan import MAX_TREES_TOGETHER
 from tests.faults.installation import FaultyInstallation
 

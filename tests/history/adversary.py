@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import psycopg
 import redis
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.history.installation import HistoryInstallation, HistoryServers
 from tests.history.record import Recorder
 

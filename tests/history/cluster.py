@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from scheduling.domain.cluster.naming import GPU_RESOURCE, POD_GROUP_OF_POD, TASK_UUID
-from scheduling.kube import errors, resource_kinds
-from scheduling.kube.port import Cluster
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import Cluster
 from tests.support.kube_server import PINNED, KubeServer
 
 BACKEND = NAMESPACE = "lab"

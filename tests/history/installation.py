@@ -14,9 +14,10 @@ from typing import Any
 
 import psycopg
 
-from osmo_admin.ops import postgres, process_commands
-from osmo_admin.ops.privileges import find_database_account
-from osmo_admin.ops.processes import ChildProcess, start_child
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.privileges import find_database_account
+from osmo_admin.ops.programs.processes import ChildProcess, start_child
+from osmo_admin.ops.stores import postgres
 from tests.faults.installation import FaultyInstallation
 from tests.history import cluster, workload
 from tests.history.cluster import HistoryCluster

@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.history import workload
 from tests.history.clients import HistoryClient, Progress
 from tests.history.dump import Sampler, write_tables

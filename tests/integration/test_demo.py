@@ -9,12 +9,12 @@ from django.db import connection
 from django.db.models import Count
 from django.utils import timezone
 
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, GpuQuota, Node, Pool, User
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, Workflow
-from scheduling.selectors.usage import UsageQuestion, read_usage
+from scheduling.selectors.reports.usage import UsageQuestion, read_usage
 from scheduling.services.demo import DAYS, seed_demo
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify

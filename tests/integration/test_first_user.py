@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.bootstrap import prepare_database
+from osmo_admin.processes.bootstrap import prepare_database
 from pools.domain.changes.users import CreateUser
 from pools.domain.errors import BadInput
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.users import create_user
+from pools.services.people.users import create_user
 
 
 @pytest.mark.django_db

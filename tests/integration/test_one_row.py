@@ -18,17 +18,18 @@ from pools.database.one_by_one import left_out_on_error, work_in_batch
 from pools.domain.changes.notices import CreateTarget
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Busy
-from pools.domain.notices import PERSONAL_KINDS
-from pools.domain.roles import SYSTEM
+from pools.domain.people.notices import PERSONAL_KINDS
+from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, Backend, GpuAllocation, Notice, NoticeCondition, Pool
-from pools.services import gpu_allocations
-from pools.services.notice_targets import create_target
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.subpools import resize_subpool
+from pools.services.gpu_quota import gpu_allocations
+from pools.services.people.notice_targets import create_target
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, HistoryReplay
-from scheduling.services import forecasts, notifications, periodic_tasks, usage
+from scheduling.services import notifications, periodic_tasks, usage
+from scheduling.services.history import forecasts
 from scheduling.services.kubernetes import heartbeats
 from scheduling.services.notices import conditions, planning, sending
 from scheduling.services.simulated import end_due
@@ -282,9 +283,9 @@ def _old_usage(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
 @case(tasks.CHECK_SIGN_ONS)
 def _sign_ons(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     """With a provider in tests/integration/sign_on/test_unreadable_claims.py; here the loop alone."""
-    from pools.domain.sign_on import OpenIdProvider
+    from pools.domain.people.sign_on import OpenIdProvider
     from pools.models import SignOnIdentity, User
-    from pools.services import sign_on
+    from pools.services.people import sign_on
 
     provider = OpenIdProvider("corp", "Corp", "https://id.example", "osmo", "")
     patch.setattr(sign_on, "configured_providers", lambda: {"corp": provider})

@@ -29,13 +29,13 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
 from pools.security import tokens
-from pools.services.access_tokens import create_token
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.users import create_user
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user
 from tests.support import factories
 
 CHECKS = [

@@ -22,12 +22,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from osmo_admin import logs, tracing
 from osmo_admin.env import EnvError, load_environment
-from scheduling.kube import errors
-from scheduling.kube.client import KubernetesCluster
-from scheduling.kube.cluster_access import KubeconfigAccess
-from scheduling.kube.resource_kinds import QUEUE
+from osmo_admin.monitoring import logs, tracing
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.client import KubernetesCluster
+from scheduling.kube.connection.cluster_access import KubeconfigAccess
+from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.services.notifications import RECONCILE_TASK
 from tests.support.http_receiver import Receiver, run_receiver
 from tests.support.services import ROOT, Services
@@ -113,7 +113,9 @@ def test_a_request_its_task_and_the_cluster_call_are_one_trace(spans: InMemorySp
 def test_a_request_is_named_by_its_route_and_probes_are_not_traced(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "MIDDLEWARE", ["osmo_admin.tracing.TracingMiddleware", *settings.MIDDLEWARE])
+    monkeypatch.setattr(
+        settings, "MIDDLEWARE", ["osmo_admin.monitoring.tracing.TracingMiddleware", *settings.MIDDLEWARE]
+    )
     client = Client()
     answer = client.get("/api/version")
     client.get("/health")
@@ -138,7 +140,7 @@ def test_requests_and_tasks_after_each_other_share_nothing(spans: InMemorySpanEx
 
 
 def test_log_lines_of_a_span_have_its_trace(spans: InMemorySpanExporter) -> None:
-    formatter = logs.formatter("json", ["osmo_admin.tracing.add_trace_ids"])
+    formatter = logs.formatter("json", ["osmo_admin.monitoring.tracing.add_trace_ids"])
     record = logging.LogRecord("pools", logging.INFO, __file__, 1, "a line", None, None)
     lines: list[dict[str, Any]] = []
 
@@ -209,7 +211,7 @@ def test_nothing_is_loaded_without_the_setting() -> None:
 
 def test_the_setting_sends_traces_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_django(OSMO_TRACES_URL="http://127.0.0.1:9/v1/traces") == [
-        True, "osmo_admin.tracing.TracingMiddleware", ["osmo_admin.tracing.add_trace_ids"],
+        True, "osmo_admin.monitoring.tracing.TracingMiddleware", ["osmo_admin.monitoring.tracing.add_trace_ids"],
     ]  # fmt: skip
     with run_receiver() as collector:
         end = tracing.start_tracing(f"{collector.url}/v1/traces", 1.0)

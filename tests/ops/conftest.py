@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.privileges import change_owner, find_database_account
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs.privileges import change_owner, find_database_account
 from tests.support.up import UpProcess
 
 

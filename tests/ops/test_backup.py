@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from osmo_admin.backups import files
-from osmo_admin.ops.postgres import DATABASE, OWNER, RUNTIME, ensure_database
+from osmo_admin.ops.stores.postgres import DATABASE, OWNER, RUNTIME, ensure_database
 from tests.support import factories
 from tests.support.own_servers import KillableServers
 from tests.support.services import current_services

@@ -11,8 +11,8 @@ import pytest
 
 from osmo_admin.backups import files
 from osmo_admin.backups.files import CountingFile, Manifest
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.postgres_clients import find_client, split_password
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.stores.postgres_clients import find_client, split_password
 
 CONTENT = b"a dump" * 100_000
 MANIFEST = Manifest(

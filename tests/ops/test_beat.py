@@ -13,11 +13,12 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
-from osmo_admin import beat, heartbeat
-from osmo_admin.beat import RETRY_SECONDS, Scheduler
 from osmo_admin.celery import app
 from osmo_admin.doctor.reports import Reporter
-from osmo_admin.liveness import Liveness
+from osmo_admin.monitoring import heartbeat
+from osmo_admin.monitoring.liveness import Liveness
+from osmo_admin.processes import beat
+from osmo_admin.processes.beat import RETRY_SECONDS, Scheduler
 from scheduling.services.periodic_tasks import FIND_SILENT, ensure_periodic_tasks
 from tests.support.services import Services
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands.certificate_secret import keep_certificate_secret
-from osmo_admin.ops.certificates import ServerCertificate, read_certificate
-from osmo_admin.ops.errors import OperationError
-from scheduling.kube import errors, resource_kinds
+from osmo_admin.ops.files.certificates import ServerCertificate, read_certificate
+from osmo_admin.ops.programs.errors import OperationError
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from tests.support.chart import CHART, NAMESPACE, named, pod_templates, render, template
 from tests.support.kube_server import KubeNamespace

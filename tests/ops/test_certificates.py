@@ -11,8 +11,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from osmo_admin.ops.certificates import RENEW_BEFORE, SERVER_LIFETIME, ensure_certificate, read_certificate
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files.certificates import RENEW_BEFORE, SERVER_LIFETIME, ensure_certificate, read_certificate
+from osmo_admin.ops.programs.errors import OperationError
 
 NOW = datetime.now(UTC)
 

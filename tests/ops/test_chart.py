@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 import osmo_admin
 from osmo_admin.cli.client import app as client
 from osmo_admin.cli.server import app
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from osmo_admin.provider_env import read_directories, read_providers
-from scheduling.kube import errors
-from scheduling.kube.port import Cluster
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.port import Cluster
 from scheduling.kube.rbac import rbac_manifests
 from tests.support import chart
 from tests.support.chart import CHART, NAMESPACE, named, pod_templates, render, template

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.operator_errors import error_message
-from osmo_admin.ops.data_directory import DataDirectory
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.processes.operator_errors import error_message
 from tests.support.services import ROOT
 from tests.support.up import clean_env, run_osmo_admin
 

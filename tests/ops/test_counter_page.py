@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import ports, process_commands
+from osmo_admin.ops.programs import ports, process_commands
 from tests.support.kube_server import wait_for
 from tests.support.services import ROOT
 from tests.support.stack import Stack
 
 PROGRAM = """
 import os, sys, time
-from osmo_admin.counter_page import serve_counters
+from osmo_admin.processes.counter_page import serve_counters
 from scheduling.kube import metrics
 if os.fork() == 0:  # a child process, as those of the worker that run tasks
     metrics.count_lease("agent", "claimed")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import data_directory
-from osmo_admin.ops.data_directory import (
+from osmo_admin.ops.files import data_directory
+from osmo_admin.ops.files.data_directory import (
     DataDirectory,
     DataDirectoryLock,
     find_running_pid,
     read_json_object,
     write_private_file,
 )
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import SystemAccount
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.privileges import SystemAccount
 
 
 def file_mode(path: Path) -> int:

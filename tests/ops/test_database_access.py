@@ -16,9 +16,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from osmo_admin.ops import postgres, privileges
-from osmo_admin.ops.privileges import SystemAccount, change_owner, find_database_account
-from osmo_admin.ops.processes import stop_children
+from osmo_admin.ops.programs import privileges
+from osmo_admin.ops.programs.privileges import SystemAccount, change_owner, find_database_account
+from osmo_admin.ops.programs.processes import stop_children
+from osmo_admin.ops.stores import postgres
 
 INSTALLATIONS = list(postgres.find_installations())
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to act as other users")

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from osmo_admin import database_server
-from osmo_admin.database_server import refuse_unfit_server
+from osmo_admin.processes import database_server
+from osmo_admin.processes.database_server import refuse_unfit_server
 from osmo_admin.settings import database_settings
 from tests.support.plain_servers import PgBouncer, PlainPostgres
 from tests.support.services import ROOT

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from osmo_admin import provider_env
 from osmo_admin.cli.server import app
 from osmo_admin.env import load_environment
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from tests.support.services import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -7,7 +7,7 @@ import gc
 import django
 import pytest
 
-from osmo_admin.django_setup import set_up_django
+from osmo_admin.processes.django_setup import set_up_django
 
 
 def test_the_collector_rests_during_the_setup_only(monkeypatch: pytest.MonkeyPatch) -> None:

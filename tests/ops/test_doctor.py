@@ -17,11 +17,11 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from django.db import connection
 
-from osmo_admin import heartbeat
 from osmo_admin.doctor import checks, diagnosis, reports
 from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import Report, Reporter, ask_processes, read_reports
-from osmo_admin.ops import certificates
+from osmo_admin.monitoring import heartbeat
+from osmo_admin.ops.files import certificates
 from osmo_admin.provider_env import read_all_providers
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import key_marks, seal

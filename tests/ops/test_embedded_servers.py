@@ -12,10 +12,11 @@ import psycopg
 import pytest
 import redis
 
-from osmo_admin.ops import postgres, processes, valkey
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
-from osmo_admin.ops.processes import ChildProcess, stop_children
+from osmo_admin.ops.programs import processes
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.privileges import can_reach, change_owner, find_database_account
+from osmo_admin.ops.programs.processes import ChildProcess, stop_children
+from osmo_admin.ops.stores import postgres, valkey
 from tests.support.children import popen_of
 
 INSTALLATIONS = list(postgres.find_installations())

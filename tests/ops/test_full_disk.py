@@ -15,10 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from osmo_admin.operator_errors import error_message
-from osmo_admin.ops import disk_space, log_files, orphans, postgres, restarts
-from osmo_admin.ops.services import Service
+from osmo_admin.ops.files import disk_space, log_files, orphans, restarts
+from osmo_admin.ops.programs.services import Service
+from osmo_admin.ops.stores import postgres
 from osmo_admin.ops.supervisor import Supervisor, SupervisorOptions
+from osmo_admin.processes.operator_errors import error_message
 from tests.support.up import UpProcess, run_osmo_admin
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")

@@ -11,9 +11,9 @@ from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.test import Client
 
-from osmo_admin import health, heartbeat
-from pools.domain.roles import SYSTEM
-from pools.services.secret_key import claim_database, seal_again
+from osmo_admin.monitoring import health, heartbeat
+from pools.domain.people.roles import SYSTEM
+from pools.services.changes.secret_key import claim_database, seal_again
 from tests.support.services import Services
 
 

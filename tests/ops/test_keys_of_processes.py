@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.ops import process_commands
-from pools.services.secret_key import claim_database
+from osmo_admin.ops.programs import process_commands
+from pools.services.changes.secret_key import claim_database
 from tests.support import database
 from tests.support.services import ROOT, Services
 from tests.support.stack import SECRET_KEY
@@ -55,7 +55,7 @@ def test_another_key_ends_it_with_one_sentence(process: str, claimed: dict[str, 
 def test_the_webhook_server_ends_too(claimed: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "webhook"
     folder.mkdir()
-    from osmo_admin.ops.certificates import ensure_certificate
+    from osmo_admin.ops.files.certificates import ensure_certificate
 
     ensure_certificate(folder, {"localhost"})
     env = {**claimed, "OSMO_SECRET_KEY": OTHER_KEY}

@@ -14,14 +14,15 @@ from celery.worker import state
 from django.db import connection
 from typer.testing import CliRunner
 
-from osmo_admin import celery, heartbeat, liveness
+from osmo_admin import celery
 from osmo_admin.cli.server import app
-from osmo_admin.liveness import Liveness
-from osmo_admin.ops import life_files
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.life_files import find_lives, show_life
-from osmo_admin.ops.processes import process_start_time
+from osmo_admin.monitoring import heartbeat, liveness
+from osmo_admin.monitoring.liveness import Liveness
+from osmo_admin.ops.files import life_files
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.files.life_files import find_lives, show_life
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.processes import process_start_time
 from tests.support.services import Services
 
 

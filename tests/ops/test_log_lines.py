@@ -13,7 +13,7 @@ import pytest
 import structlog
 from django.test import Client
 
-from osmo_admin.logs import PROCESS_VARIABLE, formatter
+from osmo_admin.monitoring.logs import PROCESS_VARIABLE, formatter
 from tests.support import database
 from tests.support.services import Services
 from tests.support.stack import SECRET_KEY

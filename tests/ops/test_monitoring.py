@@ -23,25 +23,25 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from osmo_admin import heartbeat
 from osmo_admin.doctor import checks
 from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import REPORTS, Reporter
-from osmo_admin.ops import certificates
+from osmo_admin.monitoring import heartbeat
+from osmo_admin.ops.files import certificates
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
-from pools.domain.quantities import parse_quantity
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.quantities import parse_quantity
 from pools.models import AccessToken, Backend, KubernetesSettings
-from pools.services import access_tokens
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people import access_tokens
 from scheduling.domain.priorities import Priority
-from scheduling.kube import metrics as cluster_counters
+from scheduling.kube.connection import metrics as cluster_counters
 from scheduling.models import Group
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import factories
@@ -208,7 +208,7 @@ def _count_more() -> None:
     cluster_counters.count_call("prod", "get", "queues", "2xx")
     cluster_counters.count_wait("prod", "work", 0.5)
     cluster_counters.count_repair("prod", "PodGroup", "spec.minMember")
-    from osmo_admin import review_path
+    from osmo_admin.web import review_path
 
     review_path._SECONDS.labels("pod", "yes").observe(0.002)
     waiting = Group.objects.filter(start_time__isnull=True).order_by("uuid").values_list("uuid", flat=True)[:2]

@@ -7,8 +7,8 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.core.management import CommandError
 from django.db import InterfaceError, OperationalError, ProgrammingError
 
-from osmo_admin.operator_errors import error_message, exit_with_message
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.processes.operator_errors import error_message, exit_with_message
 from pools.domain.errors import BadInput, Violation
 
 

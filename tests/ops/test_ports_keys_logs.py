@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import keys, log_files, ports, readiness
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files import keys, log_files
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs import ports, readiness
+from osmo_admin.ops.programs.errors import OperationError
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import preloader
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.preloader import Preloader
-from osmo_admin.ops.processes import ForkedProcess, read_tail, reap_adopted
+from osmo_admin.ops.programs import preloader
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.preloader import Preloader
+from osmo_admin.ops.programs.processes import ForkedProcess, read_tail, reap_adopted
 from tests.support.stack import SECRET_KEY
 
 pytestmark = pytest.mark.skipif(not preloader.can_preload(), reason="an orphan goes to the supervisor on Linux only")

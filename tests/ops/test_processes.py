@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import orphans
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.processes import (
+from osmo_admin.ops.files import orphans
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs.processes import (
     ChildProcess,
     process_start_time,
     read_tail,
@@ -74,7 +74,7 @@ def test_workers_of_a_dead_leader_are_ended_too(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals children of a dead parent")
 def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from osmo_admin.ops.processes import start_child;"
+        "import sys, time; from pathlib import Path; from osmo_admin.ops.programs.processes import start_child;"
         f"print(start_child('sleep', {SLEEP!r}, log=Path({str(tmp_path / 'log')!r})).pid, flush=True); time.sleep(60)"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -140,8 +140,8 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
 def test_work_in_a_fork_leaves_its_modules_there_and_its_error_here(tmp_path: Path) -> None:
     """In a process of one thread, as the supervisor is; this one may have more."""
     program = (
-        "import os, sys\nfrom osmo_admin.ops.errors import OperationError\n"
-        "from osmo_admin.ops.processes import run_in_fork\n"
+        "import os, sys\nfrom osmo_admin.ops.programs.errors import OperationError\n"
+        "from osmo_admin.ops.programs.processes import run_in_fork\n"
         "def work():\n    import wave; open(sys.argv[1], 'w').write('done')\n"
         "run_in_fork(work); print('wave' in sys.modules)\n"
         "try:\n    run_in_fork(lambda: {}['no such key'])\nexcept OperationError as problem:\n    print(problem)\n"

@@ -17,7 +17,7 @@ from tests.support.stack import find_free_port
 APPLICATION = """
 import os
 from granian.constants import HTTPModes, Interfaces
-from osmo_admin.serve_web import ApplicationLoader, WebServer
+from osmo_admin.web.serve_web import ApplicationLoader, WebServer
 
 async def app(scope, proto):
     proto.response_str(200, [], str(os.getpid()))

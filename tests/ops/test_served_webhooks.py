@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands.certificate_secret import keep_certificate_secret
-from osmo_admin.ops import ports
-from osmo_admin.ops.certificates import copy_for_server, ensure_certificate
-from osmo_admin.ops.errors import OperationError
-from scheduling.kube import resource_kinds
+from osmo_admin.ops.files.certificates import copy_for_server, ensure_certificate
+from osmo_admin.ops.programs import ports
+from osmo_admin.ops.programs.errors import OperationError
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from tests.support.chart import NAMESPACE
 from tests.support.kube_server import wait_for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osmo_admin.ops.services import DELAYS, MANY_DEATHS, WINDOW_SECONDS, Service
+from osmo_admin.ops.programs.services import DELAYS, MANY_DEATHS, WINDOW_SECONDS, Service
 
 
 def never() -> None:

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from osmo_admin import heartbeat
 from osmo_admin.doctor import bundle, redaction
 from osmo_admin.doctor.redaction import HIDDEN, Redactor
 from osmo_admin.env import Env
-from osmo_admin.ops.data_directory import DataDirectory
+from osmo_admin.monitoring import heartbeat
+from osmo_admin.ops.files.data_directory import DataDirectory
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, NoticeTarget, SignOnIdentity, User
 from pools.security.sealing import seal
-from pools.services.access_tokens import create_token
+from pools.services.people.access_tokens import create_token
 from scheduling.models import Workflow
 from tests.ops.test_doctor import _providers
 from tests.support import factories

@@ -18,9 +18,9 @@ import httpx
 import psycopg
 import pytest
 
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.services import MANY_DEATHS
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.services import MANY_DEATHS
 from tests.ops.conftest import is_running
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY, find_free_port

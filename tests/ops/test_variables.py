@@ -13,7 +13,7 @@ from django.conf import settings
 
 from osmo_admin import checks
 from osmo_admin.cli.reference import render_reference
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from osmo_admin.variables import OTHERS, unknown_variables
 from tests.support import database
 from tests.support.services import ROOT, Services

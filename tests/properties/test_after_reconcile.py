@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool
-from pools.services.subpools import delete_subpool, resize_subpool
+from pools.services.configuration.subpools import delete_subpool, resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task, Workflow
-from scheduling.selectors.start_gates import read_gate_paths
+from scheduling.selectors.queue.start_gates import read_gate_paths
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.replay.history_clock import HistoryClock, first_difference
 from scheduling.models import Decision
-from scheduling.selectors.own_history import read_history
+from scheduling.selectors.forecast.own_history import read_history
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.properties.test_after_reconcile import ReconciledScene, change, work
 

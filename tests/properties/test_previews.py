@@ -17,12 +17,12 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.services.cohorts import put_cohort
-from pools.services.dry_run import read_effect
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.changes.dry_run import read_effect
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.outcome import waiting_reasons
@@ -33,7 +33,7 @@ from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow
-from scheduling.selectors.live_facts import read_live_facts
+from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories

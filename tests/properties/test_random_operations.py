@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pools.domain.changes.pools import DeletePool, PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Forbidden, NotFound, Stale
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import Backend, User
-from pools.services import pools as pool_services
-from pools.services.subpools import archive_drained, create_subpool, delete_subpool, resize_subpool
+from pools.services.configuration import pools as pool_services
+from pools.services.configuration.subpools import archive_drained, create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus

@@ -33,13 +33,13 @@ class Removal:
 _NAMES = "pools/domain/names.py"
 _BALANCE = "pools/domain/quota/pool_balance.py"
 _TREE = "pools/domain/quota/tree.py"
-_ADMISSION = "scheduling/domain/admission.py"
+_ADMISSION = "scheduling/domain/judgement/admission.py"
 _GATES = "scheduling/domain/engine/rules/gates.py"
 _PHASES = "scheduling/domain/engine/rules/phases.py"
 _RECORDS = "scheduling/domain/engine/state/records.py"
 _STATE = "scheduling/domain/engine/state/world_state.py"
 _VICTIMS = "scheduling/domain/engine/rules/victims.py"
-_PODGROUP = "scheduling/domain/podgroup_rules.py"
+_PODGROUP = "scheduling/domain/judgement/podgroup_rules.py"
 _CAPS = "pools/domain/gpu_quota/checks.py"
 _TEST_NAMES = "tests/unit/ledger/test_names.py"
 _TEST_BALANCE = "tests/unit/ledger/test_pool_balance.py"
@@ -55,7 +55,7 @@ _TEST_RECLAIM = "tests/unit/engine/test_reclaim.py"
 _TEST_QUEUES = "tests/unit/queues/test_desired.py"
 _CAP_STATUS = "pools/domain/gpu_quota/status.py"
 _GANG = "scheduling/domain/gang.py"
-_ROLES = "pools/domain/roles.py"
+_ROLES = "pools/domain/people/roles.py"
 
 REMOVALS = (
     Removal(
@@ -257,7 +257,7 @@ REMOVALS = (
         "tests/unit/gpu_quota/test_status.py::test_the_alert_condition_compares_the_exact_percent",
     ),
     Removal(
-        OURS, "D10", "roles count for their pool only", "pools/domain/roles.py",
+        OURS, "D10", "roles count for their pool only", "pools/domain/people/roles.py",
         "return pool is not None and permission in actor.permissions_by_pool.get(pool, frozenset())",
         "return pool is not None and any(permission in each for each in actor.permissions_by_pool.values())",
         "tests/unit/ledger/test_roles.py::test_the_table",
@@ -416,14 +416,15 @@ REMOVALS = (
         f"{_TEST_CAP_STATUS}::test_percent_of_each_amount",
     ),
     Removal(
-        SUBPOOLS, "D3", "a draining subpool is archived with its last workflow", "pools/services/subpools.py",
+        SUBPOOLS, "D3", "a draining subpool is archived with its last workflow",
+        "pools/services/configuration/subpools.py",
         "pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0",
         "pk=-1, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0",
         "tests/integration/workflows/test_workflow_lifecycle.py"
         "::test_the_last_workflow_that_ends_archives_a_draining_subpool",
     ),
     Removal(
-        SUBPOOLS, "D8", "only an ACTIVE subpool changes its quota", "pools/services/subpools.py",
+        SUBPOOLS, "D8", "only an ACTIVE subpool changes its quota", "pools/services/configuration/subpools.py",
         '_require_active(row, "its quota cannot change")', "pass",
         "tests/integration/pools/test_subpools.py::test_only_an_active_subpool_changes",
     ),

@@ -23,23 +23,23 @@ from pools.domain.changes.pools import PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
-from pools.services.access_tokens import create_token
-from pools.services.approval_check import approved
-from pools.services.backends import put_backend
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.notice_targets import create_target, send_test
-from pools.services.pools import patch_pool, put_pool
-from pools.services.subpools import create_subpool, delete_subpool
-from pools.services.users import create_user
+from pools.services.changes.approval_check import approved
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool, put_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
+from pools.services.people.notice_targets import create_target, send_test
+from pools.services.people.users import create_user
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import HistoryReplay
-from scheduling.services.own_replay import ReplayQuestion
-from scheduling.services.replays import request_replay, run_replay
+from scheduling.services.history.own_replay import ReplayQuestion
+from scheduling.services.history.replays import request_replay, run_replay
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import factories

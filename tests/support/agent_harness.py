@@ -13,8 +13,8 @@ from pools.models import Backend, KubernetesSettings, Pool
 from scheduling.domain.cluster.naming import TASK_UUID
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
-from scheduling.kube import errors, resource_kinds
-from scheduling.kube.port import Cluster
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import Cluster
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit

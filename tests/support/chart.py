@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from kubernetes.client import models
 
-from scheduling.kube import resource_kinds
-from scheduling.kube.port import Cluster, ResourceKind
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.port import Cluster, ResourceKind
 from tests.support.kube_server import CRD, KubeServer, is_served, wait_for
 from tests.support.optional_tools import find_helm
 from tests.support.services import ROOT

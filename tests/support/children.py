@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from osmo_admin.ops.processes import ChildProcess
+from osmo_admin.ops.programs.processes import ChildProcess
 
 
 def popen_of(child: ChildProcess) -> subprocess.Popen[bytes]:

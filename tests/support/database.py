@@ -16,8 +16,8 @@ from django.core.management import call_command
 from django.db import connection, connections
 from psycopg import sql
 
-from osmo_admin.database_roles import RuntimeRole, grant_rows, take_ownership
-from osmo_admin.ops.postgres import RUNTIME
+from osmo_admin.ops.stores.postgres import RUNTIME
+from osmo_admin.processes.database_roles import RuntimeRole, grant_rows, take_ownership
 from tests.support.services import RUNTIME_PASSWORD, Services
 
 _KEEP_PRISTINE = """

@@ -12,11 +12,11 @@ from django.db import connection
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import ApprovalRequest, Backend, Node, Pool, Reservation, User
-from pools.services.approvals import request_approval
-from pools.services.subpools import create_subpool, resize_subpool
-from pools.services.users import create_pool_roles, create_user
+from pools.services.configuration.approvals import request_approval
+from pools.services.configuration.subpools import create_subpool, resize_subpool
+from pools.services.people.users import create_pool_roles, create_user
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.submission import (

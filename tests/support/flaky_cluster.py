@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import EVENT
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import EVENT
 
 WRITES = frozenset({"create", "merge", "apply", "delete"})
 RECORDED_CALLS = frozenset({"create", "merge", "apply", "delete", "get", "list", "version", "watch"})

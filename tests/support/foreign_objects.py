@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import resource_kinds
-from scheduling.kube.port import Cluster, ResourceKind
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.port import Cluster, ResourceKind
 
 FOREIGN_LABEL = "beside"
 """The label by which tests that count pods leave them out."""

@@ -18,7 +18,7 @@ RENEW_SECONDS = 0.3
 def main() -> None:
     """Run the module as if `python -m MODULE` had started it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    from osmo_admin import liveness
+    from osmo_admin.monitoring import liveness
 
     liveness.STUCK_SECONDS, liveness.RENEW_SECONDS = STUCK_SECONDS, RENEW_SECONDS
     signal.signal(signal.SIGUSR2, lambda *_: time.sleep(3600))

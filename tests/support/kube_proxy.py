@@ -13,7 +13,7 @@ from typing import Any
 
 import urllib3
 
-from scheduling.kube.tls_connections import close_failed_connections
+from scheduling.kube.connection.tls_connections import close_failed_connections
 
 ProxyRequest = tuple[str, str]  # method, path with its query
 

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 import yaml
 
-from scheduling.kube import errors, resource_kinds
-from scheduling.kube.call_limits import CallLimiter
-from scheduling.kube.client import KubernetesCluster, Timeouts
-from scheduling.kube.cluster_access import KubeconfigAccess
-from scheduling.kube.port import Cluster, ResourceKind
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.call_limits import CallLimiter
+from scheduling.kube.connection.client import KubernetesCluster, Timeouts
+from scheduling.kube.connection.cluster_access import KubeconfigAccess
+from scheduling.kube.connection.port import Cluster, ResourceKind
 from tests.support import services
 from tests.support.optional_tools import ENVTEST
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osmo_admin.ops import postgres, valkey
-from osmo_admin.ops.privileges import change_owner, find_database_account
-from osmo_admin.ops.processes import stop_children
+from osmo_admin.ops.programs.privileges import change_owner, find_database_account
+from osmo_admin.ops.programs.processes import stop_children
+from osmo_admin.ops.stores import postgres, valkey
 from tests.support.children import popen_of
 from tests.support.services import Services
 

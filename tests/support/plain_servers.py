@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import psycopg
 
-from osmo_admin.ops.postgres import find_installations, make_reachable
-from osmo_admin.ops.privileges import change_owner, find_database_account
-from osmo_admin.ops.processes import ChildProcess, start_child
+from osmo_admin.ops.programs.privileges import change_owner, find_database_account
+from osmo_admin.ops.programs.processes import ChildProcess, start_child
+from osmo_admin.ops.stores.postgres import find_installations, make_reachable
 from tests.support.children import popen_of
 from tests.support.optional_tools import find_pgbouncer
 from tests.support.stack import find_free_port

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.kube import errors, rbac, resource_kinds
-from scheduling.kube.port import Cluster
+from scheduling.kube import rbac
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import Cluster
 
 _VERBS = {
     "list": ("list",),

@@ -13,10 +13,10 @@ import sys
 import threading
 from pathlib import Path
 
-from osmo_admin.ops import postgres, valkey
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import change_owner, find_database_account
-from osmo_admin.ops.processes import process_start_time, stop_children
+from osmo_admin.ops.programs.errors import OperationError
+from osmo_admin.ops.programs.privileges import change_owner, find_database_account
+from osmo_admin.ops.programs.processes import process_start_time, stop_children
+from osmo_admin.ops.stores import postgres, valkey
 
 READY = "ready"
 FAILED = "failed"

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from osmo_admin.ops.postgres import RUNTIME
-from osmo_admin.ops.privileges import change_owner, find_database_account
+from osmo_admin.ops.programs.privileges import change_owner, find_database_account
+from osmo_admin.ops.stores.postgres import RUNTIME
 from tests.support import server_daemon
 
 FOLDER = "OSMO_TEST_SERVICES"

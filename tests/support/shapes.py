@@ -6,8 +6,8 @@ from typing import Any
 
 import jsonschema
 
-from osmo_admin.answer_schema import schema_of
-from osmo_admin.openapi import COMPONENTS
+from osmo_admin.api_document.answer_schema import schema_of
+from osmo_admin.api_document.openapi import COMPONENTS
 
 
 def assert_has_shape(answer: Any, shape: Any) -> None:

@@ -20,9 +20,9 @@ import psycopg
 from django.conf import settings
 from psycopg.rows import dict_row
 
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
-from osmo_admin.static_build import build_static_files
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import ChildProcess, start_child, stop_children
+from osmo_admin.web.static_build import build_static_files
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from tests.support import database
@@ -81,8 +81,8 @@ class Stack:
         """A copy of the migrated template with the defaults and user `admin`."""
         database.copy_template(self.services, self.database)
         with self.orm():
-            from pools.domain.roles import SYSTEM
-            from pools.services.users import create_user
+            from pools.domain.people.roles import SYSTEM
+            from pools.services.people.users import create_user
             from scheduling.services.seed import seed_defaults
 
             seed_defaults()
@@ -155,10 +155,10 @@ class Stack:
         key = (username, roles)
         if key not in self._tokens:
             with self.orm():
-                from pools.domain.roles import SYSTEM
+                from pools.domain.people.roles import SYSTEM
                 from pools.models import User
-                from pools.services.access_tokens import create_token
-                from pools.services.users import create_user
+                from pools.services.people.access_tokens import create_token
+                from pools.services.people.users import create_user
 
                 user = User.objects.filter(username=username).first()
                 if user is None:

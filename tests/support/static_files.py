@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from osmo_admin.static_files import StaticFilesMiddleware
+from osmo_admin.web.static_files import StaticFilesMiddleware
 
 _READ_FROM = ("DEBUG", "FORCE_SCRIPT_NAME", "STATIC", "WHITENOISE")
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from osmo_admin.ops.postgres import OWNER, RUNTIME
+from osmo_admin.ops.stores.postgres import OWNER, RUNTIME
 from tests.support import factories
 from tests.support.own_servers import KillableServers
 from tests.support.services import Services, current_services

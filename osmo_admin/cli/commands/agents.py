@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command
+from osmo_admin.cli.base.session import ClientSession
 
 MISSING = "This needs the extra mcp: pip install 'osmo-admin[mcp]'."
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.output import print_answer, print_list
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import AnswerPart, Facts
 from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import print_answer, print_list
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerPart, Facts
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.columns import pick
 from pools.domain.list_columns import APPROVAL_COLUMNS, needs_text

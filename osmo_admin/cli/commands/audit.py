@@ -6,11 +6,11 @@ from typing import Any
 
 import typer
 
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import format_cell
+from osmo_admin.cli.base.times import format_local_time
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import format_cell
-from osmo_admin.cli.times import format_local_time
 from pools.domain.lists import AuditQuery
 
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.http import url_path
-from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import list_table
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import list_table
 from scheduling.domain.list_columns import STEP_COLUMNS
 
 app = command_group("Backends: the clusters on which workflows run.")

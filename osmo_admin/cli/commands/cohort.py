@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_cohorts
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import Facts, build_table, headings
 from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.completion import complete_cohorts
-from osmo_admin.cli.http import url_path
-from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.quota_tree_table import quota_tree_table
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import Facts, build_table, headings
+from osmo_admin.cli.text.quota_tree_table import quota_tree_table
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
-from pools.domain.cohort_config import COHORT_FIELDS, row_from_text
+from pools.domain.configuration.cohort_config import COHORT_FIELDS, row_from_text
 from pools.domain.list_columns import COHORT_COLUMNS
 from pools.domain.numbers import WEIGHT
 from pools.domain.quota.tree import LIMIT_KEYS

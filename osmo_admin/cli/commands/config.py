@@ -7,22 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.changes import TypedChange
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.config_difference import UNCHANGED, find_changes
-from osmo_admin.cli.http import url_path
-from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.options import (
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.options import (
     DescriptionOption,
     OrderOption,
     RequestApprovalOption,
     SortOrder,
     TagsOption,
 )
-from osmo_admin.cli.output import confirm, print_answer, print_list, serialize
-from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.yaml_files import read_yaml_text
+from osmo_admin.cli.base.output import confirm, print_answer, print_list, serialize
+from osmo_admin.cli.base.session import ClientSession, OutputFormat, print_warning
+from osmo_admin.cli.base.yaml_files import read_yaml_text
+from osmo_admin.cli.changes import TypedChange
+from osmo_admin.cli.config_difference import UNCHANGED, find_changes
+from osmo_admin.cli.lists import list_command
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.list_columns import REVISION_COLUMNS
 from pools.domain.lists import RevisionQuery

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin import __version__
-from osmo_admin.cli import login_file
-from osmo_admin.cli.browser_login import login_with_consent, login_with_password
-from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
-from osmo_admin.cli.command_decorator import client_command
-from osmo_admin.cli.http import url_path
-from osmo_admin.cli.login_file import StoredLogin
-from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.session import ClientSession, login_with_token
+from osmo_admin.cli.base import login_file
+from osmo_admin.cli.base.browser_login import login_with_consent, login_with_password
+from osmo_admin.cli.base.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.base.command_decorator import client_command
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.login_file import StoredLogin
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession, login_with_token
 
 STANDARD_INPUT = "-"
 CONSENT_PREFIX = "login-"  # of the names of tokens that the server makes for clients

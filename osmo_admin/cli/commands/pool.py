@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_pools
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.options import PoolListMode
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import AnswerText, Facts, Table, build_table
 from osmo_admin.cli.commands import subpool
-from osmo_admin.cli.completion import complete_pools
-from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.options import PoolListMode
-from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.pool_table import pool_table
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerText, Facts, Table, build_table
+from osmo_admin.cli.text.pool_table import pool_table
 from pools.domain.lists import PoolListQuery
 from pools.domain.numbers import POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_pools
+from osmo_admin.cli.base.output import print_answer, print_list
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import Facts
 from osmo_admin.cli.changes import TypedChange
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.completion import complete_pools
-from osmo_admin.cli.output import print_answer, print_list
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import Facts
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.list_columns import VIEW_COLUMNS
 

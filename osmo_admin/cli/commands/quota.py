@@ -9,23 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_namespaces
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.output import print_answer, print_list
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.times import format_local_time as shown_time
+from osmo_admin.cli.base.yaml_files import parse_amounts, parse_number, read_yaml_text
 from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.completion import complete_namespaces
-from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import print_answer, print_list
-from osmo_admin.cli.quota_text import (
+from osmo_admin.cli.text.quota_text import (
     fits_message,
     quota_facts,
     quota_table,
     repairs_table,
     summarize_caps,
 )
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.times import format_local_time as shown_time
-from osmo_admin.cli.yaml_files import parse_amounts, parse_number, read_yaml_text
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.effect_text import show_effect
-from osmo_admin.cli.http import url_path
-from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.options import (
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.options import (
     DescriptionOption,
     ParentArgument,
     SubpoolArgument,
 )
-from osmo_admin.cli.output import print_answer
-from osmo_admin.cli.pool_table import branch_prefix
-from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.tables import Facts, Table, build_table, headings
-from osmo_admin.cli.times import format_local_time
-from osmo_admin.cli.yaml_files import parse_number
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession, OutputFormat, print_warning
+from osmo_admin.cli.base.tables import Facts, Table, build_table, headings
+from osmo_admin.cli.base.times import format_local_time
+from osmo_admin.cli.base.yaml_files import parse_number
+from osmo_admin.cli.changes import TypedChange, change_command
+from osmo_admin.cli.lists import list_command
+from osmo_admin.cli.text.effect_text import show_effect
+from osmo_admin.cli.text.pool_table import branch_prefix
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
 from pools.domain.columns import pick
 from pools.domain.list_columns import POOL_COLUMNS
@@ -32,7 +32,7 @@ from pools.domain.lists import SubpoolQuery
 from pools.domain.numbers import POOL_NUMBERS, QUOTA
 
 if TYPE_CHECKING:
-    from pools.domain.quota_file import QuotaFile
+    from pools.domain.configuration.quota_file import QuotaFile
 
 app = command_group("Subpools: guaranteed parts of a pool.")
 QUOTAS_URL = url_path("api", "configs", "subpool_quotas")
@@ -86,8 +86,8 @@ def export(
     ] = None,
 ) -> None:
     """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota."""
+    from pools.domain.configuration.quota_file import COLUMNS
     from pools.domain.names import split_name
-    from pools.domain.quota_file import COLUMNS
 
     answer = session.http().get(QUOTAS_URL, query={"pool": pool} if pool else {})
     table = build_table(COLUMNS, [[*split_name(name), quota] for name, quota in answer["quotas"].items()])
@@ -123,8 +123,8 @@ def import_file(
 
 
 def _read_quota_file(file: str) -> QuotaFile:
+    from pools.domain.configuration.quota_file import parse_quota_file
     from pools.domain.errors import DomainError
-    from pools.domain.quota_file import parse_quota_file
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.options import UserOption
+from osmo_admin.cli.base.output import confirm, print_answer, print_list
+from osmo_admin.cli.base.session import ClientSession, print_warning
+from osmo_admin.cli.base.tables import AnswerText, Facts, list_table
 from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.command_decorator import client_command, command_group
-from osmo_admin.cli.http import url_path
-from osmo_admin.cli.options import UserOption
-from osmo_admin.cli.output import confirm, print_answer, print_list
-from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.tables import AnswerText, Facts, list_table
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.columns import pick
 from pools.domain.list_columns import ROLE_COLUMNS, TOKEN_COLUMNS

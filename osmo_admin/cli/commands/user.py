@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_users
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.output import confirm, print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import AnswerText, list_table
+from osmo_admin.cli.base.times import format_local_time
 from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands.token import roles_text
-from osmo_admin.cli.completion import complete_users
-from osmo_admin.cli.effect_text import show_effect
-from osmo_admin.cli.http import url_path
 from osmo_admin.cli.lists import list_command
-from osmo_admin.cli.output import confirm, print_answer
-from osmo_admin.cli.session import ClientSession
-from osmo_admin.cli.tables import AnswerText, list_table
-from osmo_admin.cli.times import format_local_time
+from osmo_admin.cli.text.effect_text import show_effect
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
 from pools.domain.columns import pick
 from pools.domain.list_columns import USER_COLUMNS

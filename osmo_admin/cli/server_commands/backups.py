@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.ops.data_directory import DataDirectory, write_private_file
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files.data_directory import DataDirectory, write_private_file
+from osmo_admin.ops.programs.errors import OperationError
 
 IdentityOption = Annotated[
     Path | None,
@@ -83,8 +83,8 @@ def restore(
     data = DataDirectory.open(data_dir)
     with ExitStack() as stack:
         if not os.environ.get("DATABASE_URL"):
-            from osmo_admin.ops import keys
-            from osmo_admin.ops.embedded_database import embedded_database
+            from osmo_admin.ops.files import keys
+            from osmo_admin.ops.stores.embedded_database import embedded_database
 
             files.read_manifest(folder)  # before anything is made
             _require_no_secrets(data, known)

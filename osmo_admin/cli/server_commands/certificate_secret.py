@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from osmo_admin.ops.certificates import AUTHORITY_LIFETIME, RENEW_BEFORE, ensure_certificate, read_certificate
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files.certificates import AUTHORITY_LIFETIME, RENEW_BEFORE, ensure_certificate, read_certificate
+from osmo_admin.ops.programs.errors import OperationError
 from scheduling.domain.cluster.naming import FIELD_MANAGER, MANAGED_BY_LABEL
-from scheduling.kube import errors
-from scheduling.kube.error_messages import error_message
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import SECRET
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import SECRET
 
 FILES = ("ca.crt", "tls.crt", "tls.key")
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from pools.domain.counting import counted
+from pools.domain.values.counting import counted
 
 if TYPE_CHECKING:
     from pools.models import Backend
-    from scheduling.services.kubernetes.sync_outcome import SyncOutcome
+    from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
 
 
 def sync(
@@ -32,7 +32,7 @@ def sync(
     """Write the queues of each cluster where they differ from the ledger. Exit code 1 if one is not in sync then."""
     use_django(data_dir)
     from pools.models import Backend
-    from pools.services.backends import get_backend
+    from pools.services.configuration.backends import get_backend
 
     rows = [get_backend(name) for name in backend or ()] or list(
         Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")
@@ -46,11 +46,11 @@ def sync(
 
 def _sync_one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     """Sync one backend and print the outcome. True if it is in sync."""
-    from scheduling.kube.error_messages import error_message
-    from scheduling.kube.errors import ClusterError
+    from scheduling.kube.connection.error_messages import error_message
+    from scheduling.kube.connection.errors import ClusterError
     from scheduling.services.kubernetes.leases import AlreadyClaimed
-    from scheduling.services.kubernetes.queue_sync import sync_backend_queues
-    from scheduling.services.kubernetes.sync_comparison import preview_sync
+    from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
+    from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
 
     try:
         outcome = (

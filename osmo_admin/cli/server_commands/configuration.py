@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osmo_admin.cli.client_errors import detail_location
-from osmo_admin.cli.effect_text import effect_text
-from osmo_admin.cli.output import serialize
+from osmo_admin.cli.base.client_errors import detail_location
+from osmo_admin.cli.base.output import serialize
+from osmo_admin.cli.base.session import OutputFormat
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.cli.session import OutputFormat
-from osmo_admin.ops.errors import OperationError
-from pools.domain.counting import counted
+from osmo_admin.cli.text.effect_text import effect_text
+from osmo_admin.ops.programs.errors import OperationError
+from pools.domain.values.counting import counted
 
 if TYPE_CHECKING:
     from scheduling.configuration.files import ConfigurationFiles
@@ -61,7 +61,7 @@ def export(
     removed; other files stay. A role that groups of a provider give is left out, unless Git owns it already."""
     use_django(data_dir)
     from scheduling.configuration.folders import write_folder
-    from scheduling.selectors.configuration import read_export
+    from scheduling.selectors.cluster.configuration import read_export
 
     export = read_export()
     written, removed = write_folder(folder, export.objects, left_out=export.left_out)
@@ -107,7 +107,7 @@ def apply(
     if dry_run:
         raise typer.Exit(_show_effect(files, options, output))
     from pools.domain.errors import DomainError
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.services.configuration import apply_configuration
 
     try:
@@ -134,9 +134,9 @@ def release(
 ) -> None:
     """Give objects that Git owns back to the admins. The next `apply` of a file that has them takes them again."""
     use_django(data_dir)
-    from pools.domain.ownership import OwnedKind
-    from pools.domain.roles import SYSTEM
-    from pools.services.ownership import release as release_object
+    from pools.domain.configuration.ownership import OwnedKind
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.changes.ownership import release as release_object
 
     wanted = []
     for text in objects:
@@ -152,7 +152,7 @@ def release(
 def _read(
     folder: Path, source: str, commit: str, owner: ObjectOwner, *, prune: bool
 ) -> tuple[ConfigurationFiles, ApplyOptions]:
-    from pools.domain.ownership import OwnerKind
+    from pools.domain.configuration.ownership import OwnerKind
     from scheduling.configuration.folders import read_folder
     from scheduling.services.configuration import ApplyOptions
 
@@ -161,7 +161,7 @@ def _read(
 
 def _show_effect(files: ConfigurationFiles, options: ApplyOptions, output: OutputFormat) -> int:
     from pools.domain.errors import DomainError
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.services.configuration import configuration_effect
 
     try:
@@ -274,7 +274,7 @@ def apply_mounted_file(name: str, content: bytes) -> None:
 
     from pools.database.errors import is_database_away
     from pools.domain.errors import Busy, DomainError
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.configuration.follower import FileRefused
     from scheduling.configuration.osmo_file import read_osmo_file
     from scheduling.services.configuration import ApplyOptions, apply_configuration

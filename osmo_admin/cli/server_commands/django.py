@@ -30,10 +30,10 @@ def check(
     from django.core.management import call_command
     from django.db import Error, connection
 
-    from osmo_admin.database_roles import powers_warning
-    from osmo_admin.database_server import refuse_unfit_server
+    from osmo_admin.processes.database_roles import powers_warning
+    from osmo_admin.processes.database_server import refuse_unfit_server
     from pools.database.errors import is_database_away
-    from pools.domain.counting import counted
+    from pools.domain.values.counting import counted
     from pools.selectors.sign_on import signed_on_counts
 
     call_command("check", deploy=deploy, fail_level="WARNING")

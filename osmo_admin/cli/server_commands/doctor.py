@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.ops.data_directory import DataDirectory
+from osmo_admin.ops.files.data_directory import DataDirectory
 
 
 def doctor(

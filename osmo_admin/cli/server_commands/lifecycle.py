@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption
-from osmo_admin.ops.data_directory import DataDirectory, find_running_pid, read_json_object
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files.data_directory import DataDirectory, find_running_pid, read_json_object
+from osmo_admin.ops.programs.errors import OperationError
 
 DOWN_SECONDS = 15.0
 
@@ -60,7 +60,8 @@ def up(
 
 def status(data_dir: DataDirOption = None) -> None:
     """Show the address and the readiness of OSMO Admin. Exit code 0: ready; 1: not ready."""
-    from osmo_admin.ops import disk_space, readiness, restarts
+    from osmo_admin.ops.files import disk_space, restarts
+    from osmo_admin.ops.programs import readiness
 
     data = DataDirectory.open(data_dir)
     pid = find_running_pid(data)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs.errors import OperationError
 
 DataDirOption = Annotated[
     Path | None,
@@ -35,6 +35,6 @@ def use_django(data_dir: Path | None, *, database: bool = True) -> None:
         )
     os.environ["OSMO_ADMIN_HOME"] = str(data.root)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    from osmo_admin.django_setup import set_up_django
+    from osmo_admin.processes.django_setup import set_up_django
 
     set_up_django()

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.life_files import find_lives
+from osmo_admin.ops.files.life_files import find_lives
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.errors import OperationError
 
 
 class ProbedProcess(StrEnum):

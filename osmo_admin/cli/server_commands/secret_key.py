@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.ops import keys
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.errors import OperationError
-from pools.domain.counting import counted
+from osmo_admin.ops.files import keys
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs.errors import OperationError
+from pools.domain.values.counting import counted
 
 app = typer.Typer(help="The secret key: rotate it, or replace a lost one.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -47,8 +47,8 @@ def seal(data_dir: DataDirOption = None) -> None:
     use_django(data_dir)
     from django.conf import settings
 
-    from pools.domain.roles import SYSTEM
-    from pools.services.secret_key import seal_again
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.changes.secret_key import seal_again
 
     done = seal_again(actor=SYSTEM)
     print(f"{done.sealed} stored secrets were sealed again; {done.present} were sealed with the present key already.")
@@ -72,7 +72,7 @@ def adopt(data_dir: DataDirOption = None) -> None:
     data = DataDirectory.open(data_dir)
     with ExitStack() as stack:
         if not os.environ.get("DATABASE_URL") and not data.runtime.exists():
-            from osmo_admin.ops.embedded_database import embedded_database
+            from osmo_admin.ops.stores.embedded_database import embedded_database
 
             if not data.marker.exists():
                 raise OperationError(
@@ -85,8 +85,8 @@ def adopt(data_dir: DataDirOption = None) -> None:
         from django.db import connection
 
         from osmo_admin.checks import refuse_unsafe_settings
-        from pools.domain.roles import SYSTEM
-        from pools.services.secret_key import adopt_present_key
+        from pools.domain.people.roles import SYSTEM
+        from pools.services.changes.secret_key import adopt_present_key
 
         refuse_unsafe_settings()
         try:
@@ -108,7 +108,7 @@ def forget(data_dir: DataDirOption = None) -> None:
             "OSMO_SECRET_KEY_FALLBACKS."
         )
     use_django(data_dir)
-    from pools.services.secret_key import list_sealed_with_former_keys
+    from pools.services.changes.secret_key import list_sealed_with_former_keys
 
     left = list_sealed_with_former_keys()
     if left:

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.data_directory import DataDirectory
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs import process_commands
 
 
 class ServedProcess(StrEnum):
@@ -50,7 +50,7 @@ def serve(
         counting |= {ServedProcess.WORKER, ServedProcess.CLUSTERS}
     if process in counting and process_commands.METRICS_DIR not in os.environ:
         os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
-    from osmo_admin.start_checks import refuse_unfit_process
+    from osmo_admin.processes.start_checks import refuse_unfit_process
 
     refuse_unfit_process()
     os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)
@@ -58,7 +58,7 @@ def serve(
 
 def _command(process: ServedProcess, host: str, port: int, data_dir: Path | None) -> list[str]:
     if process is ServedProcess.WEBHOOK:
-        from osmo_admin.ops.certificates import copy_for_server
+        from osmo_admin.ops.files.certificates import copy_for_server
 
         certificate, key = copy_for_server(DataDirectory.open(data_dir).webhook)
         client_ca = os.environ.get("OSMO_WEBHOOK_CLIENT_CA", "")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osmo_admin.cli.output import print_parts, serialize
+from osmo_admin.cli.base.output import print_parts, serialize
+from osmo_admin.cli.base.session import OutputFormat
+from osmo_admin.cli.base.tables import list_table
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.cli.session import OutputFormat
-from osmo_admin.cli.tables import list_table
-from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.programs.errors import OperationError
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles
 from pools.domain.columns import pick
@@ -52,8 +52,8 @@ def create_user(
 ) -> None:
     """Create a user with roles. Without a password file the user signs in with a token."""
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
-    from pools.services import users
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.people import users
 
     password = None if password_file is None else _read_first_line(password_file)
     user = users.create_user(CreateUser(id=name, roles=tuple(role or ())), actor=SYSTEM, password=password)
@@ -70,7 +70,7 @@ def list_users(
 ) -> None:
     """List all accounts, also disabled ones."""
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from pools.selectors.users import list_accounts
 
     entries = [_account_entry(user) for user in list_accounts(SYSTEM)]
@@ -95,8 +95,8 @@ def set_password(
     sessions of the user end; access tokens stay valid.
     """
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
-    from pools.services import users
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.people import users
 
     users.set_password(SetPassword(username=user, password=_read_new_password(user, password_file)), actor=SYSTEM)
     print(f"The password of {user} is changed; open sessions were ended.")
@@ -120,9 +120,9 @@ def roles_of_user(
     if roles and none:
         raise OperationError("Name roles or use --none, not both.")
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
-    from pools.services.accounts import set_roles
-    from pools.services.users import list_roles
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.people.accounts import set_roles
+    from pools.services.people.users import list_roles
 
     if roles or none:
         set_roles(SetRoles(username=user, roles=roles or ()), actor=SYSTEM, description=description)
@@ -151,8 +151,8 @@ def enable_user(user: UserArgument, description: DescriptionOption = "", data_di
 
 def _set_account_active(user: str, active: bool, description: str, data_dir: Path | None) -> None:
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
-    from pools.services.accounts import set_active
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.people.accounts import set_active
 
     set_active(SetActive(username=user, active=active), actor=SYSTEM, description=description)
 
@@ -227,9 +227,9 @@ def create_token(
     use_django(data_dir)
     from django.utils import timezone
 
-    from pools.domain.query_values import parse_datetime
-    from pools.domain.roles import SYSTEM
-    from pools.services import access_tokens as service
+    from pools.domain.people.roles import SYSTEM
+    from pools.domain.values.query_values import parse_datetime
+    from pools.services.people import access_tokens as service
 
     end = None if days is None else timezone.now() + timedelta(days=days) - timedelta(seconds=1)
     if expires_at is not None and (end := parse_datetime(expires_at)) is None:

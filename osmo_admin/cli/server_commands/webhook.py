@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.ops.data_directory import DataDirectory
-from osmo_admin.ops.errors import OperationError
-from pools.domain.counting import counted
+from osmo_admin.ops.files.data_directory import DataDirectory
+from osmo_admin.ops.programs.errors import OperationError
+from pools.domain.values.counting import counted
 
 if TYPE_CHECKING:
-    from osmo_admin.ops.certificates import ServerCertificate
+    from osmo_admin.ops.files.certificates import ServerCertificate
 
 app = typer.Typer(help="Admission webhooks: a cluster sends pods and PodGroups to OSMO Admin for review.")
 
@@ -73,7 +73,7 @@ def install(
     """Create or renew the certificate and install the webhook configuration in the cluster. Safe to repeat. The running
     installation then puts back what others change in it."""
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.services.webhooks.installation import install_webhook
 
     before = _stored_certificate(data_dir)
@@ -99,7 +99,7 @@ def install(
 def remove(backend: BackendArgument, data_dir: DataDirOption = None) -> None:
     """Remove the webhook configuration from the cluster. Settings and certificates stay."""
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.services.webhooks.installation import remove_webhook
 
     is_removed = remove_webhook(actor=SYSTEM, backend=backend)
@@ -125,8 +125,8 @@ def manifest(
     use_django(data_dir)
     import yaml
 
-    from pools.domain.roles import SYSTEM
-    from scheduling.kube import resource_kinds
+    from pools.domain.people.roles import SYSTEM
+    from scheduling.kube.connection import resource_kinds
     from scheduling.kube.rbac import rbac_manifests
     from scheduling.kube.webhook_configuration import webhook_configuration
     from scheduling.services.webhooks.installation import printed_webhooks
@@ -156,9 +156,9 @@ def certificate(
     if not (_DNS_NAME.fullmatch(namespace) and _DNS_NAME.fullmatch(name)):
         raise typer.BadParameter("The Secret is given as NAMESPACE/NAME, each in lower case: osmo-system/osmo-webhook.")
     from osmo_admin.cli.server_commands.certificate_secret import keep_certificate_secret
-    from scheduling.kube.client import KubernetesCluster
-    from scheduling.kube.cluster_access import InClusterAccess
-    from scheduling.kube.errors import BadCredentials
+    from scheduling.kube.connection.client import KubernetesCluster
+    from scheduling.kube.connection.cluster_access import InClusterAccess
+    from scheduling.kube.connection.errors import BadCredentials
 
     try:
         cluster = KubernetesCluster(InClusterAccess())
@@ -182,7 +182,7 @@ def rotate(
     """Give the addresses of the webhooks a new secret mark. The running installation puts them into the cluster within
     seconds; a configuration from a printed manifest needs a new manifest."""
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.services.webhooks.marks import rotate_mark
 
     rotate_mark(actor=SYSTEM, backend=backend, keep_previous=timedelta(minutes=keep_minutes))
@@ -197,7 +197,7 @@ def status(
 ) -> None:
     """Show the webhook policy of a backend and its faults. Exit code 1 if there is a fault."""
     use_django(data_dir)
-    from pools.domain.roles import SYSTEM
+    from pools.domain.people.roles import SYSTEM
     from scheduling.services.webhooks.installation import read_webhook_status
 
     certificate = _stored_certificate(data_dir)
@@ -243,14 +243,14 @@ def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -
         namespace, _, name = service.partition("/")
         if not namespace or not name:
             raise OperationError(f"--service {service} is not a valid NAMESPACE/NAME of a Service.")
-        from osmo_admin.ops.certificates import ensure_certificate
+        from osmo_admin.ops.files.certificates import ensure_certificate
 
         certificate = ensure_certificate(folder, [f"{name}.{namespace}.svc"])
         return certificate, WebhookAddress(certificate.authority, service=(namespace, name), port=port)
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
         raise OperationError("Name the address for the cluster: --url https://HOST:PORT, or --service NAMESPACE/NAME.")
-    from osmo_admin.ops.certificates import ensure_certificate
+    from osmo_admin.ops.files.certificates import ensure_certificate
 
     certificate = ensure_certificate(folder, [parts.hostname])
     return certificate, WebhookAddress(certificate.authority, url=url)
@@ -262,7 +262,7 @@ def _address_text(address: Any) -> str:
 
 
 def _stored_certificate(data_dir: Path | None) -> ServerCertificate | None:
-    from osmo_admin.ops.certificates import read_certificate
+    from osmo_admin.ops.files.certificates import read_certificate
 
     return read_certificate(DataDirectory.open(data_dir).webhook)
 

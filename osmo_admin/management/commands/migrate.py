@@ -9,8 +9,8 @@ from django.core.management.commands import migrate
 from django.db import DEFAULT_DB_ALIAS, ProgrammingError, connection
 from psycopg.errors import InsufficientPrivilege
 
-from osmo_admin import database_roles
-from osmo_admin.database_server import refuse_unfit_server
+from osmo_admin.processes import database_roles
+from osmo_admin.processes.database_server import refuse_unfit_server
 
 
 class Command(migrate.Command):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.backend_config import BACKEND_TYPES, NODE, VictimRule
 from pools.domain.changes.command import (
     BOOLEAN,
     SECRET,
@@ -20,9 +19,10 @@ from pools.domain.changes.command import (
     in_address,
     value,
 )
-from pools.domain.cluster_config import ACCESS_MODES, SYNC_MODES
-from pools.domain.ownership import OwnedKind
-from pools.domain.roles import Permission
+from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, VictimRule
+from pools.domain.configuration.cluster_config import ACCESS_MODES, SYNC_MODES
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.people.roles import Permission
 
 _NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
 _SECONDS = ValueKind("text", {"type": ["integer", "null"], "minimum": 0}, lambda reader, key: reader.body[key])
@@ -75,7 +75,8 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
         "The one that only reports differences writes nothing, so that the first differences can be read before.",
     ),
 }
-"""The keys of a backend's configuration; `pools.domain.backend_config` reads them, because they depend on its type."""
+"""The keys of a backend's configuration; `pools.domain.configuration.backend_config` reads them, because they depend on
+its type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

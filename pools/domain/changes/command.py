@@ -22,9 +22,11 @@ from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 from pools.domain.audit_actions import AuditAction
+from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import BadInput, Fault, Violation
-from pools.domain.ownership import OwnedKind
-from pools.domain.query_values import (
+from pools.domain.people.roles import Permission
+from pools.domain.structured_input.fields import FieldReader
+from pools.domain.values.query_values import (
     BOOLEAN_RULE,
     DATETIME_RULE,
     integer_rule,
@@ -32,8 +34,6 @@ from pools.domain.query_values import (
     parse_datetime,
     parse_integer,
 )
-from pools.domain.roles import Permission
-from pools.domain.structured_input.fields import FieldReader
 
 Schema = Mapping[str, Any]
 CommandT = TypeVar("CommandT", bound="ChangeCommand")

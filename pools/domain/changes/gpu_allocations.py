@@ -19,8 +19,8 @@ from pools.domain.gpu_quota.workers import (
     read_given_amounts,
     read_gpu_amounts,
 )
-from pools.domain.quantities import Quantity
 from pools.domain.structured_input.fields import FieldReader
+from pools.domain.values.quantities import Quantity
 
 MAX_LENGTH: Final = 253
 _ID = re.compile(rf"[!-.0-~]{{1,{MAX_LENGTH}}}")

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import JSON, ChangeCommand, in_address, value
-from pools.domain.ownership import OwnedKind
-from pools.domain.roles import Permission
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.people.roles import Permission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, ChangeCommand, choice, in_address, value
-from pools.domain.notices import Channel, NoticeKind
+from pools.domain.people.notices import Channel, NoticeKind
 
 CHANNELS: Final = (Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE)
 """The channels of targets that people add."""

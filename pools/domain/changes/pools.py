@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
+from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import Fault
-from pools.domain.ownership import OwnedKind
-from pools.domain.roles import Permission
+from pools.domain.people.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value, whole_number
 from pools.domain.errors import Fault
-from pools.domain.query_values import MAX_INTEGER
-from pools.domain.roles import Permission
+from pools.domain.people.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
+from pools.domain.values.query_values import MAX_INTEGER
 
 POOL: Final = "POOL"
 _NUMBER = whole_number(1, MAX_INTEGER, "must be the number of a revision.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pools.domain.changes.command import NAME, ChangeCommand, choice, in_address, value
-from pools.domain.saved_views import MAX_NAME_LENGTH, FilteredList
+from pools.domain.people.saved_views import MAX_NAME_LENGTH, FilteredList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, NAME, SECRET, TEXTS, ChangeCommand, in_address, value
-from pools.domain.roles import Permission
+from pools.domain.people.roles import Permission
 
 _ROLE_HELP = "osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user."
 

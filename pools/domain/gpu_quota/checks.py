@@ -21,7 +21,7 @@ from pools.domain.gpu_quota.workers import (
     totals_of_worker,
     totals_of_workers,
 )
-from pools.domain.quantities import ZERO, Quantity
+from pools.domain.values.quantities import ZERO, Quantity
 
 DEFAULT_THRESHOLD = 95
 TOTALS = tuple((side, resource) for side in SIDES for resource in RESOURCES)

@@ -11,8 +11,8 @@ from typing import Any
 
 from pools.domain.gpu_quota.spec import namespace_violations
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, read_quantity
-from pools.domain.quantities import ZERO, parse_quantity
 from pools.domain.structured_input.fields import FieldReader
+from pools.domain.values.quantities import ZERO, parse_quantity
 
 GPU_NAMESPACE = "gpu_quota_namespace"
 """The key of a pool's configuration."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from pools.domain.errors import Violation
-from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
 from pools.domain.structured_input.fields import FieldReader
+from pools.domain.values.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
 
 RESOURCES = ("tflops", "vram")
 SIDES = ("requests", "limits")

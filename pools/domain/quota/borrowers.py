@@ -8,8 +8,8 @@ work.
 
 from __future__ import annotations
 
-from pools.domain.amounts import GPU
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import GPU
 
 
 def borrowing_levels(tree: QuotaTree, name: str, key: str = GPU) -> int:

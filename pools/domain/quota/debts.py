@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pools.domain.amounts import Amount, amounts_text
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import Amount, amounts_text
 
 
 @dataclass(frozen=True, slots=True)

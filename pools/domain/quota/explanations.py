@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, resource_of
 from pools.domain.numbers import CAN_START_NOW, TREE_NUMBERS
 from pools.domain.quota.node_numbers import node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree, ResourceColumn
+from pools.domain.values.amounts import UNLIMITED, Amount, Number, resource_of
 
 
 @dataclass(frozen=True, slots=True)

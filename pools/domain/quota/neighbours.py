@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from pools.domain.amounts import Amount
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import Amount
 
 COMPARED_NUMBERS = (
     "subtree_quota",

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, resource_of
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import UNLIMITED, Amount, Number, resource_of
 
 INFINITE: Literal["infinite"] = "infinite"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain import names
-from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, cohort_key, display_name, pool_key
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import UNLIMITED, Gpus
 
 
 class NodeKind(StrEnum):

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from pools.domain.amounts import UNLIMITED, Gpus
-from pools.domain.counting import counted
 from pools.domain.errors import Fault, Violation
-from pools.domain.scalars import is_decimal
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import UNLIMITED, Gpus
+from pools.domain.values.counting import counted
+from pools.domain.values.scalars import is_decimal
 
 MAX_GPUS = 2**31 - 1
 MIN_EXPONENT = -40

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypedDict, cast
 
-from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import AMOUNT_KEYS
+from pools.domain.values.amounts import Amount, Number
 
 MAX_QUOTA_ROWS: Final = 16 * 64
 """16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""

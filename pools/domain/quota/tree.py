@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from pools.domain.amounts import UNLIMITED, Amount, Number
+from pools.domain.values.amounts import UNLIMITED, Amount, Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import UNLIMITED, Gpus
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ class ConfigField:
 
     `default` is what answers show where nothing is configured. `read` is its reader; a key of a pool that is not stored
     as it is, among others in the column `config`, has a place of its own in
-    :func:`pools.domain.pool_config.parse_pool`. `is_column`: it is a column of the pool. `input` is the name of its
-    input in the form, `looks` the kind of that input. `is_unused`: it is kept and shown, and a caller who gives it is
-    warned that it has no effect."""
+    :func:`pools.domain.configuration.pool_config.parse_pool`. `is_column`: it is a column of the pool. `input` is the
+    name of its input in the form, `looks` the kind of that input. `is_unused`: it is kept and shown, and a caller who
+    gives it is warned that it has no effect."""
 
     key: str
     schema: Schema

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-from pools.domain.amounts import UNLIMITED, Amount
+from pools.domain.values.amounts import UNLIMITED, Amount
 from scheduling.domain.advisor.allotment import AdvicePool, Allotment
 from scheduling.domain.advisor.dry_runs import QuotaChange, dry_run_commands, what_if
 from scheduling.domain.advisor.search import Found, Rival, find_best

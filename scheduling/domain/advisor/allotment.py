@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount
 from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pools.domain.amounts import GPU, UNLIMITED
+from pools.domain.values.amounts import GPU, UNLIMITED
 from scheduling.domain.advisor.allotment import quota_of
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.clock import EndReason, LiveJob, ReplayObserver

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from pools.domain.amounts import UNLIMITED, Amount
+from pools.domain.values.amounts import UNLIMITED, Amount
 from scheduling.domain.advisor.allotment import AdvicePool, Allotment, find_pools
 from scheduling.domain.advisor.idle_promises import IdleSums, promises
 from scheduling.domain.advisor.trials import IsWorse, Trial

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
-from pools.domain.amounts import UNLIMITED
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.advisor.allotment import AdvicePool, Allotment
 from scheduling.domain.advisor.trials import Trial, Trials
 

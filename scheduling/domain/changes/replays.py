@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from pools.domain.changes.command import BOOLEAN, JSON, TEXT, TIME, ChangeCommand, value, whole_number
 from pools.domain.errors import Fault
-from pools.domain.roles import Permission
+from pools.domain.people.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 
 DEFAULT_TRIES: Final = 60

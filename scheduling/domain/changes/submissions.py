@@ -10,7 +10,7 @@ from typing import ClassVar
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, choice, in_address, value
 from pools.domain.errors import Fault
-from pools.domain.roles import Permission
+from pools.domain.people.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
 from scheduling.domain.priorities import Priority
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import pod_group_name, pod_name
-from scheduling.domain.cluster.pod_status import PodStatusReport, read_pod_status
-from scheduling.domain.cluster.unschedulable import read_unschedulable_reason
-from scheduling.domain.dispatch_admission import BY_PLATFORM
+from scheduling.domain.cluster.pods.pod_status import PodStatusReport, read_pod_status
+from scheduling.domain.cluster.pods.unschedulable import read_unschedulable_reason
+from scheduling.domain.judgement.dispatch_admission import BY_PLATFORM
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import TaskStatus

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
-from scheduling.domain.cluster.pod_status import ENDED_PHASES
+from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 
@@ -93,8 +93,8 @@ _ALWAYS_TOLERATED = "node.kubernetes.io/memory-pressure"
 
 
 def _keeps_away(taint: Mapping[str, str]) -> bool:
-    """Whether a taint keeps some pods of ours from starting; :func:`scheduling.domain.cluster.pod.pod_manifest` gives
-    pods with GPUs one toleration."""
+    """Whether a taint keeps some pods of ours from starting; :func:`scheduling.domain.cluster.pods.pod.pod_manifest`
+    gives pods with GPUs one toleration."""
     return taint.get("effect") in {"NoSchedule", "NoExecute"} and taint.get("key") != _ALWAYS_TOLERATED
 
 

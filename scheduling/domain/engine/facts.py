@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pools.domain.amounts import Amount, Number
-from pools.domain.backend_config import VictimRule
+from pools.domain.configuration.backend_config import VictimRule
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree
 
 HIGH, NORMAL, LOW = 125, 100, 50

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.cycle import CycleResult, new_world, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.state.build import resource_keys

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import GPU, Number
+from pools.domain.values.amounts import GPU, Number
 from scheduling.domain.engine.facts import GangFacts
 from scheduling.domain.forecast.baseline import size_class
 from scheduling.domain.forecast.futures import NEVER

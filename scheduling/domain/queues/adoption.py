@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from pools.domain.amounts import NO_LIMIT
 from pools.domain.names import SEPARATOR, canonical_name
+from pools.domain.values.amounts import NO_LIMIT
 
 _POOL_FIELDS: Final = {
     "spec.resources.gpu.quota": "guarantee",

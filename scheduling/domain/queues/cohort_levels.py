@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, Gpus
 from pools.domain.quota.forest import COHORT_PREFIX, display_name, pool_key
 from pools.domain.quota.tree import NO_QUOTA, QuotaTree
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus
 from scheduling.domain.queues.desired import CohortLevel
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pools.domain import names
-from pools.domain.amounts import NO_LIMIT, UNLIMITED, Gpus, encode_gpus
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, Gpus, encode_gpus
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, MANAGED_BY_LABEL
 from scheduling.domain.kubernetes_json import Object
 

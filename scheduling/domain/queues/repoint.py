@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
-from scheduling.domain.cluster.pod_status import ENDED_PHASES
+from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 

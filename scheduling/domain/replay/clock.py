@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import heappop, heappush
 
-from pools.domain.amounts import GPU, Number, amount_text
+from pools.domain.values.amounts import GPU, Number, amount_text
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts, TaskFacts, TaskState
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction

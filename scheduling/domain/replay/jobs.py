@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 from scheduling.domain.priorities import Priority
 
 SECOND = 1_000_000

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from pools.domain.amounts import GPU, Number
+from pools.domain.values.amounts import GPU, Number
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.replay.clock import EndReason, LiveJob, ReplayObserver
 from scheduling.domain.replay.jobs import SECOND, Job

@@ -15,16 +15,16 @@ from pools.database.transactions import change, database_time
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.gpu_quota.checks import BrokenCap, broken_caps
 from pools.domain.gpu_quota.workers import GpuWorker
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_namespace_and_worker
 from pools.models import Backend, GpuAllocation
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
-from pools.services.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
+from pools.services.gpu_quota.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest, ReviewAnswer
-from scheduling.domain.cluster.gpu_pod import GpuPod, claimed_task, has_same_amounts, is_worker, read_gpu_pod
+from scheduling.domain.cluster.pods.gpu_pod import GpuPod, claimed_task, has_same_amounts, is_worker, read_gpu_pod
 from scheduling.models import QueueGuard
-from scheduling.selectors.own_pods import own_tasks
+from scheduling.selectors.cluster.own_pods import own_tasks
 from scheduling.services.webhooks.marks import marked_guard
 from scheduling.services.webhooks.refusal_events import record_refusal
 from scheduling.services.webhooks.strangers import count_stranger

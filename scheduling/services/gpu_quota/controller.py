@@ -23,13 +23,20 @@ from django.utils import timezone
 from pools.database.one_by_one import left_out_on_error
 from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuQuota
 from pools.representations.gpu_quota import gpu_status_body
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
-from pools.services.gpu_quotas import apply_cluster_quota, drop_cluster_quota, is_cluster_quota_applied
-from pools.services.gpu_rebuild import GpuRepair, PodWorker, apply_pod_changes, database_time, rebuild_gpu_usage
-from scheduling.domain.cluster.gpu_pod import (
+from pools.services.gpu_quota.gpu_quotas import apply_cluster_quota, drop_cluster_quota, is_cluster_quota_applied
+from pools.services.gpu_quota.gpu_rebuild import (
+    GpuRepair,
+    PodWorker,
+    apply_pod_changes,
+    database_time,
+    rebuild_gpu_usage,
+)
+from scheduling.domain.cluster.naming import FIELD_MANAGER
+from scheduling.domain.cluster.pods.gpu_pod import (
     WORKER_SELECTOR,
     claimed_task,
     format_time,
@@ -38,18 +45,17 @@ from scheduling.domain.cluster.gpu_pod import (
     refused_status_body,
     trim_worker_pod,
 )
-from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import errors, resource_kinds
-from scheduling.kube.backoff import Backoff
 from scheduling.kube.cluster_lease import HolderCheck
-from scheduling.kube.errors import ClusterError
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.parallel import map_bounded
+from scheduling.kube.connection.port import Cluster
 from scheduling.kube.fence import fence
 from scheduling.kube.informer import Informer, InformerTiming
-from scheduling.kube.parallel import map_bounded
-from scheduling.kube.port import Cluster
 from scheduling.models import GpuControllerLease
-from scheduling.selectors.own_pods import own_tasks
+from scheduling.selectors.cluster.own_pods import own_tasks
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from pools.domain.errors import BadInput, Busy
 from pools.domain.gpu_quota.spec import namespace_violations
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
-from pools.services.gpu_rebuild import GpuRepair
-from scheduling.kube.errors import ClusterError
+from pools.services.gpu_quota.gpu_rebuild import GpuRepair
+from scheduling.kube.connection.errors import ClusterError
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 from scheduling.services.kubernetes import connections
 

@@ -16,7 +16,7 @@ from pools.domain.gpu_quota.workers import GangWorker, GpuWorker, WorkerTotals, 
 from pools.locking import lock_namespaces
 from pools.models import GpuAllocation, Pool
 from pools.selectors.gpu_namespace import read_namespaces
-from pools.services.gpu_allocations import allocate_gang, replace_gang_allocations
+from pools.services.gpu_quota.gpu_allocations import allocate_gang, replace_gang_allocations
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.models import Group, Task

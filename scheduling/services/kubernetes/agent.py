@@ -24,36 +24,39 @@ from uuid import UUID
 from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
-from pools.domain.counting import counted
+from pools.domain.values.counting import counted
 from pools.models import Backend, KubernetesSettings
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
 from scheduling.domain.cluster.election import Candidate
 from scheduling.domain.cluster.naming import installation_selector, pod_name
 from scheduling.domain.cluster.node import ForeignUsage, foreign_usage_by_node, read_node, trim_pod
-from scheduling.domain.cluster.pod_status import PodStatusReport
+from scheduling.domain.cluster.pods.pod_status import PodStatusReport
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.statuses import TaskStatus
-from scheduling.kube import errors, gang_objects, resource_kinds
-from scheduling.kube.backoff import Backoff
+from scheduling.kube import gang_objects
 from scheduling.kube.cluster_lease import DURATION_SECONDS, RENEW_SECONDS, ClusterLease, LeaseState
-from scheduling.kube.error_messages import error_message
-from scheduling.kube.errors import ClusterError
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import Cluster, ResourceKind
 from scheduling.kube.events import EventReason, EventSubject, EventWriter
 from scheduling.kube.fence import fence
 from scheduling.kube.gang_objects import GangCreation
 from scheduling.kube.informer import InformerTiming
-from scheduling.kube.port import Cluster, ResourceKind
 from scheduling.models import ClusterState
-from scheduling.selectors.cluster_gangs import find_open_groups, read_open_gangs
-from scheduling.selectors.pending_manifests import ClusterContext
+from scheduling.selectors.queue.cluster_gangs import find_open_groups, read_open_gangs
+from scheduling.selectors.work.pending_manifests import ClusterContext
 from scheduling.services import notifications
-from scheduling.services.kubernetes import connections, dispatch, heartbeats, observation, sync_condition
-from scheduling.services.kubernetes.drift_repair import DriftRepair
+from scheduling.services.kubernetes import connections, heartbeats
+from scheduling.services.kubernetes.dispatching import dispatch, observation
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, informer_scope, uuid_name
 from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease
 from scheduling.services.kubernetes.nodes import write_nodes
+from scheduling.services.kubernetes.syncing import sync_condition
+from scheduling.services.kubernetes.syncing.drift_repair import DriftRepair
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import threading
 from django.db import connection
 
 from pools.models import Backend
+from scheduling.kube.connection.port import Cluster
 from scheduling.kube.events import EventReason, EventSubject, EventWriter
-from scheduling.kube.port import Cluster
 from scheduling.services.kubernetes import connections
 
 _writers: dict[int, EventWriter] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from django.utils import timezone
 
 from pools.domain.errors import Conflict
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
-from pools.services.backends import get_backend
+from pools.services.configuration.backends import get_backend
 from scheduling.domain.queues.desired import QueueTarget
+from scheduling.kube.connection.errors import ClusterError
 from scheduling.kube.connection_checks import ConnectionReport, check_cluster, unreachable_report
-from scheduling.kube.errors import ClusterError
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections

@@ -6,12 +6,12 @@ from django.conf import settings as django_settings
 
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
-from pools.services.cluster_credentials import address_rule, load_kubeconfig
-from scheduling.kube.call_limits import CallLimiter
-from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
-from scheduling.kube.connections import ConnectionPool
-from scheduling.kube.errors import BadCredentials
-from scheduling.kube.port import Cluster
+from pools.services.configuration.cluster_credentials import address_rule, load_kubeconfig
+from scheduling.kube.connection.call_limits import CallLimiter
+from scheduling.kube.connection.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
+from scheduling.kube.connection.connections import ConnectionPool
+from scheduling.kube.connection.errors import BadCredentials
+from scheduling.kube.connection.port import Cluster
 
 CONNECTIONS = ConnectionPool()
 """The connections of this process."""

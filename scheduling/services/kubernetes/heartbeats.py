@@ -7,12 +7,12 @@ from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
-from pools.domain.roles import SYSTEM
-from pools.domain.stored_text import as_storable
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.stored_text import as_storable
 from pools.models import Backend
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
-from scheduling.kube import errors
-from scheduling.kube.error_messages import condition_reason
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.error_messages import condition_reason
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 

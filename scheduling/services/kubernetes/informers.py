@@ -16,11 +16,11 @@ from scheduling.domain.cluster.naming import (
     read_uuid_label,
 )
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import resource_kinds
-from scheduling.kube.error_messages import error_message
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.port import Cluster
 from scheduling.kube.informer import Informer, InformerTiming
-from scheduling.kube.port import Cluster
-from scheduling.selectors.pending_manifests import ClusterContext
+from scheduling.selectors.work.pending_manifests import ClusterContext
 
 
 def group_id_of(item: Object) -> UUID | None:

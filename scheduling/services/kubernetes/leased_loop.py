@@ -18,8 +18,8 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from pools.domain.errors import Busy
 from pools.models import Backend
-from scheduling.kube import metrics
-from scheduling.kube.backoff import Backoff
+from scheduling.kube.connection import metrics
+from scheduling.kube.connection.backoff import Backoff
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)

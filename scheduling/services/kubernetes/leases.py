@@ -22,7 +22,7 @@ from django.db.models.functions import Now
 
 from pools.domain.errors import Busy
 from scheduling.models import QueueSync
-from scheduling.models.lease import LeaseColumns
+from scheduling.models.leases.lease import LeaseColumns
 
 
 @dataclass(frozen=True, slots=True)

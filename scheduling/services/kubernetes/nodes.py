@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
 from pools.database.transactions import change
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
 from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
 from scheduling.models import NodeState

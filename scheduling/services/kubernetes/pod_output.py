@@ -18,14 +18,14 @@ from django.db import close_old_connections
 
 from pools.models import Backend
 from scheduling.domain.cluster.naming import host_name, pod_group_name, pod_name
-from scheduling.domain.cluster.timestamps import parse_time
+from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube.error_messages import error_message
-from scheduling.kube.errors import ClusterError, InvalidObject, ObjectNotFound
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import EVENT
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.errors import ClusterError, InvalidObject, ObjectNotFound
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import EVENT
 from scheduling.models import Group, Task
-from scheduling.selectors.workflow_log import attempt_label
+from scheduling.selectors.work.workflow_log import attempt_label
 from scheduling.services.kubernetes import connections
 
 MAX_PODS = 32

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from pools.domain.cluster_addresses import AddressRule
+from pools.domain.configuration.cluster_addresses import AddressRule
 
 
 class RefusedAddress(OSError):

@@ -16,13 +16,14 @@ from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change, one_snapshot
-from pools.domain.notices import NoticeKind
-from pools.domain.roles import SYSTEM
+from pools.domain.people.notices import NoticeKind
+from pools.domain.people.roles import SYSTEM
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, NoticeCondition, NoticeTarget, Pool, User
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
-from scheduling.selectors.problems import (
+from scheduling.selectors.queue.waiting_pools import read_waiting_pools
+from scheduling.selectors.status.problems import (
     MIN_LONG_WAIT,
     ProblemCode,
     cluster_problems,
@@ -31,7 +32,6 @@ from scheduling.selectors.problems import (
     long_waits,
     read_usual_waits,
 )
-from scheduling.selectors.waiting_pools import read_waiting_pools
 
 NEARLY_USED, NO_LONGER = 90, 80
 """Percent of a quota in use at which the condition begins, and below which it ends, so that it does not alternate."""

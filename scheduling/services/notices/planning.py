@@ -21,15 +21,15 @@ from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
 from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction, drain_deadline
-from pools.domain.counting import counted
-from pools.domain.durations import minute_text
 from pools.domain.names import split_name
-from pools.domain.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
-from pools.domain.roles import SYSTEM, Permission
+from pools.domain.people.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
+from pools.domain.people.roles import SYSTEM, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.counting import counted
+from pools.domain.values.durations import minute_text
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
-from pools.services.notice_targets import profile_targets
+from pools.services.people.notice_targets import profile_targets
 from scheduling.locking import lock_notice_progress
 from scheduling.models import Workflow
 

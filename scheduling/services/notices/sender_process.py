@@ -12,8 +12,8 @@ import time
 from dataclasses import asdict
 from typing import IO, Self
 
-from pools.domain.notices import Outcome
-from pools.domain.stored_text import as_storable
+from pools.domain.people.notices import Outcome
+from pools.domain.values.stored_text import as_storable
 from scheduling.services.notices.sender_worker import SendRequest
 
 ATTEMPT_SECONDS = 20.0

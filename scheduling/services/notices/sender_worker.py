@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pools.domain.cluster_addresses import AddressRule
-from pools.domain.notices import Channel, Outcome, check_address, judge_status
+from pools.domain.configuration.cluster_addresses import AddressRule
+from pools.domain.people.notices import Channel, Outcome, check_address, judge_status
 from scheduling.services.notices.address_guard import RefusedAddress, guard_addresses
 
 CONNECT_SECONDS = 5.0

@@ -20,8 +20,8 @@ from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
-from pools.domain.notices import MAX_AGE, MAX_ATTEMPTS, Channel, NoticeStatus, Outcome, retry_pause
-from pools.domain.roles import SYSTEM
+from pools.domain.people.notices import MAX_AGE, MAX_ATTEMPTS, Channel, NoticeStatus, Outcome, retry_pause
+from pools.domain.people.roles import SYSTEM
 from pools.models import Notice, NoticeProgress, NoticeTarget
 from pools.security.sealing import UnreadableSecret, unseal
 from scheduling.locking import lock_notice_target

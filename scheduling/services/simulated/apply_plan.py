@@ -20,17 +20,17 @@ from uuid import UUID
 from pools.database.one_by_one import note_left_out
 from pools.database.transactions import DatabaseLost, change
 from pools.domain.errors import Busy
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import Step, StepAction
-from scheduling.domain.plan_units import GatePath, Gates, NodeCapacity, PlanUnit, split_plan
+from scheduling.domain.judgement.plan_units import GatePath, Gates, NodeCapacity, PlanUnit, split_plan
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task
-from scheduling.selectors.live_facts import GangRef, LiveFacts
-from scheduling.selectors.start_gates import read_gate_paths, read_tree_gates
+from scheduling.selectors.queue.live_facts import GangRef, LiveFacts
+from scheduling.selectors.queue.start_gates import read_gate_paths, read_tree_gates
 from scheduling.services.decisions import DecisionRows, build_decision
 from scheduling.services.gpu_quota.workloads import NamespaceHeadroom
 from scheduling.services.workflows.transitions import WorkflowTransition

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from pools.database.one_by_one import work_in_batch
 from pools.database.transactions import DatabaseLost, change, database_time
 from pools.domain.errors import Busy
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend
 from scheduling.domain.statuses import TaskStatus

@@ -15,13 +15,13 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef
 
 from pools.database.transactions import change, database_time
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.promised_starts import PromiseOutcome, WaitEnd, judge_promise
 from scheduling.models import Group, PromisedStart, WaitSpan
-from scheduling.models.promised_start import NOT_KEPT
-from scheduling.selectors.live_facts import LiveFacts
+from scheduling.models.history.promised_start import NOT_KEPT
+from scheduling.selectors.queue.live_facts import LiveFacts
 from scheduling.services.simulated.start_reservations import planned_reservations, time_of
 
 

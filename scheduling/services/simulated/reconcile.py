@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from pools.database.transactions import database_time, one_snapshot
 from pools.domain.errors import Conflict, NotFound
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
@@ -34,7 +34,7 @@ from scheduling.locking import (
     hold_long_work_turn,
 )
 from scheduling.models import Task
-from scheduling.selectors.live_facts import LiveFacts, read_live_facts
+from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
 from scheduling.services.simulated.apply_plan import PlanExecution, StepBody
 from scheduling.services.simulated.dirty import (

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from pools.database.transactions import change
-from pools.domain.amounts import Number
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import Number
 from pools.models import Backend
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.facts import StartReservationFacts
 from scheduling.models import StartReservation
-from scheduling.selectors.live_facts import LiveFacts
+from scheduling.selectors.queue.live_facts import LiveFacts
 
 Key = tuple[str, Number, str, Number | None]
 """A reservation to compare: its gang, its times, and its nodes as text."""

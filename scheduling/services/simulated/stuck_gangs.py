@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pools.database.transactions import change, database_time
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.reasons.liveness import StuckGang, find_stuck
 from scheduling.models import StuckGroup
-from scheduling.selectors.live_facts import LiveFacts
+from scheduling.selectors.queue.live_facts import LiveFacts
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,14 @@ from typing import Any
 from pools.database.transactions import change, database_time
 from pools.domain.changes.command import read_command
 from pools.domain.errors import Busy, Conflict
-from pools.domain.roles import Actor, Permission
+from pools.domain.people.roles import Actor, Permission
 from pools.locking import lock_backend
 from pools.models import Backend, GpuQuota
 from pools.permissions import require_platform
-from pools.services.backends import get_backend
+from pools.services.configuration.backends import get_backend
 from scheduling.domain.changes.webhooks import PutQueueGuard
-from scheduling.kube import errors, webhook_configuration
+from scheduling.kube import webhook_configuration
+from scheduling.kube.connection import errors
 from scheduling.kube.webhook_configuration import InstalledWebhook, WebhookAddress, WebhookSpec
 from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.services.kubernetes.connections import connect

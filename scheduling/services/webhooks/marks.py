@@ -13,12 +13,12 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from pools.database.prepared import read_rows
 from pools.database.transactions import change, database_time
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.locking import lock_backend
 from pools.models import Backend
 from pools.permissions import require_platform
 from pools.selectors.submission_path import columns_sql, known_row
-from pools.services.backends import get_backend
+from pools.services.configuration.backends import get_backend
 from scheduling.models import QueueGuard
 from scheduling.services.webhooks.queue_guard import default_guard, queue_guard_for
 

@@ -10,14 +10,14 @@ from django.db import connection
 
 from pools.database.transactions import change
 from pools.domain.changes.command import body_fields
-from pools.domain.cluster_config import NODE_POOL_KEY
+from pools.domain.configuration.cluster_config import NODE_POOL_KEY
+from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import Violation
-from pools.domain.roles import Actor, Permission
-from pools.domain.version_check import check_version
+from pools.domain.people.roles import Actor, Permission
 from pools.locking import lock_backend
 from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
-from pools.services.backends import get_backend
+from pools.services.configuration.backends import get_backend
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import Bypass, QueueGuard
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pools.domain.errors import Violation
 from pools.models import Backend
 from scheduling.domain.cluster.admission_review import AdmissionRequest
-from scheduling.kube import resource_kinds
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.events import EventReason, EventSubject
 from scheduling.services.kubernetes.cluster_events import record_event
 

@@ -20,11 +20,11 @@ from pools.models import Backend
 from scheduling.domain.cluster import admission_review, own_changes, queue_access
 from scheduling.domain.cluster.admission_review import AdmissionRequest, ReviewAnswer
 from scheduling.domain.cluster.queue_access import QueueAccessPolicy, WorkloadKind
+from scheduling.domain.judgement.podgroup_rules import WARNING, lenient_violations, validate_pod_group
 from scheduling.domain.kubernetes_json import ReadOnlyObject
-from scheduling.domain.podgroup_rules import WARNING, lenient_violations, validate_pod_group
 from scheduling.models import ClusterState, Group, QueueGuard
-from scheduling.selectors.own_pods import own_tasks
-from scheduling.selectors.workflows import queue_names_of
+from scheduling.selectors.cluster.own_pods import own_tasks
+from scheduling.selectors.work.workflows import queue_names_of
 from scheduling.services.webhooks.marks import marked_guard
 from scheduling.services.webhooks.queue_guard import record_bypass, shard_key_of
 from scheduling.services.webhooks.refusal_events import record_refusal

@@ -16,13 +16,13 @@ from django.db.models import F
 from django.utils import timezone
 
 from pools.database.transactions import change, database_time
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import webhook_configuration
-from scheduling.kube.error_messages import error_message
-from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import Cluster
 from scheduling.models import QueueGuard, WebhookInstallation
 from scheduling.services.webhooks.authorities import (
     AUTHORITY_FILE,

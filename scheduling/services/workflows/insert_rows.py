@@ -17,7 +17,7 @@ from pools.database.driver import is_in_transaction
 from pools.database.prepared import read_rows
 from pools.database.transactions import request_id
 from pools.models.triggers import REQUEST_IDS
-from pools.services.reservations import reservations_sql
+from pools.services.configuration.reservations import reservations_sql
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 

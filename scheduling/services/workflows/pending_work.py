@@ -1,4 +1,4 @@
-"""The requests of the ledger about waiting work (:mod:`pools.services.pending_work`)."""
+"""The requests of the ledger about waiting work (:mod:`pools.services.configuration.pending_work`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 from pools.models import Pool
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group
-from scheduling.selectors.admitted_specs import UnreadableSpec, find_group_spec, read_admitted_specs
+from scheduling.selectors.queue.admitted_specs import UnreadableSpec, find_group_spec, read_admitted_specs
 from scheduling.services.workflows.user_actions import cancel_pending_workflows
 
 _WAITING = UNFINISHED_TASK_STATUSES - {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
@@ -20,7 +20,7 @@ class WaitingWork:
     cancel: ClassVar = staticmethod(cancel_pending_workflows)
 
     def names_requiring(self, root: Pool, topology_keys: Collection[str]) -> list[str]:
-        """See :class:`pools.services.pending_work.PendingWork`."""
+        """See :class:`pools.services.configuration.pending_work.PendingWork`."""
         waiting = Group.objects.filter(
             status__in=_WAITING,
             workflow__status__in=ACTIVE_WORKFLOW_STATUSES,

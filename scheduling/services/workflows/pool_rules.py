@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from pools.domain.durations import parse_duration
+from pools.domain.values.durations import parse_duration
 from pools.models import Backend, Pool
 from scheduling.specs import PlatformRules, SpecRules
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pools.domain.counting import counted
 from pools.domain.errors import BadInput, ErrorCode, Fault, Throttled, Violation
-from scheduling.domain.admission import SubmissionRefusal
+from pools.domain.values.counting import counted
+from scheduling.domain.judgement.admission import SubmissionRefusal
 
 MAX_DETAILS = 500
 ROOM_RETRY_SECONDS = 60

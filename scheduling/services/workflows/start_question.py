@@ -2,7 +2,8 @@
 
 The engine runs from the present state with the asked work added: once as things stand, and where the work would wait,
 in a few sampled futures (:mod:`scheduling.domain.forecast.futures`). On a cluster with much work futures are shared:
-those of the last background round where work like it waits in the queue (:mod:`scheduling.selectors.kept_futures`),
+those of the last background round where work like it waits in the queue
+(:mod:`scheduling.selectors.forecast.kept_futures`),
 else one set for all ways in. The answer is times alone; queues and work of others are never part of it. Nothing is
 written.
 """
@@ -17,7 +18,7 @@ from fractions import Fraction
 from functools import cache, partial
 
 from pools.domain.errors import DomainError, Throttled
-from pools.domain.roles import Actor
+from pools.domain.people.roles import Actor
 from pools.models import Pool
 from pools.selectors.submission_path import find_leaf_with_root
 from scheduling.domain.engine.facts import GangFacts
@@ -28,13 +29,13 @@ from scheduling.domain.forecast.smaller_work import smaller_work
 from scheduling.domain.priorities import Priority
 from scheduling.garbage_collector import garbage_collector
 from scheduling.locking import try_forecast_turn
-from scheduling.selectors.asked_gangs import AskedWork, BackendPresent
-from scheduling.selectors.dispatch_holds import with_holds
-from scheduling.selectors.kept_futures import read_kept_futures
-from scheduling.selectors.start_estimate import is_small_cluster, read_start_of_last_before
-from scheduling.selectors.submission_leaves import list_submission_leaves
-from scheduling.selectors.visible_queue import GangStart
-from scheduling.services.forecasts import read_calibration, sum_up
+from scheduling.selectors.forecast.asked_gangs import AskedWork, BackendPresent
+from scheduling.selectors.forecast.kept_futures import read_kept_futures
+from scheduling.selectors.queue.dispatch_holds import with_holds
+from scheduling.selectors.queue.start_estimate import is_small_cluster, read_start_of_last_before
+from scheduling.selectors.queue.visible_queue import GangStart
+from scheduling.selectors.work.submission_leaves import list_submission_leaves
+from scheduling.services.history.forecasts import read_calibration, sum_up
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     check_prepared,

@@ -17,25 +17,25 @@ from django.conf import settings
 
 from pools.database.driver import is_in_transaction
 from pools.database.transactions import change, request_id
-from pools.domain.amounts import Gpus
 from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Violation
 from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name, split_name, with_pool_names
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import Gpus
 from pools.locking import lock_leaf, read_leaf
 from pools.models import Backend, Pool
 from pools.permissions import require_permission, unknown_pool
-from pools.selectors.quota_potential import potential_limit
+from pools.selectors.quotas.quota_potential import potential_limit
 from pools.selectors.submission_path import find_leaf_with_root
-from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
-from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
+from scheduling.domain.cluster.pods.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
+from scheduling.domain.judgement.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
 from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors.node_fit import unfitting_warnings
-from scheduling.selectors.queue_sync_state import read_closed_queues
+from scheduling.selectors.cluster.node_fit import unfitting_warnings
+from scheduling.selectors.cluster.queue_sync_state import read_closed_queues
 from scheduling.services.gpu_quota.workloads import single_worker_violations
 from scheduling.services.workflows.group_commit import GroupCommit, Take
 from scheduling.services.workflows.insert_rows import insert_workflows

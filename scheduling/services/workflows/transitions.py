@@ -17,7 +17,7 @@ from django.conf import settings
 
 from pools.database.driver import is_in_transaction
 from pools.models import Backend, Pool
-from pools.services.reservations import ReservationUpdate, release_reservations, update_reservations
+from pools.services.configuration.reservations import ReservationUpdate, release_reservations, update_reservations
 from scheduling.domain.deadlines import GangDeadlines, gang_deadlines
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK_STATUSES, TaskStatus, derive_workflow_status

@@ -6,7 +6,7 @@ import re
 
 from pools.database.transactions import change, database_time
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
@@ -14,7 +14,7 @@ from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, Tag
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
 from scheduling.models import Workflow
-from scheduling.selectors.workflows import get_visible_workflow
+from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 MAX_TAGS = 64

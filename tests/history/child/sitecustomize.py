@@ -46,7 +46,7 @@ REPLACED: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
 }
 """Methods, as module, class and name, that do something else under a planted fault."""
 
-WITHOUT_EFFECT: dict[str, tuple[tuple[str, str], ...]] = {"snapshot": (("osmo_admin.middleware", "one_snapshot"),)}
+WITHOUT_EFFECT: dict[str, tuple[tuple[str, str], ...]] = {"snapshot": (("osmo_admin.web.middleware", "one_snapshot"),)}
 """Context managers, as module and name, that do nothing under a planted fault."""
 
 

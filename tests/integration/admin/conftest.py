@@ -12,12 +12,12 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import Backend, User
-from pools.services.backends import put_backend
-from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool
-from pools.services.users import create_user
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.pools import put_pool
+from pools.services.configuration.subpools import create_subpool
+from pools.services.people.users import create_user
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend

@@ -9,10 +9,10 @@ from django.test import Client
 
 from pools.domain.changes.approvals import Withdraw
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, Pool
-from pools.services.approvals import withdraw
-from pools.services.pools import patch_pool
+from pools.services.configuration.approvals import withdraw
+from pools.services.configuration.pools import patch_pool
 from tests.integration.admin.conftest import actor_named, confirm_change
 
 RESIZE = "/pools/pool/team/subpools/a/resize/"

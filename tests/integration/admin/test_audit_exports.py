@@ -16,14 +16,14 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import SetRoles
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, KubernetesSettings, Node, Pool, User
-from pools.services.accounts import set_roles
-from pools.services.backends import put_backend
-from pools.services.cohorts import delete_cohort, put_cohort
-from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import delete_cohort, put_cohort
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
+from pools.services.people.accounts import set_roles
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.services.workflow_config import current_config, update_workflow_config
 from tests.integration.admin.conftest import actor_named

@@ -10,10 +10,10 @@ from django.test import Client
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
-from pools.services.subpools import delete_subpool
+from pools.domain.people.roles import SYSTEM
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import delete_subpool
 from tests.integration.admin.conftest import run_cycles, submit_workflow
 
 

@@ -9,10 +9,10 @@ from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.users import CreateUser, SetPassword
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
-from pools.services.backends import put_backend
-from pools.services.users import create_user, set_password
+from pools.services.configuration.backends import put_backend
+from pools.services.people.users import create_user, set_password
 from scheduling.models import Workflow, WorkflowConfig
 from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, run_cycles, submit_workflow
 from tests.support import factories

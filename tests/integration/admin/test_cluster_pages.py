@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pools.domain.ownership import GitOwner, OwnedKind
+from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.models import Backend, KubernetesSettings
-from pools.services.ownership import set_owners
+from pools.services.changes.ownership import set_owners
 from scheduling.models import QueueDrift, QueueSync
 
 LIST = "/scheduling/queuesync/"

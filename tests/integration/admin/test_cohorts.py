@@ -11,10 +11,10 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, Pool
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from tests.integration.admin.conftest import confirm_change
 
 TREE = "/pools/cohort/"

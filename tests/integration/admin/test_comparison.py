@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, WaitCauseChange, Workflow
@@ -106,7 +106,7 @@ def test_work_that_the_reader_may_not_see_is_not_compared(as_person: SignedIn, p
 def test_a_long_file_is_not_compared(
     as_person: SignedIn, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduling.selectors.comparison.MAX_LINES", 3)
+    monkeypatch.setattr("scheduling.selectors.reports.comparison.MAX_LINES", 3)
     assert as_person("worker").get("/api/workflow/train-1/compare/train-2").json()["file_changes"] is None
     assert "lines is not compared here" in as_person("worker").get(PAGE, {"name": pair}).content.decode()
 

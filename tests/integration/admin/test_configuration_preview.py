@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pools.admin.pool_changes import CreatePoolForm
+from pools.admin.configuration.pool_changes import CreatePoolForm
 from pools.domain.changes.pools import PatchPool, PutPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Pool
-from pools.services.pools import patch_pool, put_pool
+from pools.services.configuration.pools import patch_pool, put_pool
 from tests.integration.admin.conftest import confirm_change
 
 ADDRESS = "/pools/pool/other/configuration/"

@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
-from pools.services.subpools import delete_subpool
+from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Workflow
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -98,7 +98,7 @@ def test_a_drain_older_than_a_day_is_a_warning(as_person: SignedIn, monkeypatch:
     submit_workflow("team--a", gpus=8)
     run_cycles()
     delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-    monkeypatch.setattr("scheduling.selectors.drains.LONG_DRAIN", timedelta(0))
+    monkeypatch.setattr("scheduling.selectors.work.drains.LONG_DRAIN", timedelta(0))
     (drain,) = drains(as_person("root"))
     assert drain["long"] is True
     assert "This drain is older than a day" in as_person("root").get(PAGE).content.decode()

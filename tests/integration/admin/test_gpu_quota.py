@@ -15,10 +15,10 @@ from django.utils import timezone
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import GpuWorker
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota, sample_usage
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota, sample_usage
 from tests.integration.admin.conftest import confirm_change
 from tests.unit.gpu_quota.builders import make_amounts
 

@@ -15,13 +15,13 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool, delete_subpool
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import Group, PromisedStart, QueueSync, StartForecast, StuckGroup
-from scheduling.selectors.problems import long_drains
+from scheduling.selectors.status.problems import long_drains
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.admin.conftest import run_cycles, submit_workflow
 

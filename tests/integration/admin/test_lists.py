@@ -13,12 +13,12 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.usage_bar import sum_bars
-from pools.domain.roles import SYSTEM
 from pools.models import Pool
-from pools.selectors import platform_totals, pool_tree
-from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.selectors.quotas import platform_totals, pool_tree
+from pools.services.configuration.pools import put_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
 
 

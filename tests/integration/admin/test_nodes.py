@@ -11,11 +11,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.services.backends import put_backend
+from pools.services.configuration.backends import put_backend
 from scheduling.models import NodeState, Task
-from scheduling.selectors.node_map import TaskFit, count_fits
+from scheduling.selectors.cluster.node_map import TaskFit, count_fits
 from tests.integration.admin.conftest import run_cycles, submit_workflow
 
 

@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from pools.admin.notices import KIND_LABELS
+from pools.admin.people.notices import KIND_LABELS
 from pools.domain.changes.notices import CreateTarget, SendTest
-from pools.domain.notices import NoticeKind
+from pools.domain.people.notices import NoticeKind
 from pools.models import Notice, NoticeTarget, User
-from pools.services.notice_targets import create_target, send_test
+from pools.services.people.notice_targets import create_target, send_test
 from scheduling.services.notices.planning import PAGES
 from tests.support import factories
 

@@ -13,13 +13,13 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import SetRoles
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, GpuQuota, User
-from pools.services.access_tokens import create_token
-from pools.services.accounts import set_roles
-from pools.services.backends import put_backend
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.configuration.backends import put_backend
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
+from pools.services.people.accounts import set_roles
 from scheduling.models import WorkflowConfig
 from tests.integration.admin.conftest import confirm_change, run_cycles, submit_workflow
 from tests.unit.gpu_quota.builders import make_amounts

@@ -9,10 +9,10 @@ from django.contrib import admin
 from django.test import Client
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.security.tokens import issue_jwt
-from pools.services.access_tokens import create_token
+from pools.services.people.access_tokens import create_token
 from tests.integration.admin.conftest import ROLES_BY_USER, submit_workflow
 
 EVERYBODY = frozenset(ROLES_BY_USER)

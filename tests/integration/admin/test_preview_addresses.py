@@ -8,7 +8,7 @@ from django.test import Client
 
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.models import AuditEntry, Pool
-from pools.services.subpools import delete_subpool
+from pools.services.configuration.subpools import delete_subpool
 from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
 
 RESIZE = "/pools/pool/team/subpools/a/resize/"

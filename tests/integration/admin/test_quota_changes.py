@@ -9,7 +9,7 @@ from django.test import Client
 
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import AuditEntry, Pool
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.subpools import resize_subpool
 from tests.integration.admin.conftest import actor_named
 
 SEVERAL = "/pools/pool/team/quotas/"

@@ -12,7 +12,7 @@ from django.test import Client
 from pools.database.transactions import database_time
 from pools.models import Pool
 from scheduling.models import HistoryReplay
-from scheduling.services import replays
+from scheduling.services.history import replays
 from tests.integration.admin.conftest import run_cycles, submit_workflow
 
 SignedIn = Callable[[str], Client]

@@ -10,12 +10,12 @@ from django.urls import reverse
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.saved_views import SaveView
-from pools.domain.roles import SYSTEM
-from pools.domain.saved_views import FilteredList
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.saved_views import FilteredList
 from pools.models import SavedView
 from pools.representations.saved_views import LIST_ADDRESSES, LIST_TITLES
-from pools.services.cohorts import put_cohort
-from pools.services.saved_views import save_view
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.people.saved_views import save_view
 
 SignedIn = Callable[[str], Client]
 SAVE = "/pools/savedview/save/workflows/"

@@ -12,14 +12,14 @@ from django.utils import timezone
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
+from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.names import REMAINDER_LABEL
-from pools.domain.ownership import GitOwner, OwnedKind
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.ownership import set_owners
-from pools.services.subpools import delete_subpool, resize_subpool
+from pools.services.changes.ownership import set_owners
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.subpools import delete_subpool, resize_subpool
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
 
 CREATE = "/pools/pool/team/subpools/create/"

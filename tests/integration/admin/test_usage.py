@@ -88,7 +88,7 @@ def test_workflows_of_a_longer_time_than_they_are_kept_for_are_those_of_30_days(
 
 
 def test_a_long_table_shows_its_first_rows_and_says_so(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduling.admin.usage.MAX_ROWS_SHOWN", 1)
+    monkeypatch.setattr("scheduling.admin.reports.usage.MAX_ROWS_SHOWN", 1)
     for number in range(3):
         submit_workflow("team--a", gpus=1, name=f"job-{number}")
     run_cycles()
@@ -112,6 +112,6 @@ def test_the_page_computes_the_open_hour_once(as_person: SignedIn) -> None:
 
 def test_the_filter_suggests_a_bounded_number_of_pools(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
     assert '<option value="team--a"></option>' in text(as_person("root"), PAGE)
-    monkeypatch.setattr("scheduling.admin.usage.MAX_POOLS_SUGGESTED", 2)
+    monkeypatch.setattr("scheduling.admin.reports.usage.MAX_POOLS_SUGGESTED", 2)
     page = text(as_person("root"), PAGE)
     assert re.findall(r'<option value="([^"]*)"></option>', page) == ["other", "team"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, LeafUsage
-from pools.services.pools import patch_pool
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, Workflow
-from scheduling.selectors.live_facts import read_live_facts
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.live_facts import read_live_facts
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import create_cohorts

@@ -9,17 +9,17 @@ import pytest
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, Pool
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
+from scheduling.kube.connection.port import Cluster
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.port import Cluster
 from scheduling.models import Task, Workflow
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify

@@ -10,10 +10,10 @@ from psycopg import errors as pg
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Cohort, QuotaStamp
-from pools.services.cohorts import put_cohort
-from pools.services.pools import delete_pool, patch_pool
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import delete_pool, patch_pool
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import factories

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from pools.domain.amounts import GPU
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import GPU
 from pools.models import Backend, Cohort, LeafUsage
-from pools.selectors.quota_facts import read_admission_tree
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.selectors.quotas.quota_facts import read_admission_tree
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
+from scheduling.selectors.queue.visible_queue import WaitingGang, list_waiting_gangs
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow

@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, ErrorCode
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.selectors.quota_potential import potential_limit
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.selectors.quotas.quota_potential import potential_limit
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.services.workflows.submission import Submission
 from tests.integration.cohorts.conftest import (

@@ -9,10 +9,10 @@ from django.test import Client
 from django.urls import reverse
 
 from pools.domain.changes.cohorts import PutCohort
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, User
-from pools.services.cohorts import put_cohort
-from pools.services.dry_run import read_effect
+from pools.services.changes.dry_run import read_effect
+from pools.services.configuration.cohorts import put_cohort
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend

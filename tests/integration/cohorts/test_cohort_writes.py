@@ -10,11 +10,11 @@ from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort
 from pools.domain.changes.pools import CreatePool, DeletePool, PatchPool
 from pools.domain.changes.revisions import RollBack
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
-from pools.services.cohorts import create_cohort, delete_cohort, patch_cohort, put_cohort
-from pools.services.config_rollback import rollback_configuration
-from pools.services.pools import create_pool, delete_pool, patch_pool
+from pools.services.configuration.cohorts import create_cohort, delete_cohort, patch_cohort, put_cohort
+from pools.services.configuration.config_rollback import rollback_configuration
+from pools.services.configuration.pools import create_pool, delete_pool, patch_pool
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import factories
 

@@ -17,15 +17,15 @@ from django.urls import reverse
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
-from pools.services.cohort_cycles import mark_cycles_now
-from pools.services.cohorts import delete_cohort, patch_cohort, put_cohort
-from pools.services.pools import patch_pool
+from pools.services.configuration.cohort_cycles import mark_cycles_now
+from pools.services.configuration.cohorts import delete_cohort, patch_cohort, put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.selectors.live_facts import read_live_facts
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.live_facts import read_live_facts
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.tasks import find_cohort_cycles
@@ -136,7 +136,7 @@ def test_every_read_of_the_api_answers(cycle: None, admin: ApiCaller, sql: str) 
 
 
 def _secret(caller: ApiCaller) -> str:
-    from pools.services.access_tokens import create_token
+    from pools.services.people.access_tokens import create_token
 
     return create_token(CreateToken(owner=caller.token.owner, name="scrape"), actor=SYSTEM)[1]
 
@@ -205,7 +205,7 @@ def test_engine_queues_and_commands_end(cycle: None, capsys: pytest.CaptureFixtu
 
 def test_a_cluster_keeps_its_desired_queues(cycle: None, monkeypatch: Any) -> None:
     """Cohorts on a cycle are not levels of the queues; the pools below them keep their queues."""
-    from scheduling.selectors import desired_queues
+    from scheduling.selectors.cluster import desired_queues
 
     facts, found = desired_queues._read_pools(Backend.objects.get(name="sim"))
     assert {fact.balance.name for fact in facts} == {"p", "q", "free"}

@@ -6,13 +6,13 @@ import pytest
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.selectors import quota_tree
-from pools.selectors.quota_pages import quota_node_page, quota_tree_page
-from pools.selectors.quota_tree import read_quota_view
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.selectors.quotas import quota_tree
+from pools.selectors.quotas.quota_pages import quota_node_page, quota_tree_page
+from pools.selectors.quotas.quota_tree import read_quota_view
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db

@@ -14,12 +14,12 @@ from osmo_admin.cli.server_commands import configuration
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, User
 from pools.security.tokens import issue_jwt
-from pools.services.access_tokens import create_token
-from pools.services.pools import patch_pool
-from pools.services.users import create_user
+from pools.services.configuration.pools import patch_pool
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user
 
 pytestmark = pytest.mark.django_db
 

@@ -9,11 +9,11 @@ import pytest
 
 from osmo_admin.cli.server_commands.configuration import apply_mounted_file
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.ownership import OwnedKind
-from pools.domain.roles import SYSTEM
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Pool
-from pools.services.ownership import find_owner
-from pools.services.subpools import create_subpool
+from pools.services.changes.ownership import find_owner
+from pools.services.configuration.subpools import create_subpool
 from scheduling.configuration.follower import GATHER_SECONDS, START_SECONDS, FileFollower, FileMissing, FileRefused
 from scheduling.configuration.osmo_file import read_osmo_file
 

@@ -13,21 +13,21 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, RenamePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
+from pools.domain.configuration.ownership import OwnedKind, OwnerKind
 from pools.domain.errors import Conflict, DomainError, Fault
-from pools.domain.ownership import OwnedKind, OwnerKind
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, ConfigurationOwner, Node, Pool
-from pools.services.backends import put_backend
-from pools.services.cohorts import delete_cohort, put_cohort
-from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
-from pools.services.ownership import find_owner, release
-from pools.services.pools import delete_pool, patch_pool, put_pool, rename_pool
-from pools.services.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
-from pools.services.users import create_user, grant_role, revoke_role
+from pools.services.changes.ownership import find_owner, release
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import delete_cohort, put_cohort
+from pools.services.configuration.pools import delete_pool, patch_pool, put_pool, rename_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
+from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
+from pools.services.people.users import create_user, grant_role, revoke_role
 from scheduling.configuration.comparison import ObjectAction
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
 from scheduling.domain.changes.settings import UpdateSettings
-from scheduling.selectors.configuration import read_configuration, read_owners
+from scheduling.selectors.cluster.configuration import read_configuration, read_owners
 from scheduling.services.configuration import (
     ApplyOptions,
     apply_configuration,

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
-from pools.domain.sign_on import OpenIdProvider, ProviderFacts, SyncMode
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.sign_on import OpenIdProvider, ProviderFacts, SyncMode
 from pools.models import ConfigurationOwner, User
-from pools.services.sign_on import sign_on
-from pools.services.users import create_user
+from pools.services.people.sign_on import sign_on
+from pools.services.people.users import create_user
 
 pytestmark = pytest.mark.django_db
 

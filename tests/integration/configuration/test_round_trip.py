@@ -18,21 +18,21 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.users import CreateUser, SetActive
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.accounts import set_active
-from pools.services.backends import put_backend
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool
-from pools.services.users import create_user
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import put_pool
+from pools.services.configuration.subpools import create_subpool
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.accounts import set_active
+from pools.services.people.users import create_user
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
 from scheduling.configuration.texts import file_texts
 from scheduling.domain.changes.settings import UpdateSettings
-from scheduling.selectors.configuration import read_export
+from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from scheduling.services.demo import seed_demo
 from scheduling.services.seed import seed_defaults

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.backends import put_backend
-from scheduling.kube import errors
-from scheduling.kube.client import Timeouts
+from pools.services.configuration.backends import put_backend
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.client import Timeouts
+from scheduling.kube.connection.resource_kinds import POD_GROUP
 from scheduling.kube.informer import InformerTiming
-from scheduling.kube.resource_kinds import POD_GROUP
 from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import connections as kube_connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent

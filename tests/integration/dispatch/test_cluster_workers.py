@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, connections
 
 from pools.models import Backend
-from scheduling.kube import errors
+from scheduling.kube.connection import errors
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, Workflow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pools.models import Reservation
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.kube import resource_kinds
+from scheduling.kube.connection import resource_kinds
 from scheduling.models import Workflow
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses

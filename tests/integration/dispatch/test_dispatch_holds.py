@@ -10,20 +10,20 @@ from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
-from scheduling.selectors.dispatch_holds import read_dispatch_holds
-from scheduling.selectors.forecast_facts import read_forecast_facts
-from scheduling.selectors.impact import read_cancel_impact
-from scheduling.selectors.live_facts import read_live_facts
-from scheduling.selectors.visible_queue import list_waiting_gangs
-from scheduling.selectors.what_if import answer_live_question
+from scheduling.selectors.forecast.forecast_facts import read_forecast_facts
+from scheduling.selectors.forecast.impact import read_cancel_impact
+from scheduling.selectors.forecast.what_if import answer_live_question
+from scheduling.selectors.queue.dispatch_holds import read_dispatch_holds
+from scheduling.selectors.queue.live_facts import read_live_facts
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.workflows.start_question import forecast_submissions
 from scheduling.services.workflows.submission import Submission, prepare_submissions
 from tests.support import factories

@@ -12,14 +12,14 @@ from prometheus_client import REGISTRY
 
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.cluster.drift import SCHEDULER_FIELDS, find_drift
-from scheduling.domain.cluster.pod import pod_manifest
+from scheduling.domain.cluster.pods.pod import pod_manifest
 from scheduling.domain.priorities import Priority
-from scheduling.kube import resource_kinds
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.gang_objects import GangManifest
 from scheduling.models import Task, Workflow
-from scheduling.selectors.pending_manifests import ClusterContext, pending_manifests
+from scheduling.selectors.work.pending_manifests import ClusterContext, pending_manifests
 from scheduling.services.kubernetes.agent import _read_context
-from scheduling.services.kubernetes.drift_repair import DriftRepair
+from scheduling.services.kubernetes.syncing.drift_repair import DriftRepair
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses

@@ -6,11 +6,11 @@ import pytest
 
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import resource_kinds
-from scheduling.kube.port import ResourceKind
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.port import ResourceKind
 from scheduling.models import Task, Workflow, WorkflowConfig
-from scheduling.selectors.pending_queue import build_pending_queue, read_fingerprint
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.pending_queue import build_pending_queue, read_fingerprint
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.dispatch.test_nodes import add_foreign_pod, add_node, entry, shown_nodes, usage
 from tests.support import factories

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pools.models import Reservation
-from scheduling.kube import errors, resource_kinds
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Task, Workflow
-from scheduling.services.kubernetes import observation
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
+from scheduling.services.kubernetes.dispatching import observation
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
 from tests.support.flaky_cluster import FlakyCluster, ProcessKilled, fail_nth_write

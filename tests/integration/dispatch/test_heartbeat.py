@@ -8,15 +8,15 @@ import pytest
 from django.db import IntegrityError
 from django.utils import timezone
 
-from pools.api.backends import backend_body
+from pools.api.configuration.backends import backend_body
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend
-from pools.services.backends import put_backend
-from scheduling.kube import errors, resource_kinds
+from pools.services.configuration.backends import put_backend
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, Workflow
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.heartbeats import HEARTBEAT_LIFETIME, set_silent_offline
 from scheduling.services.kubernetes.leased_loop import BackendRemoved

@@ -19,12 +19,12 @@ import pytest
 import yaml
 from psycopg import sql
 
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.processes import ChildProcess, start_child
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import ChildProcess, start_child
 from pools.domain.changes.backends import PutBackend
 from scheduling.domain.cluster.election import lease_name
-from scheduling.kube import resource_kinds
-from scheduling.kube.port import Cluster, ResourceKind
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.port import Cluster, ResourceKind
 from tests.support.agent_harness import gang_file
 from tests.support.kube_proxy import FaultyProxy
 from tests.support.kube_server import KubeServer, create_namespace, wait_for
@@ -116,8 +116,8 @@ def installation(
             namespace = create_namespace(cluster)
             stack.create_database()
             with stack.orm():
-                from pools.domain.roles import SYSTEM
-                from pools.services.backends import put_backend
+                from pools.domain.people.roles import SYSTEM
+                from pools.services.configuration.backends import put_backend
                 from tests.support import factories
 
                 body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(kubeconfig)}

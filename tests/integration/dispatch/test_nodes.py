@@ -8,18 +8,18 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from osmo_admin.work_metrics import _collect_capacity
+from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.quota.capacity import BackendCapacity
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool, User
-from pools.selectors.backend_capacity import oversubscription_warnings, read_capacities
-from scheduling.kube import resource_kinds
+from pools.selectors.quotas.backend_capacity import oversubscription_warnings, read_capacities
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import NodeState
-from scheduling.selectors.node_map import MappedNode, read_node_map
-from scheduling.selectors.node_resources import list_node_resources
-from scheduling.selectors.overview import read_overview
-from scheduling.selectors.pending_queue import build_pending_queue
-from scheduling.selectors.pool_quota import render_pool_quota
+from scheduling.selectors.cluster.node_map import MappedNode, read_node_map
+from scheduling.selectors.cluster.node_resources import list_node_resources
+from scheduling.selectors.cluster.pool_quota import render_pool_quota
+from scheduling.selectors.queue.pending_queue import build_pending_queue
+from scheduling.selectors.status.overview import read_overview
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories
@@ -319,7 +319,7 @@ def test_what_a_node_offers_beside_whole_gpus_is_said(fake_harness: AgentHarness
 
 def test_without_the_right_to_list_foreign_pods_the_nodes_are_known(fake_harness: AgentHarness) -> None:
     """With the rights of one namespace we can list its pods and the nodes, but no pods of other namespaces."""
-    from scheduling.kube import errors
+    from scheduling.kube.connection import errors
 
     add_node(fake_harness, "n1")
     add_foreign_pod(fake_harness, "unseen", "n1", 3)

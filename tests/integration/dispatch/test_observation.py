@@ -9,11 +9,11 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, Reservation
-from pools.services.subpools import delete_subpool
+from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.kube import resource_kinds
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Decision, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
@@ -302,7 +302,7 @@ def test_a_tree_goes_on_while_one_of_its_branches_holds(fake_harness: AgentHarne
 def test_a_pod_that_is_lost_again_and_again_stays_away(
     fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduling.services.kubernetes.observation.MAX_REPLACEMENTS", 1)
+    monkeypatch.setattr("scheduling.services.kubernetes.dispatching.observation.MAX_REPLACEMENTS", 1)
     workflow = start_workflow(fake_harness, OPTIONAL)
     for retry in (0, 1):
         pod = fake_harness.find_pod(workflow, "b-0", retry=retry)
@@ -343,7 +343,7 @@ def test_running_longer_than_allowed_deletes_the_pods(harness: AgentHarness) -> 
 
 
 def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarness) -> None:
-    from pools.services.subpools import create_subpool
+    from pools.services.configuration.subpools import create_subpool
 
     create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
     workflow = fake_harness.submit(to="team--a")

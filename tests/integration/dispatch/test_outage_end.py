@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from scheduling.kube import errors, resource_kinds
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.informer import Informer, InformerTiming
 from scheduling.models import QueueSync
@@ -18,7 +18,7 @@ from scheduling.services import notifications
 from scheduling.services.gpu_quota.controller import GpuQuotaController
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
-from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.support.agent_harness import AgentHarness
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import wait_for

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 
 from pools.models import User
-from scheduling.kube import errors, resource_kinds
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.models import Task, Workflow
 from scheduling.services.kubernetes import connections, pod_output
 from tests.support import factories

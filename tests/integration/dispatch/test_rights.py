@@ -6,12 +6,13 @@ import pytest
 
 from pools.models import KubernetesSettings
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.kube import errors, rbac, resource_kinds
+from scheduling.kube import rbac
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.models import Workflow
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.connection_test import run_connection_test
-from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, gang_file, task_statuses

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, Reservation
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Decision, Task, Workflow
 from scheduling.services.simulated import apply_plan, reconcile

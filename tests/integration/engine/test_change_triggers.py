@@ -15,14 +15,14 @@ from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Node, Pool
-from pools.services.backends import delete_backend
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_allocations import allocate, release
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool
+from pools.services.configuration.backends import delete_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import create_subpool
+from pools.services.gpu_quota.gpu_allocations import allocate, release
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from pools.signals import changes_committed
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow

@@ -14,15 +14,15 @@ from django.utils import timezone
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuUsage, Node, Pool
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import patch_pool
+from pools.services.configuration.pools import patch_pool
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
-from scheduling.domain.plan_units import PlanUnit
+from scheduling.domain.judgement.plan_units import PlanUnit
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group, Workflow
-from scheduling.selectors.live_facts import LiveFacts, read_live_facts
+from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.apply_plan import PlanExecution
 from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope

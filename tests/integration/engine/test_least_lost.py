@@ -11,7 +11,7 @@ import pytest
 from pools.database.transactions import database_time
 from pools.models import Backend
 from scheduling.models import Decision
-from scheduling.services import replays
+from scheduling.services.history import replays
 from tests.integration.engine.conftest import Cluster
 
 pytestmark = pytest.mark.django_db

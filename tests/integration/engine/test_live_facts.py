@@ -8,16 +8,16 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import GPU, UNLIMITED
 from pools.models import Backend, Node, Pool
-from pools.services.subpools import delete_subpool
+from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.engine.cycle import run_cycle as plan
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, TaskState
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task
-from scheduling.selectors.live_facts import CPU, MEMORY, LiveFacts, read_live_facts
+from scheduling.selectors.queue.live_facts import CPU, MEMORY, LiveFacts, read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories

@@ -11,12 +11,12 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.pools import patch_pool
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.promised_starts import GRACE, PromiseOutcome, WithdrawalReason
 from scheduling.models import BackendSchedulingState, Group, PromiseCount, PromisedStart, StartReservation, Workflow
-from scheduling.services import forecasts
+from scheduling.services.history import forecasts
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.apply_plan import PlanExecution
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend

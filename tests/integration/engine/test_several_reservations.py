@@ -7,10 +7,10 @@ from django.db import connection
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.models import StartReservation
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from tests.integration.engine.conftest import Cluster

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node, Pool
-from pools.services.pools import patch_pool
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.engine.cycle import run_cycle as plan
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task
-from scheduling.selectors.live_facts import read_live_facts
+from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.cohorts.conftest import create_cohorts
 from tests.support import factories

@@ -12,11 +12,11 @@ from django.test import Client
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
-from pools.services.access_tokens import create_token
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.users import create_user
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.services.webhooks.marks import current_mark
 from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for

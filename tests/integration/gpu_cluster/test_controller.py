@@ -18,13 +18,14 @@ from django.utils import timezone
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict, Forbidden
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import GpuAllocation, GpuQuota, Pool, User
 from pools.representations.gpu_quota import current_gpu_quota_body
-from pools.services.gpu_allocations import adjust, allocate, expire_assumed, release
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_allocations import adjust, allocate, expire_assumed, release
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.statuses import TaskStatus
-from scheduling.kube import resource_kinds, webhook_configuration
+from scheduling.kube import webhook_configuration
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import GpuControllerLease, Task, WebhookInstallation
 from scheduling.services.gpu_quota import controller

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Workflow
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow

@@ -11,10 +11,10 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuAllocation, GpuUsage
-from pools.services.gpu_allocations import expire_assumed
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_allocations import expire_assumed
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.statuses import TaskStatus

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from pools.models import GpuAllocation
-from scheduling.kube import resource_kinds
+from scheduling.kube.connection import resource_kinds
 from tests.integration.gpu_cluster.conftest import PREFIX, GpuClusterHarness
 
 

@@ -12,11 +12,11 @@ from django.test import Client
 
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
-from pools.services.access_tokens import create_token
-from pools.services.users import create_user
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user
 
 
 @dataclass

@@ -12,8 +12,8 @@ import pytest
 from django.db import OperationalError
 from django.test import Client, RequestFactory
 
-from osmo_admin.client_address import client_address
-from osmo_admin.logs import formatter
+from osmo_admin.monitoring.logs import formatter
+from osmo_admin.web.client_address import client_address
 from pools.api import audit
 from pools.models import IdempotencyRecord
 from tests.integration.identity.conftest import ApiCaller

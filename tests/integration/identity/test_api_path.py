@@ -14,13 +14,13 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.test import Client
 
-from osmo_admin import api_path
+from osmo_admin.web import api_path
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry
 from pools.security.tokens import issue_jwt
-from pools.services.gpu_quotas import put_gpu_quota
-from scheduling.api.workflows import WorkflowList
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from scheduling.api.work.workflows import WorkflowList
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 

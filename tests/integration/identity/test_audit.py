@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, User
-from pools.services.subpools import delete_subpool, resize_subpool
+from pools.services.configuration.subpools import delete_subpool, resize_subpool
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 

@@ -60,38 +60,25 @@ from pools.domain.changes.users import (
     SetRoles,
     UnlinkUser,
 )
-from pools.domain.cluster_addresses import LOOPBACK
-from pools.domain.quantities import parse_quantity
-from pools.domain.roles import Actor
-from pools.domain.saved_views import FilteredList
+from pools.domain.configuration.cluster_addresses import LOOPBACK
+from pools.domain.people.roles import Actor
+from pools.domain.people.saved_views import FilteredList
+from pools.domain.values.quantities import parse_quantity
 from pools.models import AuditEntry, Backend, Notice, SignOnIdentity, User
-from pools.services import (
-    accounts,
-    approvals,
-    backends,
-    cohorts,
-    config_history,
-    gpu_allocations,
-    gpu_quotas,
-    notice_targets,
-    pools,
-    saved_views,
-    sign_on,
-    subpool_quotas,
-    subpools,
-    users,
-)
-from pools.services.access_tokens import create_token, delete_token
-from pools.services.config_history import current_revision
-from pools.services.config_rollback import rollback_configuration
+from pools.services.configuration import approvals, backends, cohorts, config_history, pools, subpool_quotas, subpools
+from pools.services.configuration.config_history import current_revision
+from pools.services.configuration.config_rollback import rollback_configuration
+from pools.services.gpu_quota import gpu_allocations, gpu_quotas
+from pools.services.people import accounts, notice_targets, saved_views, sign_on, users
+from pools.services.people.access_tokens import create_token, delete_token
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow, TagWorkflow
-from scheduling.selectors.workflows import get_visible_workflow
-from scheduling.services.own_replay import ReplayQuestion
-from scheduling.services.replays import request_replay
+from scheduling.selectors.work.workflows import get_visible_workflow
+from scheduling.services.history.own_replay import ReplayQuestion
+from scheduling.services.history.replays import request_replay
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config

@@ -23,13 +23,13 @@ from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetPassword
 from pools.domain.errors import DomainError
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
 from pools.selectors.audit_trail import Login, StreamPosition, parse_position, read_audit_readers, stream_horizon
 from pools.selectors.submission_path import find_valid_token
-from pools.services.access_tokens import create_token
-from pools.services.users import create_user, delete_user, grant_role, revoke_role, set_password
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user, delete_user, grant_role, revoke_role, set_password
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -279,7 +279,7 @@ class TestWhoSeesWhat:
         ann = factories.make_user("ann", "osmo-team-admin")
         stream = Stream(ann.username)
         factories.make_user("bob", "osmo-team2-user")
-        from pools.services.subpools import create_subpool
+        from pools.services.configuration.subpools import create_subpool
 
         create_subpool(CreateSubpool(parent="team2", subpool_name="a", quota=1), actor=SYSTEM)
         create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=1), actor=SYSTEM)
@@ -370,7 +370,7 @@ class TestManyReaders:
         return logins
 
     def test_each_sees_what_the_audit_list_has(self, admin: str) -> None:
-        from pools.services.subpools import create_subpool
+        from pools.services.configuration.subpools import create_subpool
 
         create_user(CreateUser(id="carol"), actor=SYSTEM)
         delete_user(DeleteUser(username="carol"), actor=SYSTEM)  # another person had the name

@@ -16,11 +16,11 @@ from django.utils import timezone
 from osmo_admin import __version__
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
-from pools.services.access_tokens import create_token, delete_token
-from pools.services.users import create_user, delete_user
+from pools.services.people.access_tokens import create_token, delete_token
+from pools.services.people.users import create_user, delete_user
 from tests.integration.identity.conftest import ApiAnswer, ApiCaller
 
 EXCHANGE = "/api/auth/jwt/access_token"
@@ -136,7 +136,7 @@ class TestSession:
     def test_roles_are_those_of_now(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(), anonymous)
         assert session("GET", "/api/auth/user").status == 403
-        from pools.services.users import grant_role
+        from pools.services.people.users import grant_role
 
         grant_role(GrantRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
         assert session("GET", "/api/auth/user").status == 200

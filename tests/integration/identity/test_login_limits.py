@@ -14,15 +14,15 @@ from django.core.management import call_command
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
-from osmo_admin import password_hashing
-from osmo_admin.bootstrap import prepare_database
-from osmo_admin.client_address import client_address
-from osmo_admin.ops import process_commands
+from osmo_admin.access import password_hashing
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.processes.bootstrap import prepare_database
+from osmo_admin.web.client_address import client_address
 from pools.domain.changes.users import CreateUser, SetPassword
 from pools.domain.errors import BadInput
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.users import create_user, set_password
+from pools.services.people.users import create_user, set_password
 from scheduling.tasks import forget_idempotency_keys
 
 GOOD = "only-for-tests-4711"

@@ -15,14 +15,14 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.roles import SYSTEM
-from pools.domain.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
-from pools.domain.user_names import user_name_violations
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
+from pools.domain.people.user_names import user_name_violations
 from pools.models import User
-from pools.services import users
-from pools.services.accounts import set_active
-from pools.services.sign_on import sign_on
-from pools.services.users import create_user
+from pools.services.people import users
+from pools.services.people.accounts import set_active
+from pools.services.people.sign_on import sign_on
+from pools.services.people.users import create_user
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
 from scheduling.services.configuration import ApplyOptions, apply_configuration
 from tests.integration.identity.conftest import ApiCaller

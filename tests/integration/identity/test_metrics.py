@@ -16,30 +16,30 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from prometheus_client.parser import text_string_to_metric_families
 
-from osmo_admin import metrics
+from osmo_admin.monitoring import metrics
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
-from pools.domain.quantities import parse_quantity
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.quantities import parse_quantity
 from pools.models import AccessToken, Pool
 from pools.security.tokens import issue_jwt
-from pools.services.access_tokens import create_token
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.subpools import delete_subpool
-from pools.services.users import create_user
+from pools.services.configuration.subpools import delete_subpool
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.promised_starts import PromiseOutcome
-from scheduling.domain.wait_buckets import WAIT_BUCKETS
+from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.models import Decision, Group, PromisedStart, StartForecast, StuckGroup
-from scheduling.selectors.work_metrics import ENDED_OUTCOMES
-from scheduling.services.forecasts import forecast_starts
+from scheduling.selectors.status.work_metrics import ENDED_OUTCOMES
+from scheduling.services.history.forecasts import forecast_starts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.identity.conftest import ApiCaller

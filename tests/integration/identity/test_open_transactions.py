@@ -15,15 +15,15 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test import Client
 
-from osmo_admin import health
-from osmo_admin.work_metrics import _collect_events
+from osmo_admin.monitoring import health
+from osmo_admin.monitoring.work_metrics import _collect_events
 from pools.api import events
 from pools.database import open_transactions
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.selectors import audit_trail
 from pools.selectors.audit_trail import seconds_held_back
-from pools.services.users import create_user
+from pools.services.people.users import create_user
 from scheduling.models import UsageProgress
 from scheduling.services.usage import close_hours
 from tests.integration.identity.test_events import Stream, _users

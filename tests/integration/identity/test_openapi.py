@@ -11,7 +11,7 @@ import yaml
 from django.test import Client
 from django.urls import get_resolver
 
-from osmo_admin.openapi_views import render_openapi
+from osmo_admin.api_document.openapi_views import render_openapi
 
 COMMITTED = Path(__file__).resolve().parents[3] / "docs" / "openapi.yaml"
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -72,7 +72,7 @@ def _views() -> set[Any]:
             if hasattr(pattern, "url_patterns"):
                 stack.append(pattern)
             elif (view := getattr(pattern.callback, "view_class", None)) and view.__module__.startswith(
-                ("pools.", "scheduling.", "osmo_admin.metrics")
+                ("pools.", "scheduling.", "osmo_admin.monitoring.metrics")
             ):
                 found.add(view)
     return found

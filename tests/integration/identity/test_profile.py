@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, SignOnIdentity, User
-from pools.services.subpools import delete_subpool
+from pools.services.configuration.subpools import delete_subpool
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 

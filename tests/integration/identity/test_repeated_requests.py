@@ -12,10 +12,10 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, IdempotencyRecord, Pool, User
-from pools.services.idempotency import record_retention
-from pools.services.users import create_user, delete_user, grant_role, revoke_role
+from pools.services.changes.idempotency import record_retention
+from pools.services.people.users import create_user, delete_user, grant_role, revoke_role
 from scheduling.models import Workflow
 from scheduling.services.workflows import submission
 from tests.integration.identity.conftest import ApiCaller

@@ -10,17 +10,17 @@ import pytest
 from django import forms
 from django.test import Client
 
-from osmo_admin import preserved_input
-from pools.admin.cluster_forms import ConnectClusterForm
+from osmo_admin.web import preserved_input
+from pools.admin.configuration.cluster_forms import ConnectClusterForm
 from pools.admin.forms import INCOMPLETE_INPUT, SecretField, ServiceForm
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.backends import put_backend
-from pools.services.pools import put_pool
-from pools.services.users import create_user
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.pools import put_pool
+from pools.services.people.users import create_user
 from scheduling.models import Workflow
 
 PASSWORD = "only-for-tests-4711"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.changes.users import CreateUser, DeleteUser
-from pools.domain.roles import SYSTEM
-from pools.domain.saved_views import MAX_VIEWS
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.saved_views import MAX_VIEWS
 from pools.models import SavedView, User
-from pools.services.users import create_user, delete_user
+from pools.services.people.users import create_user, delete_user
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 

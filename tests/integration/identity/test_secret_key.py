@@ -11,21 +11,21 @@ from django.db import models
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
-from osmo_admin.ops import keys
-from osmo_admin.ops.data_directory import DataDirectory
+from osmo_admin.ops.files import keys
+from osmo_admin.ops.files.data_directory import DataDirectory
 from pools.domain.changes.backends import PutBackend
 from pools.domain.errors import Conflict, Forbidden
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import AuditEntry, KubernetesSettings, SecretKeyCheck
 from pools.security.sealing import UnreadableSecret, find_reading_key, key_marks, seal, unseal
-from pools.services.backends import put_backend
-from pools.services.secret_key import (
+from pools.services.changes.secret_key import (
     SEALED_FIELDS,
     adopt_present_key,
     claim_database,
     list_sealed_with_former_keys,
     seal_again,
 )
+from pools.services.configuration.backends import put_backend
 
 FORMER, PRESENT = "former-" + "0123456789" * 5, "present-" + "0123456789" * 5
 KUBECONFIG = json.dumps(
@@ -90,12 +90,16 @@ def test_each_service_that_seals_has_its_columns_in_the_list() -> None:
         for package in ("pools", "scheduling", "osmo_admin")
         for path in (root / package).rglob("*.py")
         if "import" in (text := path.read_text()) and ("seal(" in text.replace("unseal(", ""))
-    } - {"pools/security/sealing.py", "pools/services/secret_key.py", "osmo_admin/cli/server_commands/secret_key.py"}
+    } - {
+        "pools/security/sealing.py",
+        "pools/services/changes/secret_key.py",
+        "osmo_admin/cli/server_commands/secret_key.py",
+    }
     callers -= {"pools/admin/kept_input.py"}  # kept for an hour, and asked for again if no key reads it
     assert callers == {
-        "pools/services/cluster_credentials.py",
-        "pools/services/notice_targets.py",
-        "pools/services/sign_on.py",
+        "pools/services/configuration/cluster_credentials.py",
+        "pools/services/people/notice_targets.py",
+        "pools/services/people/sign_on.py",
     }, "a service that seals something needs its column in SEALED_FIELDS, and its name here"
     assert all(isinstance(model._meta.get_field(field), models.TextField) for model, field in SEALED_FIELDS)
 

@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import GrantRole, RevokeRole
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import find_token
 from pools.selectors.audit_trail import Login, read_audit_readers
-from pools.services.access_tokens import create_token
-from pools.services.users import grant_role, rename_pool_roles, revoke_role
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import grant_role, rename_pool_roles, revoke_role
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 

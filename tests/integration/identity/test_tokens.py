@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.users import RevokeRole
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry
-from pools.services.users import revoke_role
+from pools.services.people.users import revoke_role
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 
@@ -190,7 +190,7 @@ class TestRoles:
         assert [role["role_name"] for role in bob("GET", f"{MINE}/ci/roles").body["roles"]] == ["osmo-team-user"]
 
     def test_a_renamed_pool_takes_them_along(self, bob: ApiCaller) -> None:
-        from pools.services.users import rename_pool_roles
+        from pools.services.people.users import rename_pool_roles
 
         bob("POST", f"{MINE}/ci?roles=osmo-team-user")
         rename_pool_roles("team", "squad")

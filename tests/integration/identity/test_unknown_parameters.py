@@ -15,7 +15,7 @@ import pytest
 import yaml
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from osmo_admin.openapi_views import render_openapi
+from osmo_admin.api_document.openapi_views import render_openapi
 from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import query_fields

@@ -14,9 +14,9 @@ from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import users
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
-from pools.services.users import create_user
+from pools.services.people.users import create_user
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 
@@ -171,7 +171,7 @@ class TestDisable:
         assert (entry.object, entry.actor, entry.description) == ("user/bob", "system", "lost the laptop")
 
     def test_its_access_token_is_not_exchanged(self, run: Run, anonymous: ApiCaller) -> None:
-        from pools.services.access_tokens import create_token
+        from pools.services.people.access_tokens import create_token
 
         secret = create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)[1]
         run("disable", "bob")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, NoticeTarget, User
-from pools.services.users import create_user
+from pools.services.people.users import create_user
 from tests.integration.identity.conftest import ApiCaller
 from tests.support import factories
 

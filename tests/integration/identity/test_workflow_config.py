@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 
 from osmo_admin.celery import app
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.services import periodic_tasks
@@ -163,7 +163,7 @@ class TestSchedule:
 
 def _beat() -> Any:
     """A beat that does not save its last runs when the test process ends, long after the database."""
-    from osmo_admin.beat import Scheduler
+    from osmo_admin.processes.beat import Scheduler
 
     beat = Scheduler(app=app, lazy=True)
     beat._finalize.cancel()

@@ -10,16 +10,16 @@ import pytest
 import yaml
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.backends import put_backend
+from pools.services.configuration.backends import put_backend
 from scheduling.domain.kubernetes_json import Object
+from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
 from scheduling.services.kubernetes import connections
-from scheduling.services.kubernetes.queue_sync import sync_backend_queues
-from scheduling.services.kubernetes.sync_outcome import SyncOutcome
+from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
 
 KUBECONFIG = {

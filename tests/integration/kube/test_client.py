@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from scheduling.kube import errors
-from scheduling.kube.call_limits import CallLimiter
-from scheduling.kube.client import KubernetesCluster, Timeouts
-from scheduling.kube.cluster_access import KubeconfigAccess
-from scheduling.kube.error_messages import condition_reason, error_message
-from scheduling.kube.port import Cluster
-from scheduling.kube.resource_kinds import NAMESPACE, QUEUE
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.call_limits import CallLimiter
+from scheduling.kube.connection.client import KubernetesCluster, Timeouts
+from scheduling.kube.connection.cluster_access import KubeconfigAccess
+from scheduling.kube.connection.error_messages import condition_reason, error_message
+from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.resource_kinds import NAMESPACE, QUEUE
 from tests.support.kube_proxy import FaultyProxy, status_body
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace, KubeServer
 

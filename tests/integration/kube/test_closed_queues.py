@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from pools.models import KubernetesSettings
-from scheduling.kube import resource_kinds
-from scheduling.kube.resource_kinds import QUEUE
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.models import Workflow
-from scheduling.selectors.visible_queue import list_waiting_gangs
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
-from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from scheduling.services.workflows.submission import Submission, submit
 from tests.integration.kube.conftest import SyncHarness
 from tests.integration.kube.test_queue_sync import pool, subpools

@@ -11,9 +11,9 @@ import yaml
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, User
-from pools.services.backends import put_backend
+from pools.services.configuration.backends import put_backend
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.heartbeats import set_silent_offline

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from scheduling.kube import errors
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.resource_kinds import EVENT, NAMESPACE, POD, QUEUE
 from scheduling.kube.events import EventLimits, EventReason, EventSubject, EventWriter
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.resource_kinds import EVENT, NAMESPACE, POD, QUEUE
 from scheduling.services.kubernetes.cluster_events import writer_of
 from tests.integration.kube.conftest import make_lab
 from tests.support import factories

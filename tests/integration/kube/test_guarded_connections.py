@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from pools.domain.cluster_addresses import LOOPBACK, AddressRule
+from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
 from pools.models import Backend, KubernetesSettings
-from scheduling.kube.client import KubernetesCluster
-from scheduling.kube.cluster_access import KubeconfigAccess
-from scheduling.kube.errors import BadCredentials, ClusterError
+from scheduling.kube.connection.client import KubernetesCluster
+from scheduling.kube.connection.cluster_access import KubeconfigAccess
+from scheduling.kube.connection.errors import BadCredentials, ClusterError
 from scheduling.services.kubernetes import connections
 
 NOTHING = AddressRule()

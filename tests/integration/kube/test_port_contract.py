@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scheduling.kube import errors, resource_kinds
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import ResourceKind, WatchEvent, WatchEventType
+from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.field_ownership import FieldPath
-from scheduling.kube.port import ResourceKind, WatchEvent, WatchEventType
-from scheduling.kube.resource_kinds import POD_GROUP, QUEUE
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
 US, THEM = "osmo-admin", "somebody"

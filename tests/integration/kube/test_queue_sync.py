@@ -12,22 +12,22 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PutPool, RenamePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Pool
-from pools.services.backends import put_backend
-from pools.services.cohorts import put_cohort
-from pools.services.pools import delete_pool, put_pool, rename_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import delete_pool, put_pool, rename_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.kube.resource_kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
+from scheduling.kube.connection.resource_kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.models import QueueDrift
-from scheduling.services.kubernetes.queue_sync import (
+from scheduling.services.kubernetes.syncing.queue_sync import (
     backends_due_for_sync,
     is_cluster_behind,
     needs_no_sync,
     sync_backend_queues,
 )
-from scheduling.services.kubernetes.sync_comparison import preview_sync
+from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.kube.conftest import SyncHarness
 from tests.support import factories

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import KubernetesSettings
-from pools.services.subpools import resize_subpool
-from scheduling.kube import errors
+from pools.services.configuration.subpools import resize_subpool
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.kube.informer import InformerTiming
-from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueDrift
-from scheduling.selectors.pending_manifests import ClusterContext
+from scheduling.selectors.work.pending_manifests import ClusterContext
 from scheduling.services import notifications
 from scheduling.services.kubernetes import heartbeats
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.informers import ClusterInformers
-from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.integration.kube.conftest import SyncHarness
 from tests.integration.kube.test_queue_sync import pool, subpools
 

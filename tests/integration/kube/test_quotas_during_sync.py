@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.pools import delete_pool, put_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from scheduling.kube.port import WatchEvent, WatchEventType
-from scheduling.kube.resource_kinds import QUEUE
+from pools.services.configuration.pools import delete_pool, put_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling.kube.connection.port import WatchEvent, WatchEventType
+from scheduling.kube.connection.resource_kinds import QUEUE
 from tests.integration.kube.conftest import SyncHarness
 
 END = "zz-end"

@@ -21,18 +21,18 @@ from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, KubernetesSettings, Pool, User
-from pools.services.access_tokens import create_token
-from pools.services.backends import put_backend
-from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool
-from pools.services.users import create_user
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.pools import put_pool
+from pools.services.configuration.subpools import create_subpool
+from pools.services.people.access_tokens import create_token
+from pools.services.people.users import create_user
 from scheduling import tasks
-from scheduling.kube import errors
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.kube.connection_checks import ConnectionAnswer
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connection_test, connections
@@ -459,7 +459,7 @@ def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.Mon
 
 
 def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
-    from scheduling.selectors.queue_sync_state import read_sync_metrics
+    from scheduling.selectors.cluster.queue_sync_state import read_sync_metrics
 
     pool()
     behind = read_sync_metrics()["lab"]

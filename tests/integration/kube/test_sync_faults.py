@@ -17,21 +17,27 @@ from django.utils import timezone
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.backends import put_backend
-from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool, resize_subpool
-from scheduling.kube import errors, queue_writes
-from scheduling.kube.client import Timeouts
-from scheduling.kube.port import ResourceKind
-from scheduling.kube.resource_kinds import QUEUE
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.pools import put_pool
+from pools.services.configuration.subpools import create_subpool, resize_subpool
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.client import Timeouts
+from scheduling.kube.connection.port import ResourceKind
+from scheduling.kube.connection.resource_kinds import QUEUE
+from scheduling.kube.queues import queue_writes
 from scheduling.models import QueueSync
-from scheduling.services.kubernetes import connections, leases, queue_sync
+from scheduling.services.kubernetes import connections, leases
 from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, hold_lease
-from scheduling.services.kubernetes.queue_sync import backends_due_for_sync, sync_backend_queues, sync_while_requested
-from scheduling.services.kubernetes.sync_comparison import preview_sync
-from scheduling.services.kubernetes.sync_outcome import SyncOutcome
+from scheduling.services.kubernetes.syncing import queue_sync
+from scheduling.services.kubernetes.syncing.queue_sync import (
+    backends_due_for_sync,
+    sync_backend_queues,
+    sync_while_requested,
+)
+from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
+from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
 from tests.integration.kube.conftest import SyncHarness
 from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy, status_body

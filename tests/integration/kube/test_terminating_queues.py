@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
-from pools.services.subpools import delete_subpool
-from scheduling.kube.resource_kinds import QUEUE
-from scheduling.services.kubernetes.queue_sync import backends_due_for_sync
+from pools.domain.people.roles import SYSTEM
+from pools.services.configuration.subpools import delete_subpool
+from scheduling.kube.connection.resource_kinds import QUEUE
+from scheduling.services.kubernetes.syncing.queue_sync import backends_due_for_sync
 from tests.integration.kube.conftest import SyncHarness
 from tests.support import factories
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.pools import PutPool
-from pools.domain.roles import SYSTEM
-from pools.services.pools import put_pool
+from pools.domain.people.roles import SYSTEM
+from pools.services.configuration.pools import put_pool
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import errors
-from scheduling.kube.port import ResourceKind
-from scheduling.kube.resource_kinds import POD, POD_GROUP, QUEUE
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.port import ResourceKind
+from scheduling.kube.connection.resource_kinds import POD, POD_GROUP, QUEUE
 from tests.integration.kube.conftest import SyncHarness
 
 UPSTREAM = "osmo-backend-worker"

@@ -7,9 +7,9 @@ from django.db import IntegrityError, connection, transaction
 from psycopg import errors as pg
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
-from pools.services.subpools import delete_subpool
+from pools.services.configuration.subpools import delete_subpool
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db

@@ -11,11 +11,11 @@ from django.db import connection, transaction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Cohort, LedgerGeneration, Pool
-from pools.services.backends import put_backend
-from pools.services.pools import delete_pool, put_pool
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.pools import delete_pool, put_pool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from tests.support.threads import run_concurrently
 
 pytestmark = pytest.mark.usefixtures("ledger")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.gpu_quota.workers import GpuWorker, WorkerTotals, totals_of_worker
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import read_namespaces
-from pools.services.gpu_allocations import adjust, allocate, commit, release
+from pools.services.gpu_quota.gpu_allocations import adjust, allocate, commit, release
 from tests.support import factories
 from tests.unit.gpu_quota.builders import make_amounts
 

@@ -11,11 +11,11 @@ from django.utils import timezone
 from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import GpuWorker
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
-from pools.services.gpu_allocations import allocate, release
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.gpu_rebuild import (
+from pools.services.gpu_quota.gpu_allocations import allocate, release
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_rebuild import (
     GpuRepair,
     GpuRepairAnswer,
     PodWorker,

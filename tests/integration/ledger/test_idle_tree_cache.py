@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from pools.domain.amounts import GPU
 from pools.domain.changes.cohorts import PatchCohort
 from pools.domain.changes.pools import PatchPool
+from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.forest import pool_key
-from pools.domain.roles import SYSTEM
+from pools.domain.values.amounts import GPU
 from pools.models import Cohort, Pool
-from pools.selectors.quota_potential import IdleTreeCache
-from pools.services.cohorts import patch_cohort
-from pools.services.pools import patch_pool
+from pools.selectors.quotas.quota_potential import IdleTreeCache
+from pools.services.configuration.cohorts import patch_cohort
+from pools.services.configuration.pools import patch_pool
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from django.utils import timezone
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import (
     AuditEntry,
     ConfigRevision,
@@ -28,9 +28,9 @@ from pools.models import (
     SignOnIdentity,
     User,
 )
-from pools.services.access_tokens import create_token
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import (

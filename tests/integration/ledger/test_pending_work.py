@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services import subpools
-from pools.services.pending_work import PendingWorkPort, pending_work
-from pools.services.subpools import delete_subpool
+from pools.services.configuration import subpools
+from pools.services.configuration.pending_work import PendingWorkPort, pending_work
+from pools.services.configuration.subpools import delete_subpool
 from scheduling.services.workflows.pending_work import WaitingWork
 from tests.support import factories
 

@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from pools.database.one_message import read_each
 from pools.database.prepared import read_rows
 from pools.database.transactions import change
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
 
 pytestmark = pytest.mark.django_db

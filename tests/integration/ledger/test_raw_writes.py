@@ -16,14 +16,14 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuUsage, LeafUsage, Pool
-from pools.services.access_tokens import create_token
-from pools.services.backends import delete_backend
-from pools.services.cohorts import put_cohort
-from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import delete_pool, put_pool
+from pools.services.configuration.backends import delete_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import delete_pool, put_pool
+from pools.services.gpu_quota.gpu_allocations import allocate
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.people.access_tokens import create_token
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, PromisedStart, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend

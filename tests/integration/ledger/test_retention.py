@@ -13,11 +13,11 @@ from django.db.models import F
 from psycopg import errors as pg
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, IdempotencyRecord, Pool, User
-from pools.services.audit_retention import BATCH_SIZE, delete_old_entries, retention_days
-from pools.services.idempotency import purge_old_records
-from pools.services.subpools import resize_subpool
+from pools.services.changes.audit_retention import BATCH_SIZE, delete_old_entries, retention_days
+from pools.services.changes.idempotency import purge_old_records
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.services.usage import rebuild
 from scheduling.services.verify import verify
 from tests.support.factories import make_pool, make_user, submit_workflow
@@ -84,7 +84,7 @@ def test_everybody_else_is_refused() -> None:
 
 def test_more_than_a_batch_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BATCH_SIZE > 2
-    monkeypatch.setattr("pools.services.audit_retention.BATCH_SIZE", 2)
+    monkeypatch.setattr("pools.services.changes.audit_retention.BATCH_SIZE", 2)
     make_pool("team")
     user = make_user("ann", "osmo-team-user")
     for _ in range(5):

@@ -11,8 +11,8 @@ from django.apps import apps
 from django.db import connection
 from psycopg import sql
 
-from osmo_admin import database_roles
-from osmo_admin.ops.postgres import RUNTIME
+from osmo_admin.ops.stores.postgres import RUNTIME
+from osmo_admin.processes import database_roles
 from tests.support.services import Services
 
 pytestmark = pytest.mark.django_db

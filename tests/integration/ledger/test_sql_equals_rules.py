@@ -9,24 +9,24 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from pools.domain.amounts import GPU
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, pool_key
 from pools.domain.quota.node_numbers import node_numbers
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
-from pools.domain.roles import SYSTEM
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import GPU
 from pools.locking import lock_leaf
 from pools.models import Cohort, Pool
-from pools.selectors.platform_totals import platform_totals
-from pools.selectors.pool_balance import read_balance, read_balances
 from pools.selectors.pool_filters import PoolFilter, rows_in_state
 from pools.selectors.pool_lists import list_pools
-from pools.selectors.quota_facts import read_admission_tree
-from pools.services.pools import patch_pool
-from pools.services.reservations import ReservationUpdate, reservations_sql, update_reservations
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.selectors.quotas.platform_totals import platform_totals
+from pools.selectors.quotas.pool_balance import read_balance, read_balances
+from pools.selectors.quotas.quota_facts import read_admission_tree
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.reservations import ReservationUpdate, reservations_sql, update_reservations
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from django.db import connection
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
-from pools.services.gpu_allocations import allocate
-from pools.services.verify import LEDGER_CHECKS
+from pools.services.changes.verify import LEDGER_CHECKS
+from pools.services.gpu_quota.gpu_allocations import allocate
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import WORKFLOW_CHECKS, verify
 from tests.support import factories

@@ -10,11 +10,11 @@ import pytest
 from django.conf import settings
 
 from pools.domain.changes.notices import CreateTarget
-from pools.domain.cluster_addresses import LOOPBACK
-from pools.domain.notices import PERSONAL_KINDS
-from pools.domain.roles import Actor
+from pools.domain.configuration.cluster_addresses import LOOPBACK
+from pools.domain.people.notices import PERSONAL_KINDS
+from pools.domain.people.roles import Actor
 from pools.models import NoticeTarget
-from pools.services.notice_targets import create_target
+from pools.services.people.notice_targets import create_target
 from tests.support.http_receiver import Receiver, run_receiver
 from tests.support.notices import plan_notices
 

@@ -10,11 +10,11 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from pools.domain.notices import NoticeKind
+from pools.domain.people.notices import NoticeKind
 from pools.models import AuditEntry, Notice, NoticeTarget, Pool, User
 from pools.security.sealing import unseal
-from pools.services import notice_targets
-from pools.services.secret_key import list_sealed_with_former_keys, seal_again
+from pools.services.changes.secret_key import list_sealed_with_former_keys, seal_again
+from pools.services.people import notice_targets
 from tests.integration.identity.conftest import ApiAnswer, ApiCaller, caller
 from tests.support import factories
 

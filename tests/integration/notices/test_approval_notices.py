@@ -12,11 +12,11 @@ from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import ApprovalRequest, Notice
-from pools.services.approvals import approve, expire_requests, reject, withdraw
-from pools.services.pools import patch_pool
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.approvals import approve, expire_requests, reject, withdraw
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import resize_subpool
 from tests.integration.notices.conftest import Hook
 from tests.support import factories
 from tests.support.notices import plan_notices

@@ -11,14 +11,14 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.users import RevokeRole
-from pools.domain.notices import NoticeKind
-from pools.domain.roles import Actor
+from pools.domain.people.notices import NoticeKind
+from pools.domain.people.roles import Actor
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
-from pools.services.subpools import delete_subpool
-from pools.services.users import revoke_role
+from pools.services.configuration.subpools import delete_subpool
+from pools.services.people.users import revoke_role
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
-from scheduling.selectors.overview import read_overview
+from scheduling.selectors.status.overview import read_overview
 from scheduling.services.notices.conditions import find_conditions
 from scheduling.services.periodic_tasks import SAMPLE_GPU_USAGE, ensure_periodic_tasks
 from scheduling.services.simulated.reconcile import reconcile_backend

@@ -11,16 +11,16 @@ from django.db import connection, transaction
 from django.utils import timezone
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from osmo_admin.work_metrics import WorkCollector
+from osmo_admin.monitoring.work_metrics import WorkCollector
 from pools.domain.changes.notices import ReplayDeadNotices, UpdateTarget
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
-from pools.domain.notices import MAX_ATTEMPTS, Outcome
-from pools.domain.roles import Actor
+from pools.domain.people.notices import MAX_ATTEMPTS, Outcome
+from pools.domain.people.roles import Actor
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget
-from pools.services import notice_targets
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool, set_drain_deadline
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool, set_drain_deadline
+from pools.services.people import notice_targets
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.selectors.work_metrics import read_notice_counts
+from scheduling.selectors.status.work_metrics import read_notice_counts
 from scheduling.services.notices import planning, sending
 from scheduling.services.notices.sender_process import SenderProcess
 from scheduling.services.notices.sender_worker import SendRequest

@@ -15,11 +15,11 @@ from django.conf import settings
 
 from pools.domain.changes.notices import CreateTarget
 from pools.domain.changes.profiles import UpdateProfile
-from pools.domain.notices import Outcome
-from pools.domain.roles import Actor
+from pools.domain.people.notices import Outcome
+from pools.domain.people.roles import Actor
 from pools.models import Notice, NoticeTarget, SignOnIdentity, User
-from pools.services.notice_targets import create_target, profile_targets, profile_warnings
-from pools.services.users import update_profile
+from pools.services.people.notice_targets import create_target, profile_targets, profile_warnings
+from pools.services.people.users import update_profile
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.services.notices import sending
 from scheduling.services.notices.sender_worker import SendRequest, send

@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.users import create_user
+from pools.services.people.users import create_user
 
 PostPodGroup = Callable[..., tuple[int, Any]]
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.health import ReadyAnswer
-from pools.api.backends import BackendListAnswer
-from pools.api.pool_lists import PoolListAnswer
-from pools.api.pool_platforms import PlatformAnswer, PlatformListAnswer
-from pools.api.pools import PoolConfigListAnswer
+from osmo_admin.monitoring.health import ReadyAnswer
+from pools.api.configuration.backends import BackendListAnswer
+from pools.api.configuration.pool_lists import PoolListAnswer
+from pools.api.configuration.pool_platforms import PlatformAnswer, PlatformListAnswer
+from pools.api.configuration.pools import PoolConfigListAnswer
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.errors import ErrorAnswer
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings
 from pools.representations.pool import PoolAnswer
-from pools.services.dry_run import EffectAnswer
-from pools.services.subpools import create_subpool, delete_subpool
-from scheduling.selectors.pool_quota import PoolQuotaAnswer
+from pools.services.changes.dry_run import EffectAnswer
+from pools.services.configuration.subpools import create_subpool, delete_subpool
+from scheduling.selectors.cluster.pool_quota import PoolQuotaAnswer
 from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support.shapes import assert_has_shape
 

@@ -20,15 +20,15 @@ from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, PutPools
 from pools.domain.changes.revisions import RollBack
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools
 from pools.domain.errors import Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
-from pools.services.approval_check import approved
-from pools.services.backends import put_backend
-from pools.services.cohorts import delete_cohort, patch_cohort, put_cohort
-from pools.services.config_rollback import rollback_configuration
-from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools
-from pools.services.subpool_quotas import resize_subpools
-from pools.services.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
+from pools.services.changes.approval_check import approved
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import delete_cohort, patch_cohort, put_cohort
+from pools.services.configuration.config_rollback import rollback_configuration
+from pools.services.configuration.pools import delete_pool, patch_pool, put_pool, put_pools
+from pools.services.configuration.subpool_quotas import resize_subpools
+from pools.services.configuration.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
 from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import factories
 

@@ -15,15 +15,15 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, RevokeRole
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
 from pools.representations.approval import ApprovalAnswer
-from pools.services import approvals
-from pools.services.approvals import count_decidable, list_requests
-from pools.services.cohorts import put_cohort
-from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool, resize_subpool
-from pools.services.users import create_user, revoke_role
+from pools.services.configuration import approvals
+from pools.services.configuration.approvals import count_decidable, list_requests
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import put_pool
+from pools.services.configuration.subpools import create_subpool, resize_subpool
+from pools.services.people.users import create_user, revoke_role
 from scheduling import tasks
 from tests.integration.pools.conftest import ApiAnswer, ApiCaller, pool_config
 from tests.support import factories

@@ -6,9 +6,9 @@ import pytest
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuQuota
-from pools.services.gpu_quotas import apply_cluster_quota, drop_cluster_quota, put_gpu_quota
+from pools.services.gpu_quota.gpu_quotas import apply_cluster_quota, drop_cluster_quota, put_gpu_quota
 
 pytestmark = pytest.mark.django_db
 

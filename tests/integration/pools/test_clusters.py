@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from pools.models import AuditEntry, Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
-from pools.services.cluster_credentials import load_kubeconfig
+from pools.services.configuration.cluster_credentials import load_kubeconfig
 from tests.integration.pools.conftest import ApiCaller
 
 BACKEND = "/api/configs/backend"

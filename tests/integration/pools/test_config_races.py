@@ -8,12 +8,12 @@ import pytest
 
 from pools.domain.changes.pools import PutPool
 from pools.domain.errors import Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import ConfigRevision, Pool
-from pools.services import config_history, pool_configuration
-from pools.services.config_history import pools_at
-from pools.services.pool_configuration import PoolResult
-from pools.services.pools import put_pool
+from pools.services.configuration import config_history, pool_configuration
+from pools.services.configuration.config_history import pools_at
+from pools.services.configuration.pool_configuration import PoolResult
+from pools.services.configuration.pools import put_pool
 from tests.support import factories
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently

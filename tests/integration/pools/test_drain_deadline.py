@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, SetDrainDeadline
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Pool, User
-from pools.services.subpools import archive_drained, create_subpool, delete_subpool, set_drain_deadline
+from pools.services.configuration.subpools import archive_drained, create_subpool, delete_subpool, set_drain_deadline
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories

@@ -10,8 +10,8 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, Pool
-from pools.services.gpu_allocations import expire_assumed, purge_released
-from pools.services.gpu_quotas import sample_usage
+from pools.services.gpu_quota.gpu_allocations import expire_assumed, purge_released
+from pools.services.gpu_quota.gpu_quotas import sample_usage
 from tests.integration.pools.conftest import ApiAnswer, ApiCaller
 from tests.support import factories
 

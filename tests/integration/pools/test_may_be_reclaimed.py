@@ -10,9 +10,9 @@ from django.test import Client
 from django.urls import reverse
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, User
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller

@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from pools.domain import backend_config, cluster_config, cohort_config, platforms, pool_config, pool_fields
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
+from pools.domain.configuration import (
+    backend_config,
+    cluster_config,
+    cohort_config,
+    platforms,
+    pool_config,
+    pool_fields,
+)
 from pools.domain.errors import BadInput
-from pools.services.backends import put_backend
-from pools.services.cohorts import put_cohort
-from pools.services.pools import put_pool
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import put_pool
 from tests.support import factories
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,10 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.backends import put_backend
-from pools.services.subpools import create_subpool, delete_subpool
+from pools.services.configuration.backends import put_backend
+from pools.services.configuration.subpools import create_subpool, delete_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller, pool_config

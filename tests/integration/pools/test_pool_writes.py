@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Pool, User
-from pools.services.backends import put_backend
+from pools.services.configuration.backends import put_backend
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import factories

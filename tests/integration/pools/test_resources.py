@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.backends import put_backend
-from scheduling.selectors.node_resources import ResourceAnswer
+from pools.services.configuration.backends import put_backend
+from scheduling.selectors.cluster.node_resources import ResourceAnswer
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.integration.pools.conftest import ApiCaller, pool_config

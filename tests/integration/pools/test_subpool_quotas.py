@@ -11,12 +11,12 @@ from django.utils import timezone
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool, ResizeSubpools
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
-from pools.services import subpool_quotas
-from pools.services.pools import patch_pool
-from pools.services.subpool_quotas import resize_subpools
-from pools.services.subpools import resize_subpool
+from pools.services.configuration import subpool_quotas
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpool_quotas import resize_subpools
+from pools.services.configuration.subpools import resize_subpool
 from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import factories
 

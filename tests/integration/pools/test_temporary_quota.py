@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool, User
-from pools.services.subpools import (
+from pools.services.configuration.subpools import (
     TEMPORARY_QUOTA_ENDED,
     create_subpool,
     delete_subpool,

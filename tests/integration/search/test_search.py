@@ -11,14 +11,14 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.saved_views import SaveView
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
-from pools.domain.saved_views import FilteredList
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.saved_views import FilteredList
 from pools.models import User
 from pools.security.tokens import issue_jwt
-from pools.services.access_tokens import create_token
-from pools.services.saved_views import save_view
+from pools.services.people.access_tokens import create_token
+from pools.services.people.saved_views import save_view
 from scheduling.page_addresses import address_of
-from scheduling.selectors.search import SearchAction, SearchKind, search
+from scheduling.selectors.work.search import SearchAction, SearchKind, search
 from tests.support.addresses import create_example_installation
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.processes import start_child, stop_children
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import start_child, stop_children
 from tests.support.services import ROOT
 from tests.support.stack import Stack, find_free_port
 

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from osmo_admin.ops.processes import start_child, stop_children
+from osmo_admin.ops.programs.processes import start_child, stop_children
 from tests.support.services import ROOT
 from tests.support.stack import Stack, find_free_port
 

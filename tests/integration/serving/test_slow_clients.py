@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from osmo_admin.ops.process_commands import WEB_THREADS
+from osmo_admin.ops.programs.process_commands import WEB_THREADS
 from tests.support.raw_http import (
     are_silent,
     connect,

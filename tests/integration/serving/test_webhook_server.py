@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
-from osmo_admin.ops.processes import start_child, stop_children
+from osmo_admin.ops.files.certificates import ServerCertificate, ensure_certificate
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import start_child, stop_children
 from tests.support.raw_http import connect, hold_connections, read_to_end, unfinished_post
 from tests.support.services import ROOT
 from tests.support.stack import Stack, find_free_port

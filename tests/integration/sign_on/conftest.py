@@ -17,7 +17,7 @@ import httpx
 import pytest
 from django.test import Client
 
-from pools.domain.sign_on import LdapDirectory, OpenIdProvider, SignOnProvider, SyncMode
+from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider, SignOnProvider, SyncMode
 from pools.security import openid
 from tests.support.directory import GROUPS, PEOPLE, READER, READER_PASSWORD, Directory
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET

@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from pools.api import events
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, SetActive
-from pools.domain.roles import SYSTEM
-from pools.domain.sign_on import SyncMode
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.sign_on import SyncMode
 from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
 from pools.selectors.audit_trail import Login, read_audit_readers
-from pools.services.accounts import set_active
-from pools.services.sign_on import check_due_identities
-from pools.services.users import create_user, delete_user, grant_role
+from pools.services.people.accounts import set_active
+from pools.services.people.sign_on import check_due_identities
+from pools.services.people.users import create_user, delete_user, grant_role
 from tests.integration.sign_on.conftest import FaultyProvider, provider_settings
 
 PASSWORD = "correct horse 99"

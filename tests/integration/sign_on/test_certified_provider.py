@@ -13,7 +13,7 @@ from django.test import Client
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
-from osmo_admin.work_metrics import WorkCollector
+from osmo_admin.monitoring.work_metrics import WorkCollector
 from pools.models import SignOnIdentity
 from tests.integration.sign_on.certified import CertifiedProvider, run_certified_provider
 from tests.integration.sign_on.conftest import provider_settings

@@ -10,9 +10,9 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, ClientLogin, SignOnIdentity, User
-from pools.services.users import create_user, delete_user, grant_role
+from pools.services.people.users import create_user, delete_user, grant_role
 from tests.integration.sign_on.conftest import FaultyProvider
 from tests.integration.sign_on.test_browser_sign_on import PASSWORD, check_now
 from tests.support import factories

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from pools.domain.sign_on import LdapDirectory, SyncMode
+from pools.domain.people.sign_on import LdapDirectory, SyncMode
 from pools.models import SignOnIdentity, User
 from pools.security import directories
 from tests.integration.sign_on.conftest import directory_settings

@@ -12,12 +12,12 @@ from django.utils import timezone
 
 from osmo_admin.env import PasswordLogin
 from pools.domain.changes.users import CreateUser, GrantRole, SetActive
-from pools.domain.roles import SYSTEM
-from pools.domain.sign_on import SyncMode
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
-from pools.services.accounts import set_active
-from pools.services.sign_on import check_due_identities
-from pools.services.users import create_user, grant_role
+from pools.services.people.accounts import set_active
+from pools.services.people.sign_on import check_due_identities
+from pools.services.people.users import create_user, grant_role
 from tests.integration.sign_on.conftest import directory_settings
 from tests.support.directory import PEOPLE, Directory
 from tests.support.stack import find_free_port

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from environs import EnvError
 
+from osmo_admin.access.directory_checks import check_directories
 from osmo_admin.checks import check_sign_on, refuse_unsafe_settings
-from osmo_admin.directory_checks import check_directories
 from osmo_admin.env import load_environment
-from osmo_admin.ops import process_commands
-from pools.domain.sign_on import LdapDirectory, SyncMode
+from osmo_admin.ops.programs import process_commands
+from pools.domain.people.sign_on import LdapDirectory, SyncMode
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
 from tests.support.up import clean_env

@@ -14,14 +14,14 @@ from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
-from pools.domain.sign_on import SyncMode
+from pools.domain.people.roles import SYSTEM
+from pools.domain.people.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.security import openid
-from pools.services import sign_on as service
-from pools.services.access_tokens import create_token
-from pools.services.sign_on import check_due_identities
-from pools.services.users import create_user
+from pools.services.people import sign_on as service
+from pools.services.people.access_tokens import create_token
+from pools.services.people.sign_on import check_due_identities
+from pools.services.people.users import create_user
 from tests.integration.sign_on.conftest import FaultyProvider, directory_settings, provider_settings
 from tests.integration.sign_on.test_browser_sign_on import check_now, is_signed_on, person, roles_of
 from tests.integration.sign_on.test_directory_login import ANN, log_in

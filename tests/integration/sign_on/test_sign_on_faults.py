@@ -38,7 +38,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.fixture
 def codes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The codes of the refusals, in order."""
-    from osmo_admin import sign_on
+    from osmo_admin.access import sign_on
 
     found: list[str] = []
     shown = sign_on._refusal_page
@@ -95,7 +95,7 @@ def test_an_answer_of_another_provider_is_refused(corp: FaultyProvider, codes: l
 
 
 def test_a_sign_on_that_waited_too_long(corp: FaultyProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    from osmo_admin import sign_on
+    from osmo_admin.access import sign_on
 
     query = corp.start()
     monkeypatch.setattr(sign_on, "ATTEMPT_LIFE", -1)

@@ -10,10 +10,10 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.users import CreateUser
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import SignOnIdentity, User
-from pools.services import sign_on as service
-from pools.services.users import create_user
+from pools.services.people import sign_on as service
+from pools.services.people.users import create_user
 from tests.integration.sign_on.conftest import FaultyProvider
 from tests.integration.sign_on.test_browser_sign_on import is_signed_on, person, roles_of
 from tests.integration.sign_on.test_sign_on_faults import codes as codes  # noqa: PLC0414  (a fixture)

@@ -12,19 +12,19 @@ from django.contrib.sessions.models import Session
 from django.db import DataError, InternalError, connection
 from django.test import Client
 
-from osmo_admin.middleware import READS_WITHOUT_SNAPSHOT
+from osmo_admin.web.middleware import READS_WITHOUT_SNAPSHOT
 from pools.database.transactions import one_snapshot, renew_failed_snapshot, sees_uncommitted_changes
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
+from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Cohort, Pool, Reservation, User
 from pools.representations import subpool as subpool_representation
 from pools.security.tokens import issue_jwt
-from pools.selectors.pool_balance import read_balance
-from pools.services.dry_run import effect_on_pool_tree
-from pools.services.subpools import create_subpool, resize_subpool
-from scheduling.selectors.workflows import get_full_workflow
+from pools.selectors.quotas.pool_balance import read_balance
+from pools.services.changes.dry_run import effect_on_pool_tree
+from pools.services.configuration.subpools import create_subpool, resize_subpool
+from scheduling.selectors.work.workflows import get_full_workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import factories
 from tests.support.addresses import create_example_installation, readable_addresses
@@ -156,7 +156,7 @@ class TestAPoolThatChangesBetweenTwoStatements:
         assert [each["subpool_name"] for each in answer.json()["subpools"]] == ["a", "b", "c"]
 
     def test_without_the_snapshot_the_answer_is_torn(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
+        monkeypatch.setattr("osmo_admin.web.middleware.one_snapshot", nullcontext)
         assert self._read_while_a_subpool_is_created(monkeypatch).status_code == 500
 
 
@@ -186,7 +186,7 @@ class TestAWorkflowThatStartsBetweenTwoStatements:
         assert self._read_while_it_starts(monkeypatch) == ("PENDING", {"workflow.submitted"})
 
     def test_without_the_snapshot_the_page_is_torn(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("osmo_admin.middleware.one_snapshot", nullcontext)
+        monkeypatch.setattr("osmo_admin.web.middleware.one_snapshot", nullcontext)
         assert self._read_while_it_starts(monkeypatch) == ("PENDING", {"workflow.submitted", "workflow.started"})
 
 

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from pools.database.transactions import one_snapshot
 from pools.database.unchanged import read_if_changed
 from pools.models import Backend, Node
-from scheduling.selectors.nodes import gpus_by_node_set
+from scheduling.selectors.cluster.nodes import gpus_by_node_set
 from tests.support import factories
 from tests.support.threads import run_concurrently
 

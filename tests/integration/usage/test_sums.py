@@ -20,9 +20,9 @@ import pytest
 from django.db import connection, models, transaction
 
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Node, Pool
-from pools.services.subpools import create_subpool
+from pools.services.configuration.subpools import create_subpool
 from scheduling.models import (
     BackendUsageHour,
     Group,
@@ -37,7 +37,7 @@ from scheduling.models import (
     Workflow,
     WorkUsageHour,
 )
-from scheduling.selectors.usage_sql import COMPUTE, EVERY_LEAF
+from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF
 from scheduling.services.usage import compute_hours
 from tests.support.factories import make_backend, make_pool, make_user
 

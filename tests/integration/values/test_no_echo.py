@@ -16,7 +16,7 @@ import yaml
 from django.db import transaction
 from django.test import Client
 
-from pools.domain import cluster_config, platforms, pool_config
+from pools.domain.configuration import cluster_config, platforms, pool_config
 from pools.models import AuditEntry, Notice, User
 from scheduling.models import Workflow
 from tests.support import factories

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.yaml_files import read_yaml_text
-from pools.domain.byte_sizes import parse_size
-from pools.domain.durations import parse_duration
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.yaml_files import read_yaml_text
+from pools.domain.configuration.pool_config import parse_pool
+from pools.domain.configuration.quota_file import parse_quota_file
 from pools.domain.errors import BadInput, Violation
-from pools.domain.pool_config import parse_pool
-from pools.domain.query_values import parse_integer
 from pools.domain.quota.pool_balance import parse_quota
-from pools.domain.quota_file import parse_quota_file
-from pools.domain.scalars import typed_number
+from pools.domain.values.byte_sizes import parse_size
+from pools.domain.values.durations import parse_duration
+from pools.domain.values.query_values import parse_integer
+from pools.domain.values.scalars import typed_number
 from pools.models import Pool, User
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.replay.values import gpus

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, User
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.services.webhooks.marks import current_mark

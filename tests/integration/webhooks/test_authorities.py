@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress, read_configuration
 from scheduling.services.webhooks import installation

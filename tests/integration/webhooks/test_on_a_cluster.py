@@ -22,20 +22,21 @@ from django.utils import timezone
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
-from osmo_admin.ops import process_commands
-from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
-from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
+from osmo_admin.ops.files.certificates import ServerCertificate, ensure_certificate
+from osmo_admin.ops.programs import process_commands
+from osmo_admin.ops.programs.processes import ChildProcess, start_child, stop_children
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.gpu_allocations import ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
-from pools.services.backends import delete_backend, put_backend
-from pools.services.gpu_allocations import release
-from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.configuration.backends import delete_backend, put_backend
+from pools.services.gpu_quota.gpu_allocations import release
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.webhooks import PutQueueGuard
-from scheduling.kube import errors, resource_kinds, webhook_configuration
+from scheduling.kube import webhook_configuration
+from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress
 from scheduling.models import Bypass, ClusterState, GpuControllerLease, WebhookInstallation

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import Bypass, ClusterState, Group, Task

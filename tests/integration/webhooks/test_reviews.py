@@ -11,10 +11,10 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from pools.domain.errors import Forbidden
-from pools.domain.roles import SYSTEM, Actor
+from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import AuditEntry, Backend, User
 from scheduling.domain.changes.webhooks import PutQueueGuard
-from scheduling.kube import resource_kinds
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.events import EventReason, EventSubject
 from scheduling.models import Bypass, ClusterState, Group, QueueGuard, UnmarkedReviews
 from scheduling.services.webhooks import queue_guard, refusal_events, strangers

@@ -13,7 +13,7 @@ from django.db import OperationalError, close_old_connections, connection
 from django.test.client import ClientHandler
 from django.test.utils import CaptureQueriesContext
 
-from osmo_admin.review_path import ReviewPath
+from osmo_admin.web.review_path import ReviewPath
 from pools.models import Backend
 from scheduling.models import Bypass
 from tests.integration.webhooks.conftest import marked, pod, pod_group, post, question

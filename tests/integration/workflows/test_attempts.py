@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from pools.database.transactions import change
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Node, Pool, Reservation
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow

@@ -13,18 +13,18 @@ from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, R
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.gpu_allocations import adjust, allocate, release
-from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.pools import put_pool
+from pools.services.configuration.pools import put_pool
+from pools.services.gpu_quota.gpu_allocations import adjust, allocate, release
+from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
 from scheduling.models import Workflow
-from scheduling.selectors import gpu_headroom
-from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
+from scheduling.selectors.queue import gpu_headroom
+from scheduling.selectors.queue.visible_queue import WaitingGang, list_waiting_gangs
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node, Pool
-from pools.services.backends import put_backend
+from pools.services.configuration.backends import put_backend
 from tests.support.factories import workflow_file
 
 

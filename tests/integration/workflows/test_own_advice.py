@@ -12,14 +12,14 @@ from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import HistoryReplay
-from scheduling.services import replays
+from scheduling.services.history import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story, naive, replay

@@ -13,14 +13,14 @@ import pytest
 from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend
-from pools.services.cohorts import put_cohort
-from pools.services.pools import patch_pool
+from pools.services.configuration.cohorts import put_cohort
+from pools.services.configuration.pools import patch_pool
 from scheduling.api.own_replay import ReplayAnswer
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import Decision
-from scheduling.services import replays
+from scheduling.services.history import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import factories

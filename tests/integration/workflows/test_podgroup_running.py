@@ -11,7 +11,7 @@ import pytest
 
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Node, Reservation
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.models import Task, Workflow
 from scheduling.services.verify import verify
 from tests.support.factories import workflow_file

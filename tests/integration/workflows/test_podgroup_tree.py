@@ -11,8 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from scheduling.models import Task
-from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
-from scheduling.selectors.workflows import get_full_workflow
+from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.work.workflows import get_full_workflow
 from tests.support.factories import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 

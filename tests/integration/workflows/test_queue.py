@@ -11,18 +11,18 @@ import pytest
 from django.db import transaction
 
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
-from pools.services.subpools import delete_subpool, resize_subpool
+from pools.services.configuration.subpools import delete_subpool, resize_subpool
 from scheduling.apps import scheduling_app
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors import admitted_specs, pending_queue
-from scheduling.selectors.admitted_specs import AdmittedSpecCache, UnreadableSpec, read_admitted_specs
-from scheduling.selectors.pending_queue import PendingQueue, build_pending_queue, read_fingerprint
-from scheduling.selectors.visible_queue import list_waiting_gangs, waiting_gangs_of
-from scheduling.selectors.workflows import get_full_workflow
+from scheduling.selectors.queue import admitted_specs, pending_queue
+from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache, UnreadableSpec, read_admitted_specs
+from scheduling.selectors.queue.pending_queue import PendingQueue, build_pending_queue, read_fingerprint
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs, waiting_gangs_of
+from scheduling.selectors.work.workflows import get_full_workflow
 from scheduling.services import pending_queue_cache
 from scheduling.services.pending_queue_cache import PendingQueueCache
 from scheduling.services.workflows.user_actions import cancel_workflow

@@ -11,7 +11,7 @@ from django.db import connection, connections
 from pools.domain.errors import Throttled
 from scheduling.locking import hold_render_turn
 from scheduling.models import Workflow
-from scheduling.specs import render_budget, sandbox
+from scheduling.specs.rendering import render_budget, sandbox
 from tests.support.factories import workflow_file
 
 BATCH = "/api/pool/team/workflows"

@@ -13,13 +13,14 @@ from django.utils import timezone
 
 from pools.domain.changes.users import CreateUser, DeleteUser, RevokeRole
 from pools.domain.errors import NotFound
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.users import create_user, delete_user, revoke_role
+from pools.services.people.users import create_user, delete_user, revoke_role
 from scheduling.models import HistoryReplay
-from scheduling.models.history_replay import ReplayStatus as Status
-from scheduling.selectors.history_replays import find_replay, list_replays
-from scheduling.services import notifications, replays
+from scheduling.models.history.history_replay import ReplayStatus as Status
+from scheduling.selectors.forecast.history_replays import find_replay, list_replays
+from scheduling.services import notifications
+from scheduling.services.history import replays
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story
 from tests.support import factories
 

@@ -13,7 +13,7 @@ import pytest
 from django.db import connections
 from django.test import Client
 
-from osmo_admin.ops.process_commands import WEB_THREADS
+from osmo_admin.ops.programs.process_commands import WEB_THREADS
 from pools.models import AuditEntry, Backend, Node
 from scheduling.api import simulation
 from scheduling.locking import ENGINE_QUESTIONS, hold_what_if_turn, try_forecast_turn

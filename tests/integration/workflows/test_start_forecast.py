@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from scheduling.domain.forecast.calibration import FIRST_FACTOR, PACE
 from scheduling.models import Group, StartForecast, Task, WaitSpan
-from scheduling.services.forecasts import forecast_scores, forecast_starts, read_calibration
+from scheduling.services.history.forecasts import forecast_scores, forecast_starts, read_calibration
 from tests.support import factories
 from tests.support.factories import workflow_file
 

@@ -15,8 +15,8 @@ from pools.api.rendering import utc_text
 from pools.models import Backend, Node
 from scheduling.locking import FORECAST_LOCK_SPACE
 from scheduling.models import Group, StartForecast, Workflow
-from scheduling.selectors import start_estimate
-from scheduling.services.forecasts import forecast_starts
+from scheduling.selectors.queue import start_estimate
+from scheduling.services.history.forecasts import forecast_starts
 from scheduling.services.workflows import start_question
 from tests.support.factories import make_pool, submit_workflow, workflow_file
 

@@ -13,8 +13,8 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.roles import SYSTEM
-from pools.services.access_tokens import create_token
+from pools.domain.people.roles import SYSTEM
+from pools.services.people.access_tokens import create_token
 from tests.support import factories, stock_client_keys
 from tests.support.stock_client import ClientExit, StockClient, read_time
 

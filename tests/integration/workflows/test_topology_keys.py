@@ -8,7 +8,7 @@ import pytest
 
 from pools.domain.changes.pools import PutPool
 from pools.models import Pool
-from pools.services.pools import put_pool
+from pools.services.configuration.pools import put_pool
 from scheduling.kube.fake import FakeCluster
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, kubernetes_backend, task_statuses

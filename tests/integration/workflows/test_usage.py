@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Pool, User
-from pools.services.subpools import resize_subpool
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.models import Group, LeafUsageDay, Task, WaitSpan, Workflow, WorkUsageDay
 from scheduling.services import usage as usage_service
 from scheduling.services.simulated.reconcile import reconcile_backend

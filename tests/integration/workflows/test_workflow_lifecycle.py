@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool, Reservation
-from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling import locking
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import Group, Task, Workflow

@@ -13,11 +13,11 @@ from django.utils import timezone
 
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.gpu_quota.workers import GpuAmounts
-from pools.domain.quantities import parse_quantity
-from pools.domain.roles import SYSTEM
+from pools.domain.people.roles import SYSTEM
+from pools.domain.values.quantities import parse_quantity
 from pools.models import GpuAllocation, IdempotencyRecord
-from pools.services.gpu_allocations import allocate, expire_assumed
-from pools.services.idempotency import purge_old_records
+from pools.services.changes.idempotency import purge_old_records
+from pools.services.gpu_quota.gpu_allocations import allocate, expire_assumed
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend

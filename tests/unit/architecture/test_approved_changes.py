@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.services import approval_check
+from pools.services.changes import approval_check
 
 ROOT = Path(__file__).parents[3]
 AMOUNTS = {
@@ -21,19 +21,19 @@ SQL = re.compile(r"(UPDATE|INSERT INTO|DELETE FROM|MERGE INTO)\s+(ONLY\s+)?pools
 CHECKS = {name for name in vars(approval_check) if name.startswith("require_no_")}
 
 WITHOUT_CHECK = {
-    "pools/services/subpools.py:_end_temporary": "the lasting quota was measured with the temporary one",
-    "pools/services/subpools.py:archive_if_drained": "a DELETING subpool has no quota any more",
-    "pools/services/subpools.py:_archive": "a DELETING subpool has no quota any more",
-    "pools/services/pool_configuration.py:_write": "write_pools has checked",
-    "pools/services/cohorts.py:_save": "_write has checked",
-    "pools/services/implicit_cohorts.py:get_or_create_cohorts": "a new cohort has no pools yet",
-    "pools/services/notice_targets.py:update_target": "it sets columns of a target of notices",
+    "pools/services/configuration/subpools.py:_end_temporary": "the lasting quota was measured with the temporary one",
+    "pools/services/configuration/subpools.py:archive_if_drained": "a DELETING subpool has no quota any more",
+    "pools/services/configuration/subpools.py:_archive": "a DELETING subpool has no quota any more",
+    "pools/services/configuration/pool_configuration.py:_write": "write_pools has checked",
+    "pools/services/configuration/cohorts.py:_save": "_write has checked",
+    "pools/services/configuration/implicit_cohorts.py:get_or_create_cohorts": "a new cohort has no pools yet",
+    "pools/services/people/notice_targets.py:update_target": "it sets columns of a target of notices",
     "pools/models/pool.py:leave_cohort": "each caller counts as a writer",
-    "scheduling/selectors/own_history.py:_configuration": "a pool of the past, which is not stored",
+    "scheduling/selectors/forecast/own_history.py:_configuration": "a pool of the past, which is not stored",
 }
 CALLERS_WITH_CHECK = {
-    "pools/services/pool_configuration.py:_write": "write_pools",
-    "pools/services/cohorts.py:_save": "_write",
+    "pools/services/configuration/pool_configuration.py:_write": "write_pools",
+    "pools/services/configuration/cohorts.py:_save": "_write",
 }
 """Functions that write amounts and check nothing, each with its reason."""
 

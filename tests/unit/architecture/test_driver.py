@@ -11,7 +11,7 @@ INSIDE = re.compile(
     r"|exec_prepared|queries_logged|pgconn)\b|\bgenerators\.|\bconnection\.connection\b|\b_query:|\bcursor\.cursor\b"
 )
 DRIVER = "pools/database/driver.py"
-AT_THE_START = {"osmo_admin/database_server.py", "osmo_admin/database_roles.py"}
+AT_THE_START = {"osmo_admin/processes/database_server.py", "osmo_admin/processes/database_roles.py"}
 """Sessions of their own, before Django has any."""
 MOST_LINES = 5
 

@@ -10,7 +10,12 @@ LOCKS = re.compile(
     r"select_for_update|\bFOR (NO KEY )?(UPDATE|SHARE)\b|\bFOR KEY SHARE\b|\bLOCK TABLE\b|pg_(try_)?advisory"
 )
 LOCK_MODULES = {"pools/locking.py", "scheduling/locking.py"}
-TRIGGERS = {"pools/models/cohort.py", "pools/models/membership.py", "pools/models/pool.py", "pools/models/usage.py"}
+TRIGGERS = {
+    "pools/models/cohort.py",
+    "pools/models/people/membership.py",
+    "pools/models/pool.py",
+    "pools/models/usage.py",
+}
 
 
 def modules_with_locks() -> set[str]:

@@ -12,26 +12,26 @@ ROOT = Path(__file__).resolve().parents[3]
 HOME = ROOT / "scheduling/domain/reason_codes.py"
 OTHER_WORDS = {
     "cycle": {
-        "scheduling/domain/dispatch_admission.py",  # the limit of a quota tree that has one
+        "scheduling/domain/judgement/dispatch_admission.py",  # the limit of a quota tree that has one
     },
-    "elsewhere": {"scheduling/kube/cluster_lease.py", "scheduling/selectors/queue_sync_state.py"},
+    "elsewhere": {"scheduling/kube/cluster_lease.py", "scheduling/selectors/cluster/queue_sync_state.py"},
     "gpu_quota": {
         "osmo_admin/cli/commands/pool.py",
         "osmo_admin/cli/commands/quota.py",
-        "osmo_admin/cli/pool_table.py",
+        "osmo_admin/cli/text/pool_table.py",
         "osmo_admin/home.py",
-        "osmo_admin/review_path.py",
+        "osmo_admin/web/review_path.py",
         "scheduling/api/webhook_urls.py",
         "scheduling/kube/webhook_configuration.py",
-        "scheduling/selectors/pool_quota.py",
-        "scheduling/selectors/problems.py",
+        "scheduling/selectors/cluster/pool_quota.py",
+        "scheduling/selectors/status/problems.py",
     },
-    "not_ready": {"osmo_admin/health.py"},
+    "not_ready": {"osmo_admin/monitoring/health.py"},
     "over_quota": {
         "scheduling/api/usage.py",
-        "scheduling/selectors/usage.py",
-        "scheduling/selectors/usage_charts.py",
-        "scheduling/selectors/usage_sql.py",
+        "scheduling/selectors/reports/usage.py",
+        "scheduling/selectors/reports/usage_charts.py",
+        "scheduling/selectors/reports/usage_sql.py",
         "scheduling/templatetags/usage.py",
     },
 }

@@ -12,8 +12,8 @@ READERS = {"load", "safe_load", "full_load", "unsafe_load", "parse", "scan", "co
 READERS |= {f"{name}_all" for name in READERS} | {"CSafeLoader", "FullLoader", "UnsafeLoader", "BaseLoader", "CLoader"}
 ONE_READER = "scheduling/structured_yaml/"
 EXCEPTIONS = {
-    "pools/services/cluster_credentials.py": "a kubeconfig is a format of Kubernetes",
-    "osmo_admin/cli/login_file.py": "OSMO's own client writes and reads the same file",
+    "pools/services/configuration/cluster_credentials.py": "a kubeconfig is a format of Kubernetes",
+    "osmo_admin/cli/base/login_file.py": "OSMO's own client writes and reads the same file",
     "osmo_admin/cli/workflow_file.py": "finds places in a file that the server reads, and no values",
     "osmo_admin/doctor/redaction.py": "finds secrets in any text, and no values that decide something",
 }

@@ -59,6 +59,6 @@ def osmo(stub: StubServer, home: Path) -> ClientRunner:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses between attempts are recorded and not slept."""
     pauses: list[float] = []
-    for module in ("http", "commands.workflow_submit"):
+    for module in ("base.http", "commands.work.workflow_submit"):
         monkeypatch.setattr(f"osmo_admin.cli.{module}.pause", pauses.append)
     return pauses

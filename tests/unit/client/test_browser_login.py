@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from osmo_admin.cli import browser_login
+from osmo_admin.cli.base import browser_login
 from tests.unit.client.stub_server import make_jwt
 
 START, TOKEN = "/api/auth/client_login", "/api/auth/client_login/token"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.commands.cohort import parse_quota_rows
-from osmo_admin.cli.effect_text import effect_text
+from osmo_admin.cli.text.effect_text import effect_text
 from tests.unit.client.stub_server import StubReply
 
 ONE = "/api/configs/cohort/prod"

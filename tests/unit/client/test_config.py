@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from osmo_admin.cli.effect_text import effect_text
+from osmo_admin.cli.text.effect_text import effect_text
 
 POOLS = "/api/configs/pool"
 CURRENT: dict[str, Any] = {

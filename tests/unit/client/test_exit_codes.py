@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.cli.client_errors import detail_location
+from osmo_admin.cli.base.client_errors import detail_location
 from tests.unit.client.conftest import ClientRunner
 from tests.unit.client.stub_server import StubReply, StubServer
 

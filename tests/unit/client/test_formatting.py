@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from osmo_admin.cli import tables, times
-from osmo_admin.cli.client_errors import ClientError, detail_location
+from osmo_admin.cli.base import tables, times
+from osmo_admin.cli.base.client_errors import ClientError, detail_location
+from osmo_admin.cli.base.list_options import OptionGrammar, repeat_list_options
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
-from osmo_admin.cli.effect_text import change_lines, effect_text, print_effect
-from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
+from osmo_admin.cli.text.effect_text import change_lines, effect_text, print_effect
 
 
 def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():

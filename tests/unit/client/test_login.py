@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from osmo_admin import __version__
-from osmo_admin.cli import login_file
-from osmo_admin.cli.login_file import StoredLogin, TokenLogin
+from osmo_admin.cli.base import login_file
+from osmo_admin.cli.base.login_file import StoredLogin, TokenLogin
 from tests.unit.client.stub_server import StubReply, make_jwt
 
 EXCHANGE = "/api/auth/jwt/access_token"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from osmo_admin.cli import mcp_http
-from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.session import ClientSession
 from tests.unit.client.stub_server import make_jwt
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from osmo_admin.cli.pool_table import order_as_tree, pool_table
+from osmo_admin.cli.text.pool_table import order_as_tree, pool_table
 
 SEED_EXAMPLE = """\
 Pool            Status         Subpool State  GPU Quota        Used  Available

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.commands.quota import apply_cap_changes, parse_amounts
 from tests.unit.client.stub_server import StubReply
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.cli import replay_own
+from osmo_admin.cli.local import replay_own
 
 ROW = {
     "jobs": 2, "starts": 2, "reclaims": 0, "preemptions": 0, "wait_mean_s": 90.0, "wait_p50_s": 90.0, "wait_p90_s": 180,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from osmo_admin.cli.base.yaml_files import parse_number
 from osmo_admin.cli.commands.subpool import _result_message
-from osmo_admin.cli.yaml_files import parse_number
 from tests.unit.client.stub_server import StubReply
 
 COLLECTION = "/api/configs/pool/team/subpool"

@@ -10,8 +10,8 @@ from email.utils import formatdate
 import pytest
 import yaml
 
-from osmo_admin.cli import http
-from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.base import http
+from osmo_admin.cli.base.client_errors import ClientError
 from tests.unit.client.stub_server import StubReply
 
 LIST = ("token", "list")
@@ -225,7 +225,7 @@ def test_interrupting_is_exit_code_3(osmo, stub, monkeypatch):
     def interrupt(*arguments, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("osmo_admin.cli.http.HttpClient.get", interrupt)
+    monkeypatch.setattr("osmo_admin.cli.base.http.HttpClient.get", interrupt)
     assert osmo(*LIST).exit_code == 3
 
 

@@ -523,7 +523,7 @@ def test_a_file_that_is_not_valid_is_not_called_a_submission(osmo, stub, spec):
 
 def test_a_watch_in_a_pipe_prints_each_change_and_ends_with_the_workflow(osmo, stub, monkeypatch):
     pauses = []
-    monkeypatch.setattr("osmo_admin.cli.watch.pause", pauses.append)
+    monkeypatch.setattr("osmo_admin.cli.base.watch.pause", pauses.append)
     running, ended = workflow_detail(), workflow_detail(status="COMPLETED")
     stub.on("GET", "/api/workflow/hello-1", running, running, ended)
     text = osmo.ok("workflow", "query", "hello-1", "--watch")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.dispatch_admission import BY_PLATFORM
 from scheduling.domain.engine.reasons.explain import Reason
-from scheduling.selectors.cluster_reasons import reason_from_cluster
+from scheduling.domain.judgement.dispatch_admission import BY_PLATFORM
+from scheduling.selectors.queue.cluster_reasons import reason_from_cluster
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, Shortfall
-from scheduling.domain.admission import Gate, StartRefusal
-from scheduling.domain.dispatch_admission import (
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount
+from scheduling.domain.judgement.admission import Gate, StartRefusal
+from scheduling.domain.judgement.dispatch_admission import (
     BY_PLATFORM,
     dispatch_verdict,
     explain_dispatch_wait,
     idle_unlent_gpus,
     needs_dispatch_admission,
 )
-from scheduling.domain.plan_units import Gates
+from scheduling.domain.judgement.plan_units import Gates
+from scheduling.domain.judgement.tree_gates import TreeGates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
-from scheduling.domain.tree_gates import TreeGates
 
 LEAF = 1
 CYCLIC_TREE = QuotaTree(

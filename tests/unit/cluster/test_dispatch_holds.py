@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from scheduling.domain.dispatch_holds import RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
+from scheduling.domain.judgement.dispatch_holds import RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
 from scheduling.domain.priorities import Priority
 
 A, B, NOW, AFTER = 1, 2, 10_000.0, 3600.0

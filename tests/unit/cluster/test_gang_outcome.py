@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
+from scheduling.domain.cluster.pods.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
 from scheduling.domain.statuses import TaskStatus as S
 
 TREE = {

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.cluster import naming, pod_group
+from scheduling.domain.cluster import naming
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
-from scheduling.domain.cluster.pod import (
+from scheduling.domain.cluster.pods import pod_group
+from scheduling.domain.cluster.pods.pod import (
     PodAttempt,
     files_secret_manifest,
     gang_context,
     pod_manifest,
     service_manifest,
 )
-from scheduling.domain.cluster.pod_group import GangShape
-from scheduling.domain.cluster.topology import TopologyLevels, topology_tree
+from scheduling.domain.cluster.pods.pod_group import GangShape
+from scheduling.domain.cluster.pods.topology import TopologyLevels, topology_tree
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import TaskSpec, TopologyRequirement
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from scheduling.domain.cluster.pod_status import CONFIG_GRACE, START_TIMEOUT, read_pod_status
+from scheduling.domain.cluster.pods.pod_status import CONFIG_GRACE, START_TIMEOUT, read_pod_status
 from scheduling.domain.statuses import TaskStatus
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)

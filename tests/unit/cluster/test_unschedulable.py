@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.unschedulable import read_unschedulable_reason
+from scheduling.domain.cluster.pods.unschedulable import read_unschedulable_reason
 
 OVER_QUOTA = {
     "reason": "NonPreemptibleOverQuota",

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.rules.fair_share import FairShareInput, divide_fair_shares
 from tests.unit.engine.sample_clusters import KEYS
 

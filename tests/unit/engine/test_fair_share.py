@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.amounts import UNLIMITED
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.engine.rules.fair_share import FairShareInput, divide_fair_shares

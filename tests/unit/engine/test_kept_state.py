@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pools.domain.amounts import UNLIMITED
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import (
     ClusterFacts,

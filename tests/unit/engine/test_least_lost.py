@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from pools.domain.backend_config import VictimRule
+from pools.domain.configuration.backend_config import VictimRule
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import NORMAL, PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.steps import StepAction

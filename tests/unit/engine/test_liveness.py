@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from pools.domain.backend_config import VictimRule
+from pools.domain.configuration.backend_config import VictimRule
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.kept_state import KeptState

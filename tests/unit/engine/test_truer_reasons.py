@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pools.domain.amounts import UNLIMITED
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import NORMAL, ClusterFacts, NodeFacts, PolicyFacts
 from scheduling.domain.engine.outcome import waiting_reasons

@@ -7,7 +7,7 @@ from typing import Any
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals
-from pools.domain.quantities import parse_quantity
+from pools.domain.values.quantities import parse_quantity
 
 
 def make_spec(total: dict[str, Any] | None = None, single: dict[str, Any] | None = None) -> GpuQuotaSpec:

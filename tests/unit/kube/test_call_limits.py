@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client import REGISTRY
 
-from scheduling.kube import errors
-from scheduling.kube.call_limits import MAX_WAIT_SECONDS, CallClass, CallLimiter, call_class
-from scheduling.kube.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, POD, POD_GROUP, QUEUE
-from scheduling.kube.token_bucket import TokenBucket
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.call_limits import MAX_WAIT_SECONDS, CallClass, CallLimiter, call_class
+from scheduling.kube.connection.resource_kinds import EVENT, GPU_RESOURCE_QUOTA, POD, POD_GROUP, QUEUE
+from scheduling.kube.connection.token_bucket import TokenBucket
 
 
 class Clock:
@@ -55,7 +55,7 @@ def test_urgent_calls_go_out_while_others_wait() -> None:
 
 
 def _reserved(limiter: CallLimiter, of: CallClass) -> float:
-    from scheduling.kube.call_limits import _RESERVED
+    from scheduling.kube.connection.call_limits import _RESERVED
 
     return _RESERVED[of] * limiter._burst
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduling.kube.call_limits import CallLimiter
-from scheduling.kube.cluster_access import KubeconfigAccess
-from scheduling.kube.connections import ConnectionPool
+from scheduling.kube.connection.call_limits import CallLimiter
+from scheduling.kube.connection.cluster_access import KubeconfigAccess
+from scheduling.kube.connection.connections import ConnectionPool
 
 LIMITS = CallLimiter()
 

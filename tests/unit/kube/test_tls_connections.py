@@ -14,13 +14,13 @@ from contextlib import closing
 import pytest
 from urllib3.connection import HTTPConnection
 
-from pools.domain.cluster_addresses import LOOPBACK, AddressRule
-from pools.domain.sign_on import LdapDirectory
+from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
+from pools.domain.people.sign_on import LdapDirectory
 from pools.security.directories import authorities
 from pools.security.tls_sockets import close_unfinished
-from scheduling.kube import errors
-from scheduling.kube.client import KubernetesCluster
-from scheduling.kube.cluster_access import KubeconfigAccess
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.client import KubernetesCluster
+from scheduling.kube.connection.cluster_access import KubeconfigAccess
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.errors import Violation
 from pools.domain.quota.pool_balance import (
     ParsedQuota,
@@ -18,6 +17,7 @@ from pools.domain.quota.pool_balance import (
     subpool_quota_violation,
 )
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import UNLIMITED
 
 ACTIVE, DELETING, ARCHIVED = SubpoolState
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.configuration.quota_file import MAX_FILE_LENGTH, format_quota_file, parse_quota_file
 from pools.domain.errors import BadInput
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, pool_quotas_violation
-from pools.domain.quota_file import MAX_FILE_LENGTH, format_quota_file, parse_quota_file
 from pools.domain.subpool_lifecycle import SubpoolState
 
 

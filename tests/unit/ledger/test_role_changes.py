@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pools.domain.role_changes import PLATFORM, RightChange, right_changes
+from pools.domain.people.role_changes import PLATFORM, RightChange, right_changes
 
 
 def test_a_right_that_another_role_gives_does_not_change() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.roles import SYSTEM, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
+from pools.domain.people.roles import SYSTEM, Actor, Permission, PoolRoleKind, is_allowed, parse_pool_role, pool_role
 
 
 def holder(*roles: str) -> Actor:

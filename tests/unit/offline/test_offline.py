@@ -12,7 +12,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from osmo_admin.cli.offline import add_to
+from osmo_admin.cli.local.offline import add_to
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIO = "queues: [{name: q, quota: 2}]\nworkloads: [{name: w, queue: q, tasks: [{gpus: 3}]}]\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from osmo_admin.answer_schema import schema_of
+from osmo_admin.api_document.answer_schema import schema_of
 from pools.domain.numbers import (
     GPU_QUOTA_NUMBERS,
     NUMBERS,
@@ -26,7 +26,7 @@ from pools.representations.quota_tree import NodeQuotaAnswer
 from pools.representations.subpool import SharedAnswer, SubpoolAnswer
 from pools.templatetags.page_words import page_words
 from scheduling.api.usage import UsageNumbers
-from scheduling.selectors.pool_quota import PoolUseAnswer
+from scheduling.selectors.cluster.pool_quota import PoolUseAnswer
 
 ROOT = Path(__file__).parents[3]
 USE = re.compile(r"{% page_words ([^%]*) %}")

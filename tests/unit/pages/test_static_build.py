@@ -12,7 +12,7 @@ import brotli
 import pytest
 
 from osmo_admin import settings
-from osmo_admin.static_build import BUILDS_KEPT, build_static_files, find_build, source_hash
+from osmo_admin.web.static_build import BUILDS_KEPT, build_static_files, find_build, source_hash
 from tests.support.services import ROOT
 
 VENDOR = ROOT / "static" / "osmo" / "vendor"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import UNLIMITED
 
 AMOUNT = st.integers(0, 10_000)
 

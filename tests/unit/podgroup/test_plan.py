@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pools.domain.errors import BadInput
 from scheduling.domain.gang import GangTree, Growth, SubGroup
-from scheduling.domain.podgroup_plan import plan_pod_group
+from scheduling.domain.judgement.podgroup_plan import plan_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 INFERENCE = manifest(*REPLICAS, minSubGroup=3)

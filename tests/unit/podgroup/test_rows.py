@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduling.domain.gang_tree_rows import gang_tree_rows
-from scheduling.domain.podgroup_rules import read_pod_group
+from scheduling.domain.judgement.podgroup_rules import read_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scheduling.domain.gang import ROOT, SubGroup, tree_from_json, tree_to_json
-from scheduling.domain.podgroup_rules import read_pod_group
+from scheduling.domain.judgement.podgroup_rules import read_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, manifest
 
 TREES = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.podgroup_rules import is_structural, is_valid, read_pod_group, validate_pod_group
+from scheduling.domain.judgement.podgroup_rules import is_structural, is_valid, read_pod_group, validate_pod_group
 
 
 def manifest(*groups, **spec):

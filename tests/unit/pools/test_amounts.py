@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from pools.domain.amounts import MAX_DIGITS, InvalidNumber, parse_exact
+from pools.domain.values.amounts import MAX_DIGITS, InvalidNumber, parse_exact
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.approvals import changes_above, loosens_limit, pool_changes_above, subpool_amounts
-from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.configuration.pool_config import PoolSettings, parse_pool
+from pools.domain.values.amounts import UNLIMITED
 
 
 def _pool(**columns: object) -> PoolSettings:

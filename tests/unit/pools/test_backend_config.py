@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pools.domain.backend_config import NodeSpec, parse_backend
-from pools.domain.byte_sizes import exact_size_text, size_text
+from pools.domain.configuration.backend_config import NodeSpec, parse_backend
+from pools.domain.values.byte_sizes import exact_size_text, size_text
 
 
 def node(**keys: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pools.domain.backend_config import SIMULATED_KEYS
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
@@ -47,10 +46,11 @@ from pools.domain.changes.users import (
     SetRoles,
     UnlinkUser,
 )
-from pools.domain.cluster_config import KEYS
+from pools.domain.configuration.backend_config import SIMULATED_KEYS
+from pools.domain.configuration.cluster_config import KEYS
 from pools.domain.errors import BadInput
 from pools.domain.gpu_quota.workers import GpuAmounts
-from pools.domain.quantities import parse_quantity
+from pools.domain.values.quantities import parse_quantity
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.cluster_addresses import LOOPBACK, AddressRule
-from pools.domain.kubeconfig import _TEXTS, read_kubeconfig
+from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
+from pools.domain.configuration.kubeconfig import _TEXTS, read_kubeconfig
 
 NONE = AddressRule()
 REFUSED = {

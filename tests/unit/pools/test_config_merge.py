@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain.config_merge import merge_patch
+from pools.domain.configuration.config_merge import merge_patch
 
 NOW = {
     "description": "old",

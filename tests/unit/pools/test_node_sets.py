@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.node_sets import connected_node_sets
+from pools.domain.configuration.node_sets import connected_node_sets
 
 THERE = {(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "a")}
 

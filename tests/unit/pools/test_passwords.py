@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.passwords import follows_from_name
+from pools.domain.people.passwords import follows_from_name
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pools.domain.pool_config import PoolSettings, editable_body, parse_pool
-from pools.domain.pool_fields import EDITABLE_KEYS
+from pools.domain.configuration.pool_config import PoolSettings, editable_body, parse_pool
+from pools.domain.configuration.pool_fields import EDITABLE_KEYS
 
 
 def pool(**keys: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.audit_actions import AuditAction, audit_message
-from pools.domain.pool_config import PoolSettings, editable_body, parse_pool
-from pools.domain.pool_fields import EDITABLE_KEYS, POOL_FIELDS, pool_properties
+from pools.domain.configuration.pool_config import PoolSettings, editable_body, parse_pool
+from pools.domain.configuration.pool_fields import EDITABLE_KEYS, POOL_FIELDS, pool_properties
 from scheduling.configuration.bodies import pool_body
 from scheduling.configuration.schema import SCHEMA
 

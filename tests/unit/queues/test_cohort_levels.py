@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
 from pools.domain.quota.tree import NodeQuota
+from pools.domain.values.amounts import GPU, UNLIMITED
 from scheduling.domain.queues.cohort_levels import CohortLevels, CohortPlacement, cohort_levels
 from scheduling.domain.queues.desired import CohortLevel
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.queues.desired import (
     CohortLevel,
     DesiredQueue,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.queues.desired import (
     DesiredQueue,
@@ -19,8 +19,8 @@ from scheduling.domain.queues.desired import (
     queue_manifest,
 )
 from scheduling.domain.queues.observed import UNKNOWN_MANAGER, Ownership, QueueDifference, observe_queue
+from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.resource_kinds import QUEUE
 
 TARGET = QueueTarget("ns", "h1", "kai.scheduler/node-pool")
 WANTED: Mapping[str, DesiredQueue] = build_desired_queues(

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from scheduling.domain.queues.sync_advice import SyncAction, SyncFacts, advise_sync
-from scheduling.kube import error_messages
-from scheduling.services.kubernetes import sync_condition
+from scheduling.kube.connection import error_messages
+from scheduling.services.kubernetes.syncing import sync_condition
 
 
 def _advise(reason: str, **more: object) -> object:

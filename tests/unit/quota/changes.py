@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pools.domain.amounts import Number
 from pools.domain.quota.tree import QuotaNode, QuotaTree
+from pools.domain.values.amounts import Number
 
 
 def changed_tree(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.amounts import GPU
 from pools.domain.quota.borrowers import borrowing_levels, newly_reclaimable
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from pools.domain.values.amounts import GPU
 
 HELD = {"leaf": {GPU: 7}, "calm": {GPU: 1}}
 

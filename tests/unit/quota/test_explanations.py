@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from pools.domain.amounts import GPU
 from pools.domain.quota.explanations import explain_node, explain_share
 from pools.domain.quota.node_numbers import node_numbers
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import GPU
 from tests.unit.quota.test_properties import trees
 from tests.unit.quota.test_worked_examples import EXAMPLE_A, gpus, node
 

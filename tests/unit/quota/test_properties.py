@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
+from pools.domain.values.amounts import GPU, UNLIMITED
 from tests.unit.quota.changes import changed_tree
 
 USAGE = st.integers(0, 10)

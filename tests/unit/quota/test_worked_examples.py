@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.node_numbers import node_numbers, weighted_share
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from pools.domain.values.amounts import GPU, UNLIMITED
 from tests.unit.quota.changes import changed_tree
 
 OPEN = UNLIMITED

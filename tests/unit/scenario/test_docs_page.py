@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.cli.offline_text import simulation_text
+from osmo_admin.cli.local.offline_text import simulation_text
 from pools.domain.errors import Fault
 from scheduling.scenario import ScenarioError, answer
 from scheduling.scenario.parse import COHORT_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.amounts import UNLIMITED
 from pools.domain.subpool_lifecycle import SubpoolState
-from scheduling.domain.admission import Gate, LeafFacts, TreeLimit, start_verdict, submission_verdict
+from pools.domain.values.amounts import UNLIMITED
+from scheduling.domain.judgement.admission import Gate, LeafFacts, TreeLimit, start_verdict, submission_verdict
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
 

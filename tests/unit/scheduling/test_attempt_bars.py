@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.attempt_bars import MAX_LANES, AttemptFact, draw_attempts
 from scheduling.domain.statuses import TaskStatus
+from scheduling.domain.timelines.attempt_bars import MAX_LANES, AttemptFact, draw_attempts
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.event_lanes import MAX_TICKS, MERGED_PERCENT, draw_lanes
+from scheduling.domain.timelines.event_lanes import MAX_TICKS, MERGED_PERCENT, draw_lanes
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

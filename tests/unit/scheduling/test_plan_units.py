@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import given
 
-from pools.domain.amounts import UNLIMITED
-from scheduling.domain.admission import Gate
+from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.steps import Step, StepAction
-from scheduling.domain.plan_units import Gates, NodeCapacity, PlanUnit, split_plan
+from scheduling.domain.judgement.admission import Gate
+from scheduling.domain.judgement.plan_units import Gates, NodeCapacity, PlanUnit, split_plan
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
 from tests.unit.engine import sample_clusters

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from osmo_admin.answer_schema import schema_of
+from osmo_admin.api_document.answer_schema import schema_of
 from pools.api.schema import DATETIME, UtcText
 
 

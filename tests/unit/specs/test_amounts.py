@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from pools.domain.byte_sizes import parse_size
-from pools.domain.durations import parse_duration
 from pools.domain.exit_codes import parse_exit_codes
+from pools.domain.values.byte_sizes import parse_size
+from pools.domain.values.durations import parse_duration
 from scheduling.domain.workflow_spec import exit_action, simulated_runtime_seconds
 from scheduling.specs import SpecRules, check_labels, parse
 from scheduling.specs.group_cycles import find_cycle

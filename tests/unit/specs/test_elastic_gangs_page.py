@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.cli.gang_table import gang_table
+from osmo_admin.cli.text.gang_table import gang_table
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.gang_tree_rows import gang_body, gang_tree_rows
 from scheduling.domain.priorities import Priority

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.domain.gang import ROOT, tree_from_json
-from scheduling.domain.podgroup_plan import plan_pod_group
-from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
+from scheduling.domain.judgement.podgroup_plan import plan_pod_group
+from scheduling.domain.judgement.podgroup_rules import is_valid, validate_pod_group
 from scheduling.specs import SpecRules, parse
 from tests.unit.specs.sample_files import assert_consistent
 

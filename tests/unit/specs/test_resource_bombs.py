@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduling.specs import parse
-from scheduling.specs.file_text import MAX_FILE_BYTES
+from scheduling.specs.rendering.file_text import MAX_FILE_BYTES
 from tests.unit.specs.sample_files import MINIMAL, assert_consistent, one_task_file
 
 pytestmark = pytest.mark.timeout(300)

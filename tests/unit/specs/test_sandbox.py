@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import process_commands
+from osmo_admin.ops.programs import process_commands
 from pools.domain.errors import Busy
-from scheduling.specs import sandbox
-from scheduling.specs.file_text import MAX_FILE_BYTES
-from scheduling.specs.variables import encode_variables
+from scheduling.specs.rendering import sandbox
+from scheduling.specs.rendering.file_text import MAX_FILE_BYTES
+from scheduling.specs.rendering.variables import encode_variables
 
 MEMORY_LEFT = MAX_FILE_BYTES
 

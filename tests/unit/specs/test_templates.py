@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduling.specs import SpecRules, parse
-from scheduling.specs.variables import TypedValue, parse_typed_value
+from scheduling.specs.rendering.variables import TypedValue, parse_typed_value
 from tests.unit.specs.sample_files import (
     MINIMAL,
     one_task_file,

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from scheduling.kube import rbac, resource_kinds, webhook_configuration
+from scheduling.kube import rbac, webhook_configuration
+from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.port import ResourceKind
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.port import ResourceKind
 from scheduling.kube.webhook_configuration import WebhookAddress, WebhookSpec
 from scheduling.services.webhooks.authorities import join_authorities
 

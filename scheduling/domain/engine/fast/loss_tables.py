@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.state.evicted import EvictionUnit
 from scheduling.domain.engine.state.nodes import NOWHERE
 from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState, QueueState, Rank

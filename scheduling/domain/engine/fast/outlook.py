@@ -15,7 +15,7 @@ from enum import Enum, auto
 from heapq import heappop, heappush, heapreplace
 from itertools import chain
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.fast.loss_tables import Loss, LossTable, LossTables, RefreshPolicy, gains_of, units_of
 from scheduling.domain.engine.fast.refusal import Candidates, is_refused_anyway
 from scheduling.domain.engine.rules.queue_order import victim_rank

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from pools.domain.amounts import Amount, Number
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.rules.victims import Candidate
 from scheduling.domain.engine.state.evicted import EvictionUnit
 from scheduling.domain.engine.state.nodes import Request

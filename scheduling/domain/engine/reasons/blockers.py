@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pools.domain.amounts import UNLIMITED, Amount, Number
+from pools.domain.values.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.reasons.node_bars import NO_BARS, NodeBars
 from scheduling.domain.engine.reasons.shortage import NodeShortage
 

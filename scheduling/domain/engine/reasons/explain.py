@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pools.domain.amounts import Amount, Number, amount_text
+from pools.domain.values.amounts import Amount, Number, amount_text
 from scheduling.domain.engine.reasons.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.reasons.lending import find_lending_rises
 from scheduling.domain.engine.reasons.node_bars import NamedBar, NodeBars

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pools.domain.amounts import Amount
 from pools.domain.quota.tree import ResourceColumn
+from pools.domain.values.amounts import Amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pools.domain.amounts import Amount, Number, sum_amounts
+from pools.domain.values.amounts import Amount, Number, sum_amounts
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts, TaskState
 from scheduling.domain.engine.reasons.blockers import Blocker

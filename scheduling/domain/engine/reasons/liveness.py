@@ -25,7 +25,7 @@ from scheduling.domain.engine.state.placement import could_place, place_requests
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState, sum_requests
 
 if TYPE_CHECKING:
-    from pools.domain.amounts import Number
+    from pools.domain.values.amounts import Number
     from scheduling.domain.engine.facts import StartReservationFacts
     from scheduling.domain.engine.rules.world import World
 

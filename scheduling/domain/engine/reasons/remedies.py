@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import amount_text
+from pools.domain.values.amounts import amount_text
 from scheduling.domain.engine.reasons.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState

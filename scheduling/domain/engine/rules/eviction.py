@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations, islice
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.rules.gates import may_start
 from scheduling.domain.engine.rules.least_loss import LeastLoss
 from scheduling.domain.engine.rules.shortcuts import SearchShortcut

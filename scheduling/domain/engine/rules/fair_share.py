@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, simplify, sum_amounts
+from pools.domain.values.amounts import UNLIMITED, Amount, Number, simplify, sum_amounts
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.state.records import QueueState
 

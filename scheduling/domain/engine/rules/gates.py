@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pools.domain.amounts import Amount
+from pools.domain.values.amounts import Amount
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import QueueState
 from scheduling.domain.engine.state.world_state import WorldState

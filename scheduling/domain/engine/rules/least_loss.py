@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from pools.domain.amounts import Number, is_gpu
+from pools.domain.values.amounts import Number, is_gpu
 from scheduling.domain.engine.rules.victims import AcceptResult, EvictionResult, HelpsStart, VictimSource
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.evicted import AlikeTasks, EvictedAmounts, EvictionUnit, next_eviction_unit

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.rules.consolidation import start_by_moving
 from scheduling.domain.engine.rules.eviction import EvictionSearch
 from scheduling.domain.engine.rules.gates import (

@@ -12,7 +12,7 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
-from pools.domain.amounts import UNLIMITED, Amount, Number
+from pools.domain.values.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.rules.groups import LeafPendingQueue
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, Rank

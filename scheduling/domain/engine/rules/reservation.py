@@ -42,7 +42,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import cast
 
-from pools.domain.amounts import Amount, Number
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.facts import PolicyFacts, StartReservationFacts
 from scheduling.domain.engine.rules.gates import may_start
 from scheduling.domain.engine.rules.reserved_start import (

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import UNLIMITED, Amount, Number
+from pools.domain.values.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.rules.gates import is_within_quota
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.state.placement import could_place

@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, pairwise
 from typing import Protocol
 
-from pools.domain.amounts import UNLIMITED, Amount
+from pools.domain.values.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.rules.queue_order import is_within_all_quotas, victim_rank
 from scheduling.domain.engine.state.evicted import EvictionUnit, next_eviction_unit
 from scheduling.domain.engine.state.nodes import Request

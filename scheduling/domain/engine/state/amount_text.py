@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 
-from pools.domain.amounts import Amount, amount_text
-from pools.domain.amounts import amounts_text as plain_amounts_text
+from pools.domain.values.amounts import Amount, amount_text
+from pools.domain.values.amounts import amounts_text as plain_amounts_text
 from scheduling.domain.engine.facts import DisplayUnit
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
+from pools.domain.values.amounts import UNLIMITED, Amount, Number, is_gpu
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts, TaskState
 from scheduling.domain.engine.state.feasibility import Feasibility
 from scheduling.domain.engine.state.nodes import NodeIndex, Request

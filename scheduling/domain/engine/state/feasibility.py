@@ -6,8 +6,8 @@ tasks. Otherwise one replica that is too large for every node would block other 
 
 from __future__ import annotations
 
-from pools.domain.amounts import Amount, Number
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex
 from scheduling.domain.engine.state.placement import could_place, place_requests
 from scheduling.domain.engine.state.records import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 
-from pools.domain.amounts import Number
+from pools.domain.values.amounts import Number
 
 Request = tuple[tuple[int, Number], ...]
 FreeAmounts = tuple[Number, ...]

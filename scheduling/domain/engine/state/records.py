@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from pools.domain.amounts import Amount, Number
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.facts import NORMAL, GangFacts, PolicyFacts, QueueFacts, TaskState
 from scheduling.domain.engine.state.nodes import NOWHERE, Request
 from scheduling.domain.engine.state.task_index import TaskIndex

@@ -10,8 +10,8 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pools.domain.amounts import Amount, Number
-from pools.domain.backend_config import VictimRule
+from pools.domain.configuration.backend_config import VictimRule
+from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.state.amount_text import amounts_text
 from scheduling.domain.engine.state.build import WorldRecords

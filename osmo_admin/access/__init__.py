@@ -1,0 +1,1 @@
+"""Logins: by password, directory, and an OpenID provider."""

@@ -1,0 +1,1 @@
+"""What all commands share: the session, HTTP, options and output."""

@@ -1,0 +1,161 @@
+"""Declaration of commands: a command is a function of the session and its own arguments.
+
+`@client_command(group, "name")` adds the option of every command (`-o`), of every write (`--dry-run`) and of every
+destructive command (`--yes`), so that no command can lack them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from osmo_admin.cli.base.list_options import OptionGrammar, repeat_list_options
+from osmo_admin.cli.base.options import (
+    DryRunOption,
+    OutputFormatOption,
+    OutputFormatOptionWithoutT,
+    WatchOption,
+    YesOption,
+)
+from osmo_admin.cli.base.session import ClientSession, OutputFormat
+from osmo_admin.cli.base.watch import show_each_change
+
+CommandFunction = Callable[..., None]
+
+
+class ListOptionWords:
+    """List options also take several words at once, as in the stock client, and whole numbers are written as in files
+    (docs/values.md): Python would read 010 and 1_0 too."""
+
+    params: list[Any]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after each list option was repeated for its values."""
+        for parameter in self.params:
+            if parameter.type.name in {"int", "int range"}:
+                parameter.type = _read_strictly(parameter.type)
+        words: list[str] = super().parse_args(  # type: ignore[misc]
+            ctx, repeat_list_options(args, self._grammar())
+        )
+        return words
+
+    def _grammar(self) -> OptionGrammar:
+        lists: set[str] = set()
+        pairs: set[str] = set()
+        single: set[str] = set()
+        positional: int | None = 0
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                positional = None if parameter.nargs == -1 or positional is None else positional + 1
+            elif getattr(parameter, "multiple", False):
+                lists.update(parameter.opts)
+                if "=" in (getattr(parameter, "metavar", None) or ""):
+                    pairs.update(parameter.opts)
+            elif not getattr(parameter, "is_flag", False):
+                single.update(parameter.opts)
+        return OptionGrammar(frozenset(lists), frozenset(pairs), frozenset(single), positional)
+
+
+def _read_strictly(kind: Any) -> Any:
+    """The type of an integer option or argument, which reads whole numbers as files do."""
+    strict, convert = copy(kind), kind.convert
+
+    def read(value: Any, parameter: Any, ctx: Any) -> Any:
+        # What Python reads as a whole number and writes back as it was: without the import of the reader of files.
+        if isinstance(value, str) and not (value.lstrip("-").isdecimal() and value == str(int(value))):
+            kind.fail("must be a whole number, as 10.", parameter, ctx)
+        return convert(value, parameter, ctx)
+
+    strict.convert = read
+    return strict
+
+
+class ListOptionCommand(ListOptionWords, TyperCommand):
+    """A command with list options."""
+
+
+class ListOptionGroup(ListOptionWords, TyperGroup):
+    """A command with list options and with commands below it."""
+
+
+def command_group(about: str) -> typer.Typer:
+    """A group of commands under one name."""
+    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+def client_command(
+    family: typer.Typer,
+    name: str,
+    *,
+    writes: bool = False,
+    confirms: bool = False,
+    watches: bool = False,
+    short_t: bool = True,
+    is_group: bool = False,
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Register a command. `short_t=False` leaves `-t` to the command's own option (tags). `is_group`: it is the command
+    of the family itself, when no command below is named."""
+
+    def register(function: CommandFunction) -> CommandFunction:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        names = {option_name(parameter): parameter.name for parameter in own}
+        shared: list[tuple[str, Any, Any]] = [
+            ("output", OutputFormatOption if short_t else OutputFormatOptionWithoutT, OutputFormat.TABLE)
+        ]
+        if writes:
+            shared.append(("dry_run", DryRunOption, False))
+        if confirms:
+            shared.append(("yes", YesOption, False))
+        if watches:
+            shared.append(("watch", WatchOption, False))
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter("ctx", keyword, annotation=typer.Context),
+            *(parameter.replace(name=option_name(parameter), kind=keyword) for parameter in own),
+            *(inspect.Parameter(each, keyword, default=value, annotation=kind) for each, kind, value in shared),
+        ]
+
+        def run(**values: Any) -> None:
+            ctx = values.pop("ctx")
+            if ctx.invoked_subcommand is not None:
+                return
+            session: ClientSession = ctx.obj
+            for each, _, _ in shared:
+                setattr(session, each, values.pop(each))
+            arguments = {names[name]: value for name, value in values.items()}
+            if session.watch:
+                show_each_change(session, lambda: function(session, **arguments))
+            else:
+                function(session, **arguments)
+
+        run.__name__ = function.__name__
+        run.__doc__ = function.__doc__
+        run.__module__ = function.__module__
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        if is_group:
+            family.callback(cls=ListOptionGroup, invoke_without_command=True)(run)
+        else:
+            family.command(name, cls=ListOptionCommand)(run)
+        return function
+
+    return register
+
+
+def option_name(parameter: inspect.Parameter) -> str:
+    """The name of a parameter on the command line, `set_string` for `--set-string`.
+
+    The environment variable is made from this name, so the parameter of the function may have another name.
+    """
+    for info in getattr(parameter.annotation, "__metadata__", ()):
+        # Typer keeps the first option name of an Annotated option in `default`.
+        declared = [info.default, *(info.param_decls or ())]
+        for name in declared:
+            if isinstance(name, str) and name.startswith("--"):
+                return name.split("/")[0].removeprefix("--").replace("-", "_")
+    return parameter.name

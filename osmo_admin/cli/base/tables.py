@@ -1,0 +1,229 @@
+"""Plain tables: columns as wide as their widest cell, two spaces between them; on a narrow terminal cells are cut."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from osmo_admin.cli.base.times import format_local_time
+from pools.domain.columns import Column
+
+GUTTER = "  "
+NOTHING = "-"
+LEAST_COLUMN_WIDTH = 8
+TREE_LINES = "│├└─ "
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+def printable_text(text: str) -> str:
+    """The text without control characters: names and descriptions come from other users."""
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") else "�"
+        for character in text
+    )
+
+
+class PreformattedCell(str):
+    """A cell whose spaces are kept, such as the prefix of a tree."""
+
+    __slots__ = ()
+
+
+def format_cell(value: Any) -> str:
+    """One value on one line; `-` for nothing."""
+    if isinstance(value, PreformattedCell):
+        return printable_text(value).replace("\n", " ")
+    if value is None or value in ("", []):
+        return NOTHING
+    if isinstance(value, list | tuple):
+        return ", ".join(format_cell(each) for each in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={format_cell(each)}" for key, each in sorted(value.items())) or NOTHING
+    return " ".join(printable_text(str(value)).split())
+
+
+def display_width(text: str) -> int:
+    """Terminal columns: East Asian wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a header, with an optional row of sums. Every cell is a formatted line of text.
+
+    `minimum` holds the minimum widths of the first columns. Cells are left-aligned; lines have no trailing spaces.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    sums: Sequence[str] = ()
+    minimum: Sequence[int] = ()
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """The table, at most `width` columns wide; as wide as its cells without `width`.
+
+        The widest cells are cut, never those of the first column, which names the object. Where even this is too wide,
+        each row becomes a block of `Name : value` lines.
+        """
+        widths = self._widths()
+        if width is not None and _total_width(widths) > width:
+            shortest = [
+                widths[0],
+                *(
+                    min(size, max(display_width(name), LEAST_COLUMN_WIDTH))
+                    for size, name in zip(widths[1:], self.header[1:], strict=True)
+                ),
+            ]
+            if _total_width(shortest) > width:
+                return self._blocks()
+            widths = _shrink(widths, shortest, width)
+        dashes = ["-" * size for size in widths]
+        lines = [self.header, dashes, *self.rows, *([dashes, self.sums] if self.sums else [])]
+        return "\n".join(_format_row(line, widths) for line in lines)
+
+    def csv(self) -> str:
+        """Header and rows as CSV (RFC 4180 with line feeds); nothing is an empty field. Sums are left out."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows([_csv_field(cell) for cell in row] for row in self.rows)
+        return text.getvalue().removesuffix("\n")
+
+    def _widths(self) -> list[int]:
+        floor = [*self.minimum, *[0] * (len(self.header) - len(self.minimum))]
+        lines = [self.header, *self.rows, *([self.sums] if self.sums else [])]
+        return [max(least, *(display_width(line[at]) for line in lines)) for at, least in enumerate(floor)]
+
+    def _blocks(self) -> str:
+        blocks = [str(Facts(list(zip(self.header, row, strict=True)))) for row in self.rows]
+        sums = [pair for pair in zip(self.header, self.sums, strict=True) if pair[1]] if self.sums else []
+        return "\n\n".join([*blocks, *([f"Sums\n{Facts(sums)}"] if sums else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`Name : value` lines with aligned colons."""
+
+    pairs: Sequence[tuple[str, Any]]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """The lines. They are never cut: the terminal wraps a long value."""
+        listed = [(name, format_cell(value)) for name, value in self.pairs]
+        longest = max((len(name) for name, _ in listed), default=0)
+        return "\n".join(f"{name:<{longest}} : {value}" for name, value in listed)
+
+    def csv(self) -> str:
+        """Two columns."""
+        return build_table(("Field", "Value"), self.pairs).csv()
+
+
+AnswerPart = str | Table | Facts
+AnswerText = AnswerPart | Sequence[AnswerPart]
+
+
+def build_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    minimum: Sequence[int] = (),
+    total: Sequence[Any] | None = None,
+) -> Table:
+    """A table of any values; `total` is its row of sums."""
+    body = [[format_cell(value) for value in row] for row in rows]
+    sums = [] if total is None else [("" if value == "" else format_cell(value)) for value in total]
+    return Table(header, body, sums, minimum)
+
+
+def list_table(
+    columns: Collection[Column], rows: Iterable[Mapping[str, Any]], total: Sequence[Any] | None = None
+) -> Table:
+    """These columns of the rows of an answer."""
+    return build_table(headings(columns), ([_cell(column, row) for column in columns] for row in rows), total=total)
+
+
+def headings(columns: Iterable[Column]) -> list[str]:
+    """The headings of columns, for a table whose cells are no list of keys."""
+    return [column.published or column.heading for column in columns]
+
+
+def _cell(column: Column, row: Mapping[str, Any]) -> Any:
+    value = column.cell(row) if callable(column.cell) else row.get(column.cell or column.key)
+    return format_local_time(value) if column.is_time else value
+
+
+def with_more_entries(table: Table, answer: Any) -> AnswerText:
+    """The table of one page of a list, with a remark if the list goes on."""
+    has_more = isinstance(answer, dict) and answer.get("more_entries")
+    return [table, "More entries: use --offset or --limit."] if has_more else table
+
+
+def answer_parts(text: AnswerText) -> list[AnswerPart]:
+    """The parts of an answer, without empty ones."""
+    parts = [text] if isinstance(text, str | Table | Facts) else text
+    return [part for part in parts if part != ""]
+
+
+def answer_as_csv(text: AnswerText) -> str | None:
+    """The answer's last table as CSV; else its facts; None if it has neither."""
+    parts = answer_parts(text)
+    tables = [part for part in parts if isinstance(part, Table)]
+    facts = [part for part in parts if isinstance(part, Facts)]
+    chosen = (tables or facts)[-1:]
+    return chosen[0].csv() if chosen else None
+
+
+def _csv_field(cell: str) -> str:
+    """The cell without the lines of a tree; empty for nothing.
+
+    An apostrophe goes in front of a text that a spreadsheet would run as a formula: other users choose names.
+    """
+    text = "" if cell == NOTHING else cell.lstrip(TREE_LINES)
+    return f"'{text}" if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text) else text
+
+
+def _total_width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GUTTER) * (len(widths) - 1)
+
+
+def _shrink(widths: Sequence[int], shortest: Sequence[int], width: int) -> list[int]:
+    """Column widths that fit into `width`: the widest column gives first, none below its shortest."""
+    sizes = list(widths)
+    while (surplus := _total_width(sizes) - width) > 0:
+        give = [at for at, size in enumerate(sizes) if size > shortest[at]]
+        widest = max(sizes[at] for at in give)
+        group = [at for at in give if sizes[at] == widest]
+        below = max([sizes[at] for at in give if sizes[at] < widest] + [shortest[at] for at in group])
+        step = max(1, min(widest - below, surplus // len(group)))
+        for at in group[: max(1, min(len(group), surplus // step))]:
+            sizes[at] -= step
+    return sizes
+
+
+def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    cut = (_cut(text, size) for text, size in zip(cells, widths, strict=True))
+    padded = (text + " " * (size - display_width(text)) for text, size in zip(cut, widths, strict=True))
+    return GUTTER.join(padded).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    """The text in at most `width` terminal columns, with an ellipsis where it was cut."""
+    if display_width(text) <= width:
+        return text
+    while display_width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"

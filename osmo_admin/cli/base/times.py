@@ -1,0 +1,71 @@
+"""Times: the server sends naive UTC, people read and write local time."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from osmo_admin.cli.base.client_errors import ClientError
+
+AGE_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def format_local_time(timestamp: str | None) -> str | None:
+    """A naive UTC time of the server as local time with its zone; any other text unchanged."""
+    if not timestamp:
+        return None
+    try:
+        parsed = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return timestamp
+    local = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False) -> str:
+    """The typed time as naive UTC time of the server.
+
+    A date or time without an offset is local, or UTC with `in_utc`; `90m`, `12h`, `7d` and `2w` are relative to now.
+    Raises :class:`ClientError` on anything else, and for a local time that clocks skip or show twice.
+    """
+    if match := re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text):
+        time = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
+    else:
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise ClientError(
+                "This is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for a past time."
+            ) from None
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC) if in_utc else _from_local(time)
+    return time.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
+
+
+def _from_local(time: datetime) -> datetime:
+    """The moment of a local time. Raises ClientError if the clocks skip it (summer time begins) or show it twice (it
+    ends)."""
+    first, second = (time.replace(fold=fold).astimezone() for fold in (0, 1))
+    if first.utcoffset() == second.utcoffset():
+        return first
+    offsets = " or ".join(f"{each:%z}"[:3] + ":" + f"{each:%z}"[3:5] for each in (first, second))
+    if first.astimezone(UTC).astimezone().replace(tzinfo=None) != time:
+        raise ClientError(
+            "There is no such local time: the clocks are put forward over it. Write an earlier or later time, or give "
+            f"the offset from UTC ({offsets})."
+        )
+    raise ClientError(
+        "This local time comes twice, because the clocks are put back then. Give the offset from UTC to say which one "
+        f"is meant ({offsets})."
+    )
+
+
+def format_duration(seconds: float | None) -> str | None:
+    """Seconds as `1h 02m`, `3m 07s` or `12s`."""
+    if seconds is None:
+        return None
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"

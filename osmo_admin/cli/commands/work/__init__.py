@@ -1,0 +1,1 @@
+"""Commands of workflows, tasks, nodes and usage."""

@@ -1,0 +1,98 @@
+"""`osmo usage`: what was used, lent, idle and waited for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import AnswerText, build_table
+from osmo_admin.cli.base.times import parse_time
+from osmo_admin.cli.lists import list_command
+from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
+from scheduling.domain.lists import USUAL_BUCKET, Bucket, UsageQuery
+
+SECONDS_PER_HOUR = 3600
+HEADER = [
+    number.label + (f" [{number.unit}]" if number.unit not in {"", GPU_HOURS} else "")
+    for number in USAGE_NUMBERS.values()
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command at the top level, with `export` below it."""
+    family = typer.Typer(rich_markup_mode=None, add_completion=False)
+    usual = {"since": "30d", "bucket": USUAL_BUCKET}
+    list_command(family, "usage", UsageQuery, usual=usual, in_utc=True, is_group=True)(usage)
+    family.command("export")(export)
+    app.add_typer(family, name="usage")
+
+
+class TraceFormat(StrEnum):
+    """The form of an exported trace."""
+
+    CSV = "csv"
+    SWF = "swf"
+
+
+def export(
+    ctx: typer.Context,
+    *,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="A trace in CSV, as osmo replay reads it (the default).")
+    ] = False,
+    output: Annotated[
+        TraceFormat, typer.Option("--output", "-o", help="csv, or swf for the Standard Workload Format.")
+    ] = TraceFormat.CSV,
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Submitted from this time on: a date or a time in UTC, or 12h, 30d before now."
+        ),
+    ] = "30d",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Submitted before this time, in UTC.")] = None,
+) -> None:
+    """Export the work that has ended as a trace for osmo replay, on standard output."""
+    session: ClientSession = ctx.obj
+    if trace and output is not TraceFormat.CSV:
+        raise ClientError("--trace writes CSV: leave it out with -o swf.")
+    query = {
+        "format": output.value,
+        "since": parse_time(since, in_utc=True),
+        "until": parse_time(until, in_utc=True) if until else None,
+    }
+    typer.echo(session.http().get_text("api/usage/trace", query), nl=False)
+
+
+def usage(session: ClientSession, query: dict[str, Any]) -> None:
+    """Show GPU-hours that were used, lent, idle and waited for."""
+    answer = session.http().get("api/usage", query)
+    print_answer(session, answer, lambda: _usage_text(answer, query["by"], query["bucket"]))
+
+
+def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
+    rows = [[_start_text(row["start"], bucket), row[by], *_cells(row)] for row in answer["rows"]]
+    if not rows:
+        return "Nothing is on record for this time."
+    total = ["Total", "", *_cells(answer["totals"])]
+    table = build_table(("From (UTC)", by.capitalize(), *HEADER), rows, total=total)
+    if answer["more_entries"]:
+        return ["GPU-hours:", table, "More entries: choose a longer bucket or a shorter time."]
+    return ["GPU-hours:", table]
+
+
+def _start_text(start: str, bucket: str) -> str:
+    """The beginning of a bucket, in UTC like the buckets themselves: `2026-11`, `2026-11-20` or `2026-11-20 15:00`."""
+    lengths: dict[str, int] = {Bucket.MONTH: 7, Bucket.DAY: 10}
+    return start.replace("T", " ")[: lengths.get(bucket, 16)]
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    return [
+        f"{row[key] / SECONDS_PER_HOUR:.2f}" if number.unit == GPU_HOURS and row[key] is not None else row[key]
+        for key, number in USAGE_NUMBERS.items()
+    ]

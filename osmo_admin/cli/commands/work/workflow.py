@@ -1,0 +1,213 @@
+"""`osmo workflow`: list, show and cancel workflows, end simulated ones. `workflow_submit` has the submission."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_workflows
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.options import (
+    OrderOption,
+    SortOrder,
+    WorkflowArgument,
+)
+from osmo_admin.cli.base.output import confirm, print_answer, print_error
+from osmo_admin.cli.base.session import ClientSession, OutputFormat
+from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, printable_text, with_more_entries
+from osmo_admin.cli.base.times import format_duration, format_local_time
+from osmo_admin.cli.changes import TypedChange, change_command
+from osmo_admin.cli.commands.work import workflow_compare, workflow_queue, workflow_submit
+from osmo_admin.cli.commands.work.workflow_submit import ENDED_PREFIXES
+from osmo_admin.cli.lists import list_command, query_of_work
+from osmo_admin.cli.text.effect_text import show_effect
+from osmo_admin.cli.text.gang_table import gang_table
+from osmo_admin.cli.text.start_text import start_cell, start_facts
+from pools.domain.changes.command import fields_of
+from pools.domain.columns import pick
+from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
+from scheduling.domain.list_columns import TASK_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.domain.lists import LineQuery, WorkflowQuery
+
+app = command_group("Submit and follow workflows.")
+workflow_submit.add_to(app)
+workflow_queue.add_to(app)
+workflow_compare.add_to(app)
+ALL_LINES = {"last_n_lines": None}
+_CANCEL = fields_of(CancelWorkflow)
+
+
+@list_command(app, "list", WorkflowQuery, watches=True)
+def list_(
+    session: ClientSession,
+    query: dict[str, Any],
+    *,
+    order: OrderOption = SortOrder.ASC,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for -o json.")] = False,
+) -> None:
+    """List workflows, by default your own, the newest at the bottom."""
+    if as_json:
+        session.output = OutputFormat.JSON
+    newest = {"order": "DESC", "details": True}  # reversed for reading
+    answer = session.http().get("api/workflow", query_of_work(query) | newest)
+    print_answer(session, answer, lambda: _workflows_table(answer, order))
+
+
+def _workflows_table(answer: dict[str, Any], order: SortOrder) -> AnswerText:
+    entries = answer["workflows"]
+    if not entries:
+        return "There are no workflows to view."
+    ordered = list(reversed(entries) if order is SortOrder.ASC else entries)
+    rows = [
+        {
+            **entry,
+            "waited_seconds": format_duration(entry.get("queued_time")),
+            "half": start_cell(entry.get("start")),
+            "run_seconds": format_duration(entry.get("duration")),
+        }
+        for entry in ordered
+    ]
+    half = "half" if any(entry.get("start") for entry in entries) else ""
+    keys = f"workflow user pool priority status submitted waited_seconds {half} run_seconds labels"
+    return with_more_entries(list_table(pick(WORKFLOW_COLUMNS, keys), rows), answer)
+
+
+@client_command(app, "query", watches=True)
+def query(
+    session: ClientSession,
+    *,
+    workflow: WorkflowArgument,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include earlier attempts of the tasks.")] = False,
+) -> None:
+    """Show one workflow with its groups and tasks."""
+    answer = session.http().get(url_path("api", "workflow", workflow), {"verbose": verbose})
+    session.has_ended = str(answer["status"]).startswith(ENDED_PREFIXES)
+    print_answer(session, answer, lambda: _workflow_text(answer))
+
+
+def _workflow_text(answer: dict[str, Any]) -> AnswerText:
+    head = Facts(
+        [
+            ("Workflow ID", answer["name"]),
+            ("Status", answer["status"]),
+            ("User", answer["submitted_by"]),
+            ("Pool", answer.get("pool")),
+            ("Priority", answer.get("priority")),
+            ("Submit Time", format_local_time(answer["submit_time"])),
+            ("Start Time", format_local_time(answer.get("start_time"))),
+            ("End Time", format_local_time(answer.get("end_time"))),
+            ("Cancelled By", answer.get("cancelled_by")),
+            *_waiting_facts(answer),
+            ("Labels", answer.get("labels")),
+            ("Overview", answer["overview"]),
+        ]
+    )
+    columns = pick(TASK_COLUMNS, "group task retry status node started exit_code message")
+    tasks = [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]]
+    return [head, *map(gang_table, answer["groups"]), list_table(columns, tasks)]
+
+
+def _task_row(group: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    message = task.get("failure_message") or group.get("failure_message")
+    return {
+        **task, "group": group.get("name"), "task_name": task["name"], "node": task.get("node_name"), "message": message
+    }  # fmt: skip
+
+
+def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Why the first waiting group waits, and what would start it; empty for a workflow that does not wait."""
+    waiting = [group["waiting"] for group in answer["groups"] if group.get("waiting")]
+    if not waiting:
+        return []
+    first = min(waiting, key=lambda entry: entry["position"])
+    facts = [("Reason", first["reason"]["message"]), *start_facts(first.get("start"))]
+    return facts + [("Would Unblock", message) for message in first.get("unblock") or []]
+
+
+@list_command(app, "logs", LineQuery, usual=ALL_LINES, short_t=False)
+def logs(
+    session: ClientSession,
+    query: dict[str, Any],
+    *,
+    workflow: WorkflowArgument,
+    error: Annotated[bool, typer.Option("--error", help="Only tasks that failed, with their reasons.")] = False,
+) -> None:
+    """Print the logs of a workflow, or of one of its tasks."""
+    _print_text_of(session, workflow, "error_logs" if error else "logs", query)
+
+
+@list_command(app, "events", LineQuery, usual=ALL_LINES, short_t=False)
+def events(session: ClientSession, query: dict[str, Any], *, workflow: WorkflowArgument) -> None:
+    """Print the events of a workflow, oldest first."""
+    _print_text_of(session, workflow, "events", query)
+
+
+def _print_text_of(session: ClientSession, workflow: str, kind: str, query: dict[str, Any]) -> None:
+    """Print a plain text of the server while it arrives; as one value for programs."""
+    address = url_path("api", "workflow", workflow, kind)
+    if session.is_machine_readable:
+        print_answer(session, {kind: session.http().get_text(address, query)}, str)
+        return
+    for piece in session.http().stream_text(address, query):
+        typer.echo(printable_text(piece), nl=False)
+
+
+@client_command(app, "cancel", writes=True, confirms=True)
+def cancel(
+    session: ClientSession,
+    *,
+    workflows: Annotated[
+        list[str],
+        typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.", autocompletion=complete_workflows),
+    ],
+    force: Annotated[bool, typer.Option("--force", "-f", help=_CANCEL["force"].sentence)] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", help=_CANCEL["message"].sentence)] = None,
+) -> None:
+    """Cancel workflows. After a failure the others are still cancelled; the exit code is that of the first failure."""
+    confirm(session, f"Cancel {', '.join(workflows)}?")
+    http = session.http()
+    parameters = {"force": force, "message": message} | session.dry_run_query
+    failures: list[ClientError] = []
+    for workflow in workflows:
+        try:
+            answer = http.send_change("POST", url_path("api", "workflow", workflow, "cancel"), query=parameters)
+        except ClientError as error:
+            failures.append(error)
+            print_error(error, session.output)
+            continue
+        if session.dry_run:
+            show_effect(session, answer)
+        else:
+            print_answer(session, answer, lambda name=answer["name"]: f"Workflow {name} is cancelled.")  # type: ignore[misc]
+    if failures:
+        raise typer.Exit(failures[0].exit_code)
+
+
+@client_command(app, "spec")
+def spec(
+    session: ClientSession,
+    *,
+    workflow: WorkflowArgument,
+    template: Annotated[bool, typer.Option("--template", help="The file before rendering.")] = False,
+) -> None:
+    """Print the file of a workflow."""
+    text = session.http().get_text(url_path("api", "workflow", workflow, "spec"), {"use_template": template})
+    if session.is_machine_readable:
+        print_answer(session, {"spec": text}, str)
+    else:
+        typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: without colours and replacements
+
+
+@change_command(app, "end", EndWorkflow, confirms=True, usual={"status": EndStatus.COMPLETED})
+def end(session: ClientSession, change: TypedChange) -> None:
+    """End running tasks of a simulated workflow; tasks that depend on them continue."""
+    confirm(session, f"End {change['name']} as {change['status']}?")
+    answer = change.send("POST", url_path("api", "workflow", change["name"], "end"))
+    change.show(answer, _ended_text)
+
+
+def _ended_text(answer: dict[str, Any]) -> str:
+    return f"Workflow {format_cell(answer['name'])} is {answer['status']}."

@@ -1,0 +1,117 @@
+"""`osmo workflow queue`: pending workflows with their position, the reason, and ways to unblock them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession, OutputFormat
+from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, with_more_entries
+from osmo_admin.cli.base.times import format_local_time
+from osmo_admin.cli.lists import list_command
+from osmo_admin.cli.text.start_text import start_cell, start_facts
+from pools.domain.columns import pick
+from scheduling.domain.list_columns import PENDING_COLUMNS
+from scheduling.domain.lists import PendingQueueQuery
+
+LISTED = "position_in_queue in_next_pass workflow group user pool priority gpus half reason"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    list_command(app, "queue", PendingQueueQuery, usual={"limit": 20}, watches=True)(queue)
+
+
+def queue(
+    session: ClientSession,
+    query: dict[str, Any],
+    *,
+    workflow: Annotated[
+        str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: show all details of this workflow.")
+    ] = None,
+) -> None:
+    """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
+
+    In own queue is the position among the work of the same queue. Next pass is the order of the next pass over the
+    whole backend as things stand; it changes with every start and end. Both count all pending work, including work
+    that you may not see. Half of such jobs start by the time in Half start by.
+    """
+    answer = session.http().get("api/queue", query | {"workflow": workflow})
+    if workflow is not None and not answer["entries"]:
+        # A workflow that is not pending and one that does not exist get different messages.
+        status = session.http().get(url_path("api", "workflow", workflow))["status"]
+        print_answer(
+            session, answer, lambda: f"Workflow {format_cell(workflow)} is not pending; it is {format_cell(status)}."
+        )
+        return
+    as_table = workflow is None or session.output is OutputFormat.CSV
+    print_answer(session, answer, lambda: _queue_table(answer) if as_table else _entries_text(answer))
+
+
+def _queue_table(answer: dict[str, Any]) -> AnswerText:
+    entries = answer["entries"]
+    if not entries:
+        return "No workflow is pending."
+    has_backends = len({entry.get("backend") for entry in entries}) > 1
+    columns = pick(PENDING_COLUMNS, f"backend {LISTED}" if has_backends else LISTED)
+    rows = [{**entry, "half": start_cell(entry.get("start"))} for entry in entries]
+    return with_more_entries(list_table(columns, rows), answer)
+
+
+def _entries_text(answer: dict[str, Any]) -> AnswerText:
+    return [_entry_facts(entry) for entry in answer["entries"]]
+
+
+def _entry_facts(entry: dict[str, Any]) -> Facts:
+    reason = entry["reason"]
+    return Facts(
+        [
+            ("Workflow ID", entry["workflow"]),
+            ("Group", entry["group"]),
+            ("User", entry.get("user")),
+            ("Backend", entry.get("backend")),
+            ("Pool", entry["pool"]),
+            ("Queue", entry["queue"]),
+            ("Priority", entry["priority"]),
+            ("Submit Time", format_local_time(entry["submit_time"])),
+            ("Requested", _gpu_count(entry["gpus"])),
+            ("Position", f"{entry['position_in_queue']} in its own queue"),
+            ("Next Pass", f"{entry['position']} as things stand ({entry['ahead']} ahead)"),
+            ("Reason", f"{reason['message']} ({reason['code']})"),
+            *_shortfall_facts(reason),
+            *_reservation_facts(entry.get("reservation")),
+            *start_facts(entry.get("start")),
+            *(("Would Unblock", message) for message in entry["unblock"]),
+            *_unblock_facts(entry),
+        ]
+    )
+
+
+def _unblock_facts(entry: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Whether several lines are needed together."""
+    if len(entry["unblock"]) < 2:
+        return []
+    return [("Needed", "all of these together" if entry.get("unblock_needs_all", True) else "one of these")]
+
+
+def _reservation_facts(reserved: dict[str, Any] | None) -> list[tuple[str, Any]]:
+    return [] if reserved is None else [("Reservation", reserved["message"])]
+
+
+def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The limit with its free and missing amounts; empty if the reason is not an amount."""
+    if reason.get("missing") is None:
+        return []
+    limit = (reason.get("limit") or "").replace("_", " ")
+    return [
+        ("Limited By", limit if reason.get("limit") == "nodes" else f"{limit} of {reason['queue']}"),
+        ("Free", _gpu_count(reason["free"])),
+        ("Missing", _gpu_count(reason["missing"])),
+    ]
+
+
+def _gpu_count(amount: Any) -> str:
+    return f"{amount} GPU" if amount == 1 else f"{amount} GPUs"

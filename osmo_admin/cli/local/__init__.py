@@ -1,0 +1,1 @@
+"""Commands that compute on the person's machine: simulation and replay."""

@@ -1,0 +1,39 @@
+"""Tables of replays for people: the numbers of teams, under the names that pages have too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from osmo_admin.cli.base.tables import Table, build_table
+from osmo_admin.cli.base.times import format_duration
+from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
+from scheduling.domain.list_columns import TEAM_COLUMNS
+
+
+def team_table(teams: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> Table:
+    """These numbers of each team. The first one in GPU-hours says the unit, for all of them."""
+    rows = [(name, *(format_number(key, team[key]) for key in columns)) for name, team in teams.items()]
+    with_unit = next(key for key in columns if REPLAY_NUMBERS[key].unit == GPU_HOURS)
+    numbers = [REPLAY_NUMBERS[key] for key in columns]
+    heads = [each.heading if each is REPLAY_NUMBERS[with_unit] else each.label for each in numbers]
+    return build_table((TEAM_COLUMNS["team"].heading, *heads), rows)
+
+
+def format_number(key: str, value: Any) -> str | None:
+    """A number of a replay: a time as `3m 07s`, a count as it is, others with two decimals."""
+    if REPLAY_NUMBERS[key].unit == "s":
+        return format_seconds(value)
+    return str(value) if isinstance(value, int) else format_decimal(value)
+
+
+def format_decimal(value: float | None) -> str | None:
+    """With two decimals."""
+    return None if value is None else f"{value:,.2f}"
+
+
+def format_seconds(seconds: float | None) -> str | None:
+    """As `3m 07s`; a difference can be negative."""
+    if seconds is None or seconds >= 0:
+        return format_duration(seconds)
+    return f"-{format_duration(-seconds)}"

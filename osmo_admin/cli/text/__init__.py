@@ -1,0 +1,1 @@
+"""Answers of the server as text for people."""

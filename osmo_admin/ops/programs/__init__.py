@@ -1,0 +1,1 @@
+"""Programs that the supervisor starts and stops."""

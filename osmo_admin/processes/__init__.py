@@ -1,0 +1,1 @@
+"""The start of each process, and its connections to database and broker."""

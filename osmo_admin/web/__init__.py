@@ -1,0 +1,1 @@
+"""The web process: its server, middlewares, static files and error pages."""

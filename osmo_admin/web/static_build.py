@@ -1,0 +1,94 @@
+"""Our static files as the web server sends them: names with a hash of the contents, and compressed ahead.
+
+`python -m osmo_admin.web.static_build` writes them, and so does every preparation of the database. The folder of a
+build is named after its sources, so a server never sends files of another version; without a build (as in most tests)
+the sources are served as they are. The files of other packages (the page of the API's documentation) are not built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+BUILDS_KEPT = 3  # a server that still runs reads the files of its own build
+
+
+def source_hash(sources: Path) -> str:
+    """A short text that changes with every file below `sources`, and with the kinds of compression."""
+    digest = hashlib.sha256(b"brotli" if find_spec("brotli") else b"")
+    for path in sorted(path for path in sources.rglob("*") if path.is_file()):
+        contents = path.read_bytes()
+        digest.update(f"{path.relative_to(sources)}\0{len(contents)}\0".encode() + contents)
+    return digest.hexdigest()[:16]
+
+
+def find_build(places: Sequence[Path], name: str) -> Path | None:
+    """The folder of the build `name`, in the first of `places` that has it."""
+    return next((place / name for place in places if (place / name).is_dir()), None)
+
+
+def build_static_files(sources: Path, places: Sequence[Path]) -> Path | None:
+    """Build into the first of `places` that can be written, unless the build exists. None if there is no such place."""
+    name = source_hash(sources)
+    found = find_build(places, name)
+    if found is not None:
+        return found
+    for place in places:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix="new-", dir=place))
+        except OSError:
+            continue
+        try:
+            _write_build(sources, folder)
+            folder.chmod(0o755)
+            folder.rename(place / name)
+        except FileExistsError:  # another process was faster
+            pass
+        except OSError as problem:
+            if not (place / name).is_dir():
+                logger.warning("static files were not built: %s", problem)
+                continue
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        _remove_old_builds(place)
+        return place / name
+    logger.warning("static files are sent uncompressed: none of %s can be written", ", ".join(map(str, places)))
+    return None
+
+
+def _write_build(sources: Path, folder: Path) -> None:
+    from osmo_admin.web.static_files import BuiltFiles  # noqa: PLC0415  # settings import this module
+
+    shutil.copytree(sources, folder, dirs_exist_ok=True)
+    storage = BuiltFiles(location=folder, base_url="/static/")
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    for _name, _hashed, result in storage.post_process({name: (storage, name) for name in names}):
+        if isinstance(result, Exception):
+            raise result
+
+
+def _remove_old_builds(place: Path) -> None:
+    builds = sorted((path for path in place.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for old in builds[:-BUILDS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def main() -> int:
+    """The command line."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    from osmo_admin import settings  # noqa: PLC0415
+
+    return 0 if build_static_files(settings.STATIC_SOURCES, settings.STATIC_BUILDS) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Pages of pools, subpools, cohorts, backends and GPU quotas."""

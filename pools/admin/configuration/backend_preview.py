@@ -1,0 +1,167 @@
+"""The preview of a change of a cluster: its fields and nodes, the pools on it, and their quotas against its GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from django.db.models import Q
+
+from pools.admin.confirm_flow import ChangeForm
+from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
+from pools.domain.configuration import cluster_config
+from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
+from pools.domain.people.roles import Actor
+from pools.domain.values.byte_sizes import exact_size_text
+from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
+from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.services.configuration.backends import BackendResult
+
+MAX_POOLS_NAMED = 10
+_MODE_EFFECTS: Mapping[str, str] = {
+    cluster_config.APPLY: "The queues of the cluster are written, and edits of others are reverted.",
+    cluster_config.REPORT: "The queues of the cluster are only compared: a change of a quota does not reach it.",
+    cluster_config.OFF: "The queues of the cluster are not managed: a change of a quota does not reach it.",
+}
+
+
+def format_node_line(node: Node) -> str:
+    """A node as a line of the form."""
+    return (
+        f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size_text(node.memory_bytes)} "
+        f"storage={exact_size_text(node.storage_bytes)} platform={node.platform}"
+    )
+
+
+def backend_preview(
+    actor: Actor, name: str, form_class: type[ChangeForm], form_words: Mapping[str, Any] | None = None
+) -> ObjectPreview[BackendResult]:
+    """The preview of a change of the backend `name`, which may not exist yet."""
+    return ObjectPreview(
+        actor=actor,
+        read_state=partial(_state, name),
+        label_of=_labels(form_class),
+        messages=_messages,
+        form_words=form_words or {},
+    )
+
+
+def _labels(form_class: type[ChangeForm]) -> Callable[[str], str]:
+    label_of = form_label(form_class)
+
+    def node_or_field(path: str) -> str:
+        if path.startswith("nodes."):
+            return f"Node {path.removeprefix('nodes.')}"
+        return {"server": "Address of the cluster"}.get(path) or label_of(path)
+
+    return node_or_field
+
+
+def _state(name: str) -> dict[str, Any]:
+    row = Backend.objects.filter(name=name).first()
+    if row is None:
+        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "capacity": None}
+    pools = Pool.objects.roots().filter(backend=row, archived=False).order_by("name")
+    held = Reservation.objects.filter(Q(pool__backend=row) | Q(pool__parent__backend=row), held_gpus__gt=0)
+    return {
+        CONFIGS: _configuration(row),
+        "name": name,
+        "pools": list(pools.values_list("name", flat=True)),
+        "running": held.count(),
+        "capacity": read_capacities([row.pk]).get(row.pk),
+    }
+
+
+def _configuration(row: Backend) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "namespace": row.namespace, "description": row.description, "offline": row.desired_offline,
+    }  # fmt: skip
+    if row.kind == Backend.Kind.SIMULATED:
+        nodes = {node.name: format_node_line(node).partition(" ")[2] for node in row.nodes.order_by("name")}
+        policy = {key: getattr(row, key) for key in ("auto_end", *POLICY_DEFAULTS)}
+        return found | policy | {"nodes": {name: _node_text(text) for name, text in nodes.items()}}
+    cluster = KubernetesSettings.objects.filter(backend=row).first()
+    if cluster is None:
+        return found
+    keys = ("access", "kubeconfig_file", "context", "server", "scheduler_name", "node_pool_key", "node_pool")
+    mark = cluster.credential_mark
+    return (
+        found
+        | {key: getattr(cluster, key) for key in (*keys, "sync_mode")}
+        | {"kubeconfig": f"stored, fingerprint {mark[:8]}" if mark else ""}
+    )
+
+
+def _node_text(line: str) -> str:
+    gpus, _, rest = line.partition(" ")
+    return f"{gpus} GPU{'' if gpus == '1' else 's'}, {rest}"
+
+
+def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    old, new, name = before[CONFIGS], after[CONFIGS], after["name"]
+    capacity = after["capacity"]
+    if old is None:
+        gpus = f" with {capacity.gpus} GPUs" if capacity and capacity.gpus else ""
+        yield f"Cluster {name} is added{gpus}; no pool is on it yet."
+        if "sync_mode" in new:
+            yield f"The connection is tried at once. {_MODE_EFFECTS[new['sync_mode']]}"
+        return
+    if old == new:
+        return
+    yield _pools_text(name, after["pools"], after["running"])
+    former = before["capacity"]
+    if capacity and former and capacity.gpus != former.gpus:
+        yield (
+            f"Its nodes have {capacity.gpus or 0} GPUs instead of {former.gpus or 0}; the quotas of its pools are "
+            f"{capacity.quota} together."
+        )
+    if new["offline"] and not old["offline"]:
+        yield "The cluster goes offline: submissions to its pools are accepted and wait; running work continues."
+    if old["offline"] and not new["offline"]:
+        yield "The cluster comes back: work that waits there may start."
+    yield from _policy_messages(old, new)
+    if old.get("sync_mode") != new.get("sync_mode") and "sync_mode" in new:
+        yield _MODE_EFFECTS[new["sync_mode"]]
+    if old.get("server") and old["server"] != new.get("server"):
+        yield f"OSMO Admin connects to {new.get('server')} instead of {old['server']}."
+
+
+def _pools_text(name: str, pools: list[str], running: int) -> str:
+    if not pools:
+        return f"No pool is on cluster {name}."
+    more = f" and {len(pools) - MAX_POOLS_NAMED} more" if len(pools) > MAX_POOLS_NAMED else ""
+    return (
+        f"{len(pools)} pool{'s are' if len(pools) > 1 else ' is'} on cluster {name} "
+        f"({', '.join(pools[:MAX_POOLS_NAMED])}{more}), with {running} running "
+        f"workflow{'' if running == 1 else 's'}."
+    )
+
+
+def _policy_messages(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    if "auto_end" in new and old["auto_end"] != new["auto_end"]:
+        yield (
+            "Running work ends by itself after its run time."
+            if new["auto_end"]
+            else "Running work ends only when somebody reports its end."
+        )
+    if old.get("reserve_after") != new.get("reserve_after"):
+        after = new["reserve_after"]
+        yield (
+            "No gang gets a start reservation any more."
+            if after is None
+            else f"The first gang of a leaf gets a start reservation after a wait of {after} seconds."
+        )
+    if old.get("ageing") != new.get("ageing"):
+        after = new["ageing"]
+        yield (
+            "HIGH work of a leaf comes before its NORMAL work, however long that waits."
+            if after is None
+            else f"NORMAL work comes before HIGH work of its leaf that is {after} seconds younger."
+        )
+    if old.get("victims") != new.get("victims"):
+        yield (
+            "Of the work that the rules allow equally, the set that is enough and loses least is preempted."
+            if new["victims"] == VictimRule.LEAST_LOST
+            else "Of the work that the rules allow equally, the youngest is preempted first."
+        )

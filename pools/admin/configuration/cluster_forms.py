@@ -1,0 +1,137 @@
+"""Forms of Kubernetes backends. A kubeconfig is never sent back to the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from django.forms import Field
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from pools.admin import forms
+from pools.admin.command_forms import reason_field
+from pools.admin.confirm_flow import ChangeForm, FieldGroup
+from pools.domain.changes.backends import BACKEND_KEYS
+from pools.domain.configuration import cluster_config
+from pools.models import Backend, KubernetesSettings
+
+_ACCESS_CHOICES = (
+    (cluster_config.KUBECONFIG, "a kubeconfig, stored encrypted in the database"),
+    (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
+    (cluster_config.IN_CLUSTER, "in-cluster: OSMO Admin runs in the cluster"),
+)
+_SYNC_MODE_CHOICES = (
+    (cluster_config.APPLY, "write the queues, and revert edits of others"),
+    (cluster_config.REPORT, "only report differences"),
+    (cluster_config.OFF, "do not manage the cluster's queues"),
+)
+
+
+def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **more: Any) -> Any:
+    """The field of a key of a backend's configuration, with its declared label and sentence."""
+    about = BACKEND_KEYS[key]
+    return make(about.label, help_text=about.help, **more)
+
+
+class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
+    """An input that is never sent back to the page, not even when the form is refused."""
+
+    def format_value(self, value: Any) -> None:
+        """Renders no value."""
+
+
+def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str) -> forms.SecretField:
+    """A secret of several lines."""
+    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off"}
+    field = forms.SecretField(
+        label=label,
+        required=False,
+        strip=False,
+        max_length=max_length,
+        help_text=help_text,
+        widget=SealedTextarea(attrs=attrs),
+    )
+    field.widget.attrs["class"] += " oa-mono"
+    return field
+
+
+def kubeconfig_field(fate: str) -> forms.SecretField:
+    """The text of a kubeconfig; `fate` says what becomes of it."""
+    words = f"Paste its text, including certificates and token. {fate}"
+    return sealed_text_field("Kubeconfig", rows=8, max_length=262_144, help_text=words)
+
+
+class ClusterForm(ChangeForm):
+    """The configuration of a cluster. An empty field keeps the stored value, in particular the kubeconfig."""
+
+    groups = (
+        FieldGroup("", ("name", "namespace", "about")),
+        FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
+        FieldGroup("Queues", ("sync_mode",)),
+        FieldGroup(
+            "Scheduler and state: the defaults fit KAI as it is installed",
+            ("scheduler_name", "node_pool_key", "node_pool", "offline"),
+            usual={"scheduler_name": cluster_config.SCHEDULER, "node_pool_key": cluster_config.NODE_POOL_KEY},
+        ),
+        FieldGroup("", ("description",)),
+    )
+    namespace = backend_field("namespace", required=True)
+    about = forms.text_area_field("Description", rows=2)
+    offline = backend_field("offline", forms.checkbox_field)
+    access = backend_field("access", partial(forms.choice_field, choices=_ACCESS_CHOICES))
+    kubeconfig = kubeconfig_field("It is stored encrypted and never shown again; an empty field keeps the stored one.")
+    kubeconfig_file = backend_field("kubeconfig_file")
+    context = backend_field("context")
+    scheduler_name = backend_field("scheduler_name")
+    node_pool_key = backend_field("node_pool_key")
+    node_pool = backend_field("node_pool")
+    sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
+    description = reason_field()
+    field_by_path = {"description": "about"}
+
+    def body(self) -> dict[str, Any]:
+        """The configuration for the service."""
+        data = self.cleaned_data
+        access = data["access"]
+        body = {key: data[key] for key in BACKEND_KEYS if key in data and key not in ("kubeconfig", "kubeconfig_file")}
+        body |= {"type": cluster_config.KUBERNETES, "description": data["about"]}
+        if access == cluster_config.KUBECONFIG:
+            body["kubeconfig"] = data["kubeconfig"].strip() or None
+        if access == cluster_config.FILE:
+            body["kubeconfig_file"] = data["kubeconfig_file"].strip()
+        return body
+
+
+class ConnectClusterForm(ClusterForm):
+    """A new cluster."""
+
+    field_order = ("name",)
+    kubeconfig = kubeconfig_field("It is stored encrypted and never shown again.")
+    name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
+
+
+CONNECT_COMMANDS = (
+    "kubectl get crd queues.scheduling.run.ai podgroups.scheduling.run.ai topologies.kai.scheduler",
+    "kubectl create namespace osmo",
+    "kubectl config view --raw --minify --flatten",
+)
+"""The check of a cluster, the namespace of its work, and the kubeconfig to paste."""
+
+NEW_CLUSTER_VALUES: dict[str, Any] = {
+    "namespace": "osmo",
+    "access": cluster_config.KUBECONFIG,
+    "scheduler_name": cluster_config.SCHEDULER,
+    "node_pool_key": cluster_config.NODE_POOL_KEY,
+    "sync_mode": cluster_config.APPLY,
+}
+
+
+def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[str, Any]:
+    """The backend as the values of its form, without its credential."""
+    return {
+        "namespace": backend.namespace,
+        "about": backend.description,
+        "offline": backend.desired_offline,
+        **{key: getattr(settings, key) for key in cluster_config.ClusterKeys.__annotations__},
+    }

@@ -1,0 +1,93 @@
+"""The quota tree in the browser, a page for each of its nodes, and the pages that change cohorts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from django import forms as django_forms
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.configuration.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
+from pools.admin.confirm_flow import change_paths
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.list_columns import NODE_COLUMNS
+from pools.domain.people.roles import Permission, is_allowed
+from pools.models import AuditEntry, Cohort
+from pools.selectors.quotas import quota_pages
+from pools.services.changes.ownership import find_owner
+
+MAX_ENTRIES_SHOWN = 8
+
+
+class TreeFilterForm(django_forms.Form):
+    """The filter of the tree by name. It does not take the focus, which would open the keyboard of a phone."""
+
+    q = forms.text_field("Name, or a part of it")
+
+
+@admin.register(Cohort)
+class CohortAdmin(PolicyAdmin):
+    """Everybody sees the part of the tree in which they have a role; osmo-admin changes cohorts."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        def protect(view: Callable[..., HttpResponse]) -> Any:
+            return self.protect(partial(view, self))
+
+        return [
+            *change_paths("create/", protect(create_cohort_page), name="pools_cohort_create"),
+            *change_paths("<str:name>/configuration/", protect(configure_cohort_page), name="pools_cohort_configure"),
+            *change_paths("<str:name>/delete/", protect(delete_cohort_page), name="pools_cohort_delete"),
+            path("node/<str:kind>/<str:name>/", self.protect(self._node_page), name="pools_quota_node"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor, query = actor_of(request), request.GET
+        tree = quota_pages.quota_tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
+        name = query.get("q", "").strip().lower()[: forms.MAX_TEXT_LENGTH]
+        return self.render_page(
+            request,
+            "osmo/quota_tree.html",
+            title="Quota tree",
+            columns=NODE_COLUMNS,
+            script=forms.script_media("quota-tree") + forms.script_media("columns"),
+            tree=tree.matching(name) if name else tree,
+            filter_name=name,
+            filter_form=TreeFilterForm(None, initial={"q": name}),
+            has_nodes=bool(tree.rows),
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
+            can_read_all=actor.can_read_all,
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:pools_quota_node", args=["cohort", object_id]))
+
+    def _node_page(self, request: HttpRequest, kind: str, name: str) -> HttpResponse:
+        actor = actor_of(request)
+        page = quota_pages.quota_node_page(actor, kind, name, key=request.GET.get("resource", ""))
+        cohort = Cohort.objects.filter(name=name).first() if kind == "cohort" else None
+        entries = AuditEntry.objects.visible_to(actor).filter(object=f"{kind}/{name}").order_by("-id")
+        owner = find_owner(OwnedKind(kind), name) if kind in {OwnedKind.COHORT, OwnedKind.POOL} else None
+        above = [(each.name, _node_url(each.key, each.name)) for each in page.above]
+        return self.render_page(
+            request,
+            "osmo/quota_node.html",
+            title=name,
+            crumbs=[("Quota tree", reverse("admin:pools_cohort_changelist")), *above],
+            page=page,
+            columns=NODE_COLUMNS,
+            cohort=cohort,
+            entries=list(entries[:MAX_ENTRIES_SHOWN]),
+            git_owner=owner,
+            git_owner_note="Change it in that file; it is read-only here.",
+            may_write=cohort is not None and owner is None and is_allowed(actor, Permission.PLATFORM_WRITE),
+        )
+
+
+def _node_url(key: str, name: str) -> str:
+    return reverse("admin:pools_quota_node", args=[quota_pages.kind_segment_of(key), name])

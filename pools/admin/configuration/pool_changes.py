@@ -1,0 +1,172 @@
+"""Creating and configuring top-level pools in the browser, for osmo-admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.forms import Field
+from django.http import HttpRequest, HttpResponse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.command_forms import input_field, reason_field
+from pools.admin.configuration.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.git_ownership import owned_reason
+from pools.domain.change_effects import NodeEffect, consequence_messages
+from pools.domain.changes.pools import CreatePool, PatchPool, PutPool
+from pools.domain.configuration.pool_config import editable_body
+from pools.domain.configuration.pool_fields import FIELDS_OF_FORM
+from pools.domain.people.roles import Permission
+from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.values.scalars import typed_number
+from pools.models import Backend, Pool, Reservation
+from pools.permissions import get_visible_root, require_permission, require_platform
+from pools.representations.pool import pool_settings_of
+from pools.services.configuration.pool_configuration import PoolResult
+from pools.services.configuration.pools import create_pool, patch_pool, put_pool
+
+
+class PoolConfigForm(ChangeForm):
+    """The part of a pool's configuration that is edited here
+    (:data:`pools.domain.configuration.pool_fields.FIELDS_OF_FORM`); the rest (platforms, timeouts, …) stays as it
+    is."""
+
+    field_by_path = {each.key: name for name, each in FIELDS_OF_FORM.items()}
+
+    def own_fields(self) -> dict[str, Field]:
+        """The fields of the configuration, and the reason."""
+        names = [name for name in FIELDS_OF_FORM if name not in ("about", "maintenance")]
+        found = {name: FIELDS_OF_FORM[name] for name in (*names, "about", "maintenance")}
+        fields = {name: input_field(about.looks, about.label, about.help) for name, about in found.items()}
+        return {**fields, "description": reason_field()}
+
+
+class CreatePoolForm(PoolConfigForm):
+    """A new pool."""
+
+    field_order = ("name", "backend")
+    name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
+    backend = forms.choice_field("Cluster", help_text="The cluster (backend) that runs the pool's work.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        names = Backend.objects.order_by("name").values_list("name", flat=True)
+        self.fields["backend"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
+
+
+def pool_config_from(form: ChangeForm) -> dict[str, Any]:
+    """The input as the configuration's JSON. An empty amount of `resources.gpu` is left out, and so is a limit that is
+    not a column of the pool and was not sent."""
+    body: dict[str, Any] = {"resources": {"gpu": {}}}
+    for name, about in FIELDS_OF_FORM.items():
+        value = form.cleaned_data[name]
+        if about.looks == "number":
+            value = typed_number(value.strip()) if value.strip() else None
+        elif name == "cohort":
+            value = value.strip() or None
+        if about.key.startswith("resources.gpu."):
+            if value is not None:
+                body["resources"]["gpu"][about.column] = value
+        elif about.is_column or about.looks != "number" or name in form.data:
+            body[about.key] = value
+    return body | {"backend": form.cleaned_data["backend"]} if "backend" in form.cleaned_data else body
+
+
+def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
+    """The pages that create a pool."""
+    actor = actor_of(request)
+    require_platform(actor, Permission.POOL_CONFIGURE)
+    name = typed_input(request).get("name", "").strip()
+
+    def command(form: ChangeForm) -> CreatePool:
+        return CreatePool(name=name, body=pool_config_from(form))
+
+    def creation_messages(
+        nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult
+    ) -> tuple[str, ...]:
+        roles = f"osmo-{name}-admin and osmo-{name}-user"
+        return (f"{name} and its roles {roles} are created. Assign the roles to users afterwards.",)
+
+    change = Change(
+        title="Create a pool",
+        button=f"Create {name}",
+        breadcrumbs=pool_breadcrumbs(None),
+        form_class=CreatePoolForm,
+        initial={"guarantee": "0", "maximum": "-1", "weight": "1"},
+        preview=PoolTreePreview(
+            actor=actor,
+            pool=None,
+            root_name=name,
+            changes_configuration=True,
+            messages=creation_messages,
+        ),
+        command=command,
+        service=create_pool,
+        success_message=f"Pool {name} was created. Now divide it into subpools, and assign its roles to users.",
+        success_url=page_of_result,
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def page_of_result(result: PoolResult) -> str:
+    """The page of a pool after its change."""
+    return pool_url(result.row.name)
+
+
+def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
+    """The pages that configure a pool; for an archived pool they restore it."""
+    actor, root = actor_of(request), configurable_root(request, pool)
+
+    def command(form: ChangeForm) -> PutPool | PatchPool:
+        if root.archived:
+            return PutPool(name=root.name, body=editable_body(pool_settings_of(root)) | pool_config_from(form))
+        return PatchPool(name=root.name, patch=pool_config_from(form))
+
+    def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult) -> tuple[str, ...]:
+        found = list(consequence_messages(nodes))
+        if result.reactivated:
+            found.append(f"{root.name} accepts work again.")
+        if result.row.enable_maintenance and not root.enable_maintenance:
+            found.append("Maintenance begins: only osmo-admin may submit, running work continues.")
+        if root.enable_maintenance and not result.row.enable_maintenance:
+            found.append("Maintenance ends: everybody with a role may submit again.")
+        return tuple(found)
+
+    change = Change(
+        title=f"Bring {root.name} back" if root.archived else f"Configure {root.name}",
+        button=f"Bring {root.name} back" if root.archived else "Save the configuration",
+        unavailable_reason=owned_reason(PatchPool, root.name),
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=PoolConfigForm,
+        initial=pool_form_values(root),
+        version=root.version,
+        preview=PoolTreePreview(
+            actor=actor, pool=root, root_name=root.name, changes_configuration=True, messages=messages
+        ),
+        command=command,
+        service=put_pool if root.archived else patch_pool,
+        success_message=f"The configuration of {root.name} was saved.",
+        success_url=pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def pool_form_values(root: Pool) -> dict[str, Any]:
+    """A pool as the values of its form."""
+    gpu = pool_settings_of(root).gpu_resources or {"guarantee": NO_LIMIT, "maximum": NO_LIMIT, "weight": 1}
+    special = {**gpu, "cohort": root.cohort.name if root.cohort else ""}
+    return {
+        name: special[name] if name in special
+        else getattr(root, about.column) if about.is_column
+        else root.config.get(about.key)
+        for name, about in FIELDS_OF_FORM.items()
+    }  # fmt: skip
+
+
+def configurable_root(request: HttpRequest, pool: str) -> Pool:
+    """The pool. Raises NotFound for one that the person may not see, Forbidden without the right to configure it."""
+    actor = actor_of(request)
+    root = get_visible_root(actor, pool)
+    require_permission(actor, Permission.POOL_CONFIGURE, pool)
+    return root

@@ -1,0 +1,238 @@
+"""Dividing a pool into subpools in the browser: create, resize, delete, recreate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.configuration.pool_tree_preview import (
+    EffectMessages,
+    PoolTreePreview,
+    no_remaining_work,
+    pool_breadcrumbs,
+    pool_url,
+    tree_messages,
+)
+from pools.admin.confirm_flow import Change, ConfirmFlow, typed_input
+from pools.admin.git_ownership import owned_reason
+from pools.domain import names
+from pools.domain.change_effects import NodeEffect, consequence_messages
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
+from pools.domain.errors import NotFound
+from pools.domain.people.roles import Permission
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.counting import counted
+from pools.domain.values.durations import minute_text
+from pools.models import Pool, Reservation
+from pools.permissions import get_visible_root, require_permission
+from pools.services.changes.dry_run import EffectAnswer
+from pools.services.configuration.subpools import (
+    SubpoolResult,
+    create_subpool,
+    delete_subpool,
+    resize_subpool,
+    set_drain_deadline,
+)
+
+
+def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
+    """The pages that create a subpool."""
+    root = _dividable_root(request, pool)
+    return _respond(
+        admin,
+        request,
+        root,
+        title=f"Create a subpool of {root.name}",
+        unavailable_reason=owned_reason(CreateSubpool, root.name),
+        button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
+        form_class=form_for(CreateSubpool, parent=root.name),
+        service=create_subpool,
+        success_message=_creation_message,
+    )
+
+
+def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that give an ACTIVE subpool another quota."""
+    root, row = _subpool_of(request, pool, subpool)
+
+    def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
+        return (*consequence_messages(nodes), *_end_messages(result))
+
+    return _respond(
+        admin,
+        request,
+        root,
+        messages,
+        title=f"Resize {row.name}",
+        unavailable_reason=_unavailable_reason(ResizeSubpool, row, SubpoolState.ACTIVE),
+        button=f"Resize {row.name}",
+        form_class=form_for(ResizeSubpool, parent=root.name, subpool_name=subpool),
+        initial={"quota": row.last_quota},
+        version=row.version,
+        service=resize_subpool,
+        success_message=_quota_message,
+    )
+
+
+def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that activate an ARCHIVED subpool again, with a quota."""
+    root, row = _subpool_of(request, pool, subpool)
+    return _respond(
+        admin,
+        request,
+        root,
+        title=f"Recreate {row.name}",
+        unavailable_reason=_unavailable_reason(CreateSubpool, row, SubpoolState.ARCHIVED),
+        button=f"Recreate {row.name}",
+        form_class=form_for(CreateSubpool, parent=root.name, subpool_name=subpool),
+        initial={"quota": row.last_quota},
+        version=row.version,
+        service=create_subpool,
+        success_message=_creation_message,
+    )
+
+
+def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that delete a subpool, whose running work continues."""
+    root, row = _subpool_of(request, pool, subpool)
+
+    def remaining_work(effect: EffectAnswer) -> list[Reservation]:
+        rows = Reservation.objects.filter(pool=row, workflow_name__in=effect["draining"])
+        return list(rows.order_by("held_since", "workflow_name"))
+
+    def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
+        cancelled = row.usage.live_workflows - result.subpool.usage.live_workflows
+        found = consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
+        return (*found, _deadline_message(result)) if result.row.drain_by else found
+
+    def success_message(result: SubpoolResult) -> str:
+        usage, name = result.subpool.usage, result.row.name
+        if result.subpool.state is SubpoolState.DELETING:
+            work = counted(usage.live_workflows, "active workflow holds", "active workflows hold")
+            text = f"{name} is draining: {work} {counted(usage.total_usage, 'GPU')}."
+            return f"{text} {_deadline_message(result)}" if result.row.drain_by else text
+        return f"{name} is archived; it has no active workflows."
+
+    return _respond(
+        admin,
+        request,
+        root,
+        messages,
+        remaining_work,
+        title=f"Delete {row.name}",
+        unavailable_reason=_unavailable_reason(DeleteSubpool, row, SubpoolState.ACTIVE),
+        button=f"Delete {row.name}",
+        danger=True,
+        form_class=form_for(DeleteSubpool, parent=root.name, subpool_name=subpool),
+        version=row.version,
+        service=delete_subpool,
+        success_message=success_message,
+    )
+
+
+def drain_deadline_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that set the time at which the work of a draining subpool should have ended."""
+    root, row = _subpool_of(request, pool, subpool)
+
+    def messages(_: tuple[NodeEffect, ...], __: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
+        return (_deadline_message(result),)
+
+    return _respond(
+        admin,
+        request,
+        root,
+        messages,
+        title=f"Deadline of the drain of {row.name}",
+        unavailable_reason=_unavailable_reason(SetDrainDeadline, row, SubpoolState.DELETING),
+        button="Save the deadline",
+        form_class=form_for(SetDrainDeadline, parent=root.name, subpool_name=subpool),
+        initial={"drain_by": row.drain_by},
+        version=row.version,
+        service=set_drain_deadline,
+        success_message=_deadline_message,
+    )
+
+
+def _respond(
+    admin: PolicyAdmin,
+    request: HttpRequest,
+    root: Pool,
+    messages: EffectMessages[SubpoolResult] = tree_messages,
+    remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work,
+    **texts: Any,
+) -> HttpResponse:
+    """The pages of one change of a subpool of `root`; `texts` are fields of its :class:`Change`."""
+    preview = PoolTreePreview(
+        actor=actor_of(request), pool=root, root_name=root.name, messages=messages, remaining_work=remaining_work
+    )
+    change = Change(
+        breadcrumbs=pool_breadcrumbs(root),
+        preview=preview,
+        command=CommandForm.command,
+        success_url=pool_url(root.name),
+        **texts,
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def _creation_message(result: SubpoolResult) -> str:
+    verb = "is active again" if result.reactivated else "was created"
+    return f"{result.row.name} {verb}; its quota is {result.subpool.quota} GPUs."
+
+
+def _quota_message(result: SubpoolResult) -> str:
+    return " ".join([f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)])
+
+
+def _deadline_message(result: SubpoolResult) -> str:
+    """The deadline of a drain."""
+    if result.row.drain_by is None:
+        return f"The drain of {result.row.name} has no deadline."
+    end = minute_text(result.row.drain_by)
+    return f"The work of {result.row.name} should have ended by {end}; no work is stopped then."
+
+
+def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
+    """The end of a temporary quota."""
+    end, after = result.subpool.until, result.subpool.quota_after
+    if end is None:
+        return ()
+    return (f"At {minute_text(end)} it is {after} GPUs again, without stopping running work.",)
+
+
+def _unavailable_reason(kind: type[SubpoolChange], row: Pool, required: SubpoolState) -> str:
+    """The reason why the subpool cannot be changed here: its owner, or its state; empty if it can."""
+    return owned_reason(kind, row.root.name) or _state_reason(row, required)
+
+
+def _state_reason(row: Pool, required: SubpoolState) -> str:
+    """The reason why the subpool's state does not allow a change; empty if it does."""
+    if row.subpool_state == required:
+        return ""
+    reason = f"{row.name} is {row.subpool_state}; this is possible only while it is {required}."
+    if row.subpool_state != SubpoolState.DELETING:
+        return reason
+    return (
+        f"{reason} A deletion cannot be resumed or taken back: it ends when the last workflow has ended. Then the "
+        "subpool is archived, and can be recreated from the page of its pool."
+    )
+
+
+def _subpool_of(request: HttpRequest, pool: str, subpool: str) -> tuple[Pool, Pool]:
+    """The pool and its subpool. Raises NotFound for an unknown one, Forbidden without the pool's admin role."""
+    root = _dividable_root(request, pool)
+    row = Pool.objects.filter(parent=root, subpool_name=subpool).select_related("usage", "parent").first()
+    if row is None:
+        raise NotFound(f"Pool {root.name} has no subpool {subpool}.")
+    return root, row
+
+
+def _dividable_root(request: HttpRequest, pool: str) -> Pool:
+    actor = actor_of(request)
+    root = get_visible_root(actor, pool)
+    require_permission(actor, Permission.POOL_PARTITION, pool)
+    return root

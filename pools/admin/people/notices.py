@@ -1,0 +1,269 @@
+"""Notices: where they go, which are chosen, and what came of them. The secret of a webhook is shown once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.paging import paginate
+from pools.domain.changes.command import fields_of
+from pools.domain.changes.notices import (
+    CreateTarget,
+    DeleteTarget,
+    RenewSecret,
+    ReplayDeadNotices,
+    ReplayNotice,
+    SendTest,
+    TargetChange,
+    UpdateTarget,
+)
+from pools.domain.errors import DomainError
+from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
+from pools.domain.people.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
+from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.models import NoticeTarget, Pool
+from pools.services.people.notice_targets import (
+    create_target,
+    delete_target,
+    get_target,
+    list_notices,
+    list_targets,
+    possible_kinds,
+    profile_warnings,
+    renew_secret,
+    replay_dead_notices,
+    replay_notice,
+    send_test,
+    update_target,
+)
+
+KIND_LABELS = {
+    NoticeKind.WORKFLOW_ENDED: "workflow ended",
+    NoticeKind.PREEMPTED: "work preempted",
+    NoticeKind.LONG_WAIT: "work waits longer than usual",
+    NoticeKind.DRAIN: "a drain asks for work",
+    NoticeKind.QUOTA_NEARLY_USED: "quota nearly used",
+    NoticeKind.APPROVAL: "approval of a change asked for, or decided",
+    NoticeKind.JOB_LATE: "background job late (installation)",
+    NoticeKind.CLUSTER_SILENT: "cluster silent (installation)",
+    NoticeKind.CONFIGURATION_REFUSED: "configuration refused (installation)",
+    NoticeKind.TEST: "test",
+}
+CHANNELS = [
+    (Channel.WEBHOOK, "Webhook, signed"),
+    (Channel.APPRISE, "Slack, Teams or another service of Apprise"),
+    (Channel.MAIL, "Mail"),
+]
+MINE, INSTALLATION = "", "/installation"
+_LIST = "admin:pools_noticetarget_changelist"
+_NEW, _UPDATE = fields_of(CreateTarget), fields_of(UpdateTarget)
+
+
+class ChangeTargetForm(forms.ServiceForm):
+    """What a target takes. An empty address keeps the present one, which is secret."""
+
+    address = forms.text_field(_UPDATE["address"].label, help_text=_UPDATE["address"].help)
+    kinds = forms.multiple_choice_field(_NEW["kinds"].label)
+    pools = forms.multiple_choice_field(_NEW["pools"].label, help_text=_NEW["pools"].help)
+    enabled = forms.checkbox_field(_UPDATE["enabled"].label)
+
+    def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in possible_kinds(target)])
+        _choose(self, "pools", _pool_choices(actor, Permission.POOL_READ))
+        if target.pool_id is not None:
+            del self.fields["pools"]
+        if target.is_profile:
+            del self.fields["address"], self.fields["enabled"]
+
+
+class NewTargetForm(forms.ServiceForm):
+    """A new target."""
+
+    field_by_path = {"pool": "owner", "installation": "owner"}
+    name = forms.text_field(_NEW["name"].label, help_text=_NEW["name"].help)
+    owner = forms.choice_field("Notices about", required=False)
+    channel = forms.choice_field(_NEW["channel"].label, CHANNELS)
+    address = forms.text_field(_NEW["address"].label, help_text=_NEW["address"].help)
+    kinds = forms.multiple_choice_field(_NEW["kinds"].label)
+    pools = forms.multiple_choice_field(_NEW["pools"].label, help_text=_NEW["pools"].help)
+
+    def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        administered = _pool_choices(actor, Permission.POOL_PARTITION)
+        owners = [(MINE, "My work"), *((name, f"Pool {name}") for name, _ in administered)]
+        is_platform = is_allowed(actor, Permission.PLATFORM_WRITE)
+        _choose(self, "owner", [*owners, *([(INSTALLATION, "The installation")] if is_platform else [])])
+        kinds = (*POOL_KINDS, *(PLATFORM_KINDS if is_platform else ()))
+        _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in kinds])
+        _choose(self, "pools", _pool_choices(actor, Permission.POOL_READ))
+
+
+def _choose(form: forms.ServiceForm, field: str, choices: list[tuple[str, str]]) -> None:
+    form.fields[field].choices = choices  # type: ignore[attr-defined]
+
+
+def _pool_choices(actor: Actor, permission: Permission) -> list[tuple[str, str]]:
+    names = (
+        Pool.objects.visible_to(actor).roots().filter(archived=False).order_by("name").values_list("name", flat=True)
+    )
+    return [(name, name) for name in names if is_allowed(actor, permission, name)]
+
+
+@admin.register(NoticeTarget)
+class NoticeTargetAdmin(PolicyAdmin):
+    """Targets, and the notices to them."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [
+            path("create/", self.protect(self._create), name="pools_noticetarget_create"),
+            path("replay/<str:notice>/", self.protect(self._replay), name="pools_noticetarget_replay"),
+            path("<int:target>/edit/", self.protect(self._edit), name="pools_noticetarget_edit"),
+            path("<int:target>/delete/", self.protect(self._delete), name="pools_noticetarget_delete"),
+            path("<int:target>/test/", self.protect(self._test), name="pools_noticetarget_test"),
+            path("<int:target>/secret/", self.protect(self._secret), name="pools_noticetarget_secret"),
+            path("<int:target>/replay/", self.protect(self._replay_dead), name="pools_noticetarget_replay_dead"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        status = request.GET.get("status", "")
+        dead = Count("notices", filter=Q(notices__status=NoticeStatus.DEAD))
+        targets, rows = list_targets(actor).annotate(dead=dead), list_notices(actor)
+        if status in set(NoticeStatus):
+            rows = rows.filter(status=status)
+        return self.render_page(
+            request,
+            "osmo/notices.html",
+            title="Notices",
+            target_columns=TARGET_COLUMNS,
+            notice_columns=NOTICE_COLUMNS,
+            targets=[(row, [KIND_LABELS[NoticeKind(kind)] for kind in row.kinds]) for row in targets],
+            window=paginate(rows, request.GET.get("page")),
+            chosen_status=status if status in set(NoticeStatus) else "",
+            statuses=list(NoticeStatus),
+            warnings=profile_warnings(request.user),  # type: ignore[arg-type]  # the page needs a login
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return _back()
+
+    def _create(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        form = NewTargetForm(forms.submitted_data(request), actor=actor, initial={"kinds": list(POOL_KINDS)})
+
+        def create() -> HttpResponse:
+            data = {**form.cleaned_data}
+            owner = data.pop("owner")
+            pool = owner if owner not in {MINE, INSTALLATION} else None
+            command = CreateTarget(pool=pool, installation=owner == INSTALLATION, **data)
+            target, secret = create_target(command, actor=actor)
+            if secret:
+                return self._secret_page(request, target, secret)
+            self.show_success(request, f"Notices go to {target.name} from now on.")
+            return _back()
+
+        return self.change_by_form(
+            request, form, create, title="Add a target of notices", button="Add the target", crumbs=_crumbs()
+        )
+
+    def _edit(self, request: HttpRequest, target: int) -> HttpResponse:
+        actor = actor_of(request)
+        row = get_target(actor, target)
+        start = {"kinds": row.kinds, "pools": row.pools, "enabled": row.is_enabled}
+        form = ChangeTargetForm(forms.submitted_data(request), actor=actor, target=row, initial=start)
+
+        def save() -> HttpResponse:
+            address = form.cleaned_data.pop("address", "") or None
+            update_target(UpdateTarget(target=target, address=address, **form.cleaned_data), actor=actor)
+            self.show_success(request, f"Target {row.name} was changed.")
+            return _back()
+
+        return self.change_by_form(request, form, save, title=f"Change {row.name}", button="Save", crumbs=_crumbs())
+
+    def _delete(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method == "POST":
+            return self._done(request, delete_target, DeleteTarget(target=target), "was deleted", row)
+        return self.render_form_page(
+            request,
+            forms.ServiceForm(),
+            title=f"Delete {row.name}",
+            button="Delete the target",
+            crumbs=_crumbs(),
+            danger=True,
+            lead=f"Nothing more is sent to {row.name}, and its notices are deleted. This cannot be undone.",
+        )
+
+    def _secret(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+
+        def renew() -> HttpResponse:
+            secret = renew_secret(RenewSecret(target=target), actor=actor_of(request))
+            return self._secret_page(request, row, secret)
+
+        return self.change_by_form(
+            request,
+            forms.ServiceForm(forms.submitted_data(request)),
+            renew,
+            title=f"Replace the secret of {row.name}",
+            button="Replace the secret",
+            crumbs=_crumbs(),
+            danger=True,
+            lead="The receiver refuses notices until it knows the new secret.",
+        )
+
+    def _test(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method != "POST":
+            return _back()
+        words = "gets a test notice within seconds; the list below shows what came of it"
+        return self._done(request, send_test, SendTest(target=target), words, row)
+
+    def _replay_dead(self, request: HttpRequest, target: int) -> HttpResponse:
+        row = get_target(actor_of(request), target)
+        if request.method != "POST":
+            return _back()
+        words = "gets its dead letters again"
+        return self._done(request, replay_dead_notices, ReplayDeadNotices(target=target), words, row)
+
+    def _replay(self, request: HttpRequest, notice: str) -> HttpResponse:
+        if request.method == "POST":
+            try:
+                found = replay_notice(ReplayNotice(notice=notice), actor=actor_of(request))
+                self.show_success(request, f"“{found.title}” is sent again.")
+            except DomainError as refusal:
+                self.show_warning(request, refusal.message)
+        return _back()
+
+    def _done(
+        self, request: HttpRequest, service: Callable[..., object], command: TargetChange, words: str, row: NoticeTarget
+    ) -> HttpResponse:
+        try:
+            service(command, actor=actor_of(request))
+        except DomainError as refusal:
+            self.show_warning(request, refusal.message)
+        else:
+            self.show_success(request, f"Target {row.name} {words}.")
+        return _back()
+
+    def _secret_page(self, request: HttpRequest, target: NoticeTarget, secret: str) -> HttpResponse:
+        return self.render_page(
+            request, "osmo/notice_secret.html", title=f"Target {target.name}", crumbs=_crumbs(), secret=secret,
+            back=reverse(_LIST),
+        )  # fmt: skip
+
+
+def _back() -> HttpResponseRedirect:
+    return HttpResponseRedirect(reverse(_LIST))
+
+
+def _crumbs() -> list[tuple[str, str]]:
+    return [("Notices", reverse(_LIST))]

@@ -1,0 +1,1 @@
+"""Endpoints of pools, subpools, cohorts, backends, and their history."""

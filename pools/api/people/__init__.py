@@ -1,0 +1,1 @@
+"""Endpoints of users, logins, tokens, views and notices."""

@@ -1,0 +1,1 @@
+"""The configuration of pools, cohorts and backends."""

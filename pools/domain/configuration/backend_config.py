@@ -1,0 +1,189 @@
+"""The configuration of a backend: a JSON object as the API takes it (design, A3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from pools.domain.configuration import cluster_config
+from pools.domain.configuration.cluster_config import KUBERNETES, ClusterSpec
+from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
+from pools.domain.errors import Fault, Violation
+from pools.domain.structured_input.config_fields import TEXT, object_schema
+from pools.domain.structured_input.fields import FieldReader
+from pools.domain.values.byte_sizes import MAX_UNITS, parse_size
+
+SIMULATED = "simulated"
+BACKEND_TYPES = (SIMULATED, KUBERNETES)
+DEFAULT_CPU = 128
+DEFAULT_MEMORY = 2**40
+DEFAULT_STORAGE = 4 * 2**40
+MAX_NODES = 100_000
+DEFAULT_RESERVE_AFTER, DEFAULT_AGEING = 3600, 4 * 3600
+"""Seconds. On by default: a backend without a policy lets large work wait forever."""
+
+
+class VictimRule(StrEnum):
+    """Which work loses its place among that which the rules allow equally (docs/waiting.md, "Which work is preempted"):
+    the youngest, as in KAI, or the set that is enough and loses least."""
+
+    YOUNGEST = "youngest"
+    LEAST_LOST = "least_lost"
+
+
+POLICY_TIMES: Final[Mapping[str, int]] = {"reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING}
+POLICY_DEFAULTS: Final[Mapping[str, int | str | None]] = {**POLICY_TIMES, "victims": VictimRule.YOUNGEST.value}
+"""The settings of the policy of a simulated backend, which are columns of its row, with their defaults; of a time also
+None, which means never."""
+NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
+
+_NAME = re.compile(NAME_PATTERN)
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_KNOWN = ("type", "namespace", "description", "offline")
+ANSWER_KEYS = ("name", "version", "pools", "warnings", "status")
+SIMULATED_KEYS = ("nodes", "auto_end", *POLICY_DEFAULTS)
+MAX_POLICY_SECONDS = 366 * 24 * 3600
+_SIZE: Final = {"type": ["string", "integer"]}
+_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MAX_UNITS}
+NODE: Final = object_schema(
+    {"name": TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": TEXT},
+    ("name", "gpus"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One node; memory and storage in bytes."""
+
+    name: str
+    gpus: int
+    cpu: int = DEFAULT_CPU
+    memory_bytes: int = DEFAULT_MEMORY
+    storage_bytes: int = DEFAULT_STORAGE
+    platform: str = DEFAULT_PLATFORM
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """The requested configuration of a backend. None: the key was left out, and the present value stays. `cluster` is
+    set for a Kubernetes backend. `policy` has the given keys of `POLICY_DEFAULTS`; times are in seconds, and None as a
+    time means never."""
+
+    kind: str = SIMULATED
+    namespace: str | None = None
+    description: str | None = None
+    nodes: tuple[NodeSpec, ...] | None = None
+    auto_end: bool | None = None
+    offline: bool | None = None
+    cluster: ClusterSpec | None = None
+    policy: Mapping[str, int | str | None] = field(default_factory=dict)
+
+
+def parse_backend(
+    name: str, body: Mapping[str, Any], *, present_kind: str | None = None
+) -> tuple[BackendSpec, list[Violation]]:
+    """The configuration in the object, and every fault in it. After a fault the configuration is not usable.
+    `present_kind` is the type of the existing backend of that name, None if there is none."""
+    faults: list[Violation] = []
+    fields = FieldReader(body, "", faults)
+    present_kind = _kind(fields, present_kind)
+    if present_kind == KUBERNETES:
+        fields.reject_unknown_keys(
+            (*_KNOWN, *cluster_config.KEYS), (*ANSWER_KEYS, *SIMULATED_KEYS, *cluster_config.ANSWER_KEYS)
+        )
+    else:
+        fields.reject_unknown_keys((*_KNOWN, *SIMULATED_KEYS), ANSWER_KEYS)
+    if not _NAME.fullmatch(name) or len(name) > 63:
+        faults.append(
+            Violation(
+                "name",
+                Fault.BAD_NAME,
+                "The name of a cluster must have lower-case letters, digits and hyphens, "
+                "a letter first, a letter or digit last, at most 63.",
+            )
+        )
+    namespace = fields.read_text("namespace") if fields.is_given("namespace") else None
+    if namespace is not None and not _NAMESPACE.fullmatch(namespace):
+        fields.add_fault(
+            "namespace", Fault.BAD_VALUE, "must have 1 to 63 lower-case letters, digits and inner hyphens."
+        )
+    is_simulated = present_kind != KUBERNETES
+    spec = BackendSpec(
+        kind=present_kind,
+        namespace=namespace,
+        description=fields.read_text("description") if fields.is_given("description") else None,
+        nodes=_nodes(fields) if is_simulated and fields.is_given("nodes") else None,
+        auto_end=fields.boolean("auto_end") if is_simulated and fields.is_given("auto_end") else None,
+        offline=fields.boolean("offline") if fields.is_given("offline") else None,
+        cluster=None if is_simulated else cluster_config.read_cluster(fields),
+        policy=_policy(fields, body) if is_simulated else {},
+    )
+    return spec, faults
+
+
+def _policy(fields: FieldReader, body: Mapping[str, Any]) -> dict[str, int | str | None]:
+    found: dict[str, int | str | None] = {
+        key: fields.whole_number(key, 0, minimum=0, maximum=MAX_POLICY_SECONDS) if fields.is_given(key) else None
+        for key in POLICY_TIMES
+        if key in body
+    }
+    if "victims" in body:
+        rule = found["victims"] = fields.field("victims").text()
+        if rule is not None and rule not in tuple(VictimRule):
+            fields.add_fault("victims", Fault.BAD_VALUE, f"must be one of {', '.join(VictimRule)}.")
+    return found
+
+
+def _kind(fields: FieldReader, present: str | None) -> str:
+    """The requested type; an existing backend keeps its type."""
+    kind = fields.read_text("type", present or SIMULATED)
+    if kind not in BACKEND_TYPES:
+        fields.add_fault("type", Fault.BAD_VALUE, f"must be one of {', '.join(BACKEND_TYPES)}.")
+        return present or SIMULATED
+    if present is not None and kind != present:
+        fields.add_fault("type", Fault.BAD_VALUE, f"stays {present}: make another cluster and move the pools there.")
+        return present
+    return kind
+
+
+def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
+    rows = fields.nested_list("nodes")
+    if len(rows) > MAX_NODES:
+        fields.add_fault("nodes", Fault.TOO_MANY, f"has {len(rows)} entries; the most is {MAX_NODES}.")
+        return ()
+    nodes, seen = [], set()
+    for row in rows:
+        node = _node(row)
+        if node.name in seen:
+            row.add_fault("name", Fault.DUPLICATE_NAME, "is given twice; each node has its own name.")
+        seen.add(node.name)
+        nodes.append(node)
+    return tuple(nodes)
+
+
+def _node(row: FieldReader) -> NodeSpec:
+    row.reject_unknown_keys(NODE["properties"])
+    for key in NODE["required"]:
+        if not row.is_given(key):
+            row.add_fault(key, Fault.MISSING, "is missing.")
+    name = row.read_text("name")
+    if row.is_given("name") and not _NODE_NAME.fullmatch(name):
+        row.add_fault(
+            "name", Fault.BAD_NAME, "must be a host name: lower-case letters, digits, hyphens and dots, at most 253."
+        )
+    platform = row.read_text("platform", DEFAULT_PLATFORM)
+    if not is_platform_name(platform):
+        row.add_fault("platform", Fault.BAD_NAME, f"must have {PLATFORM_RULE}.")
+    size = "a size such as 512Gi or 1Ti"
+    return NodeSpec(
+        name=name,
+        gpus=row.whole_number("gpus", 0, minimum=0, maximum=MAX_UNITS),
+        cpu=row.whole_number("cpu", DEFAULT_CPU, minimum=0, maximum=MAX_UNITS),
+        memory_bytes=row.parsed_text("memory", parse_size, DEFAULT_MEMORY, size),
+        storage_bytes=row.parsed_text("storage", parse_size, DEFAULT_STORAGE, size),
+        platform=platform,
+    )

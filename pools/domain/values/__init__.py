@@ -1,0 +1,1 @@
+"""Single values: how they are read and written."""

@@ -1,0 +1,1 @@
+"""Rows of users: membership, logins, views and notices."""

@@ -1,0 +1,1 @@
+"""Reads of quotas: trees, balances and room."""

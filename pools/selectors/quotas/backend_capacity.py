@@ -1,0 +1,56 @@
+"""The quotas of the pools of each backend against the GPUs of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django.db.models import BigIntegerField, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Cast, Coalesce
+
+from pools.domain.people.roles import Actor
+from pools.domain.quota.capacity import BackendCapacity, oversubscription_message, oversubscription_notice
+from pools.models import Backend, LeafUsage, Node, Pool
+
+
+def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, BackendCapacity]:
+    """The capacity of these backends, or of all, by id; one query. Archived pools, unlimited quotas and nodes whose
+    taint keeps our pods away do not count."""
+    rows = Backend.objects.all() if backend_ids is None else Backend.objects.filter(pk__in=backend_ids)
+    quotas = (
+        Pool.objects.roots()
+        .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
+        .order_by()
+        .values("backend")
+        .annotate(total=Cast(Sum("guarantee"), BigIntegerField()))
+        .values("total")
+    )
+    gpus = Node.objects.filter(backend=OuterRef("pk")).order_by().values("backend")
+    whole, tainted = (
+        gpus.annotate(total=Cast(Coalesce(Sum("gpus", filter=condition), 0), BigIntegerField())).values("total")
+        for condition in (Q(taint=""), ~Q(taint=""))
+    )
+    found = rows.order_by("name").values_list(
+        "pk",
+        "name",
+        Subquery(quotas, output_field=IntegerField()),
+        Subquery(whole, output_field=IntegerField()),
+        Subquery(tainted, output_field=IntegerField()),
+    )
+    return {pk: BackendCapacity(name, quota or 0, total, apart or 0) for pk, name, quota, total, apart in found}
+
+
+def read_used_gpus() -> dict[int, int]:
+    """The GPUs of all running work on each backend by its id; one query."""
+    rows = LeafUsage.objects.values(backend=Coalesce("pool__backend", "pool__parent__backend")).order_by()
+    return dict(rows.annotate(total=Sum("total_usage")).values_list("backend", "total"))
+
+
+def oversubscription_warning(actor: Actor, capacity: BackendCapacity) -> str:
+    """The warning about an oversubscribed backend; with numbers for platform readers, who see all its pools."""
+    return oversubscription_message(capacity) if actor.can_read_all else oversubscription_notice(capacity)
+
+
+def oversubscription_warnings(actor: Actor, capacities: Iterable[BackendCapacity]) -> list[str]:
+    """The warning for each oversubscribed backend."""
+    return [oversubscription_warning(actor, each) for each in capacities if each.is_oversubscribed]

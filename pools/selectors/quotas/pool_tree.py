@@ -1,0 +1,169 @@
+"""Pools with their leaves as the rows of a tree, for the pages. The number of queries does not depend on the number of
+pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import BigIntegerField, F, OuterRef, Subquery, Sum
+from django.db.models.functions import Coalesce
+
+from pools.domain.names import REMAINDER_LABEL
+from pools.domain.quota.pool_balance import PoolBalance, Subpool
+from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import Amount, Gpus
+from pools.models import LeafUsage, Pool
+from pools.models.pool import PoolQuerySet
+from pools.representations.pool import pool_status_of as status_of_work
+from pools.selectors.pool_filters import big_column, zero
+from pools.selectors.quotas.pool_balance import read_balances
+from pools.selectors.quotas.start_room import StartRoom, read_start_room
+
+POOLS_PER_PAGE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTreeRow:
+    """One row of the tree. Amounts are GPUs, except `live_workflows`; `available` is *guaranteed free* and may be
+    negative, `can_start` is the number of the quota tree. `quota_now` is the quota in scheduling, which differs from
+    `quota` while a subpool drains."""
+
+    name: str
+    label: str
+    kind: str
+    state: str
+    quota: Gpus
+    used: int
+    available: Gpus
+    can_start: Amount
+    quota_now: Gpus
+    total_usage: int
+    live_workflows: int
+    bar: UsageBar
+    until: datetime | None = None
+    quota_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTree:
+    """A pool with its shared leaf and its subpools, ready for a page."""
+
+    pool: Pool
+    status: str
+    balance: PoolBalance
+    head: PoolTreeRow
+    leaves: tuple[PoolTreeRow, ...]
+
+    @property
+    def draining(self) -> tuple[PoolTreeRow, ...]:
+        """The subpools that are being deleted."""
+        return tuple(row for row in self.leaves if row.state == SubpoolState.DELETING)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTreePage:
+    """One page of trees, with the paginator's page."""
+
+    page: Page[Pool]
+    trees: list[PoolTree]
+
+
+def pool_status_of(root: Pool) -> str:
+    """The status of a top-level pool in a list. The backend must be loaded with the row."""
+    return str(SubpoolState.ARCHIVED) if root.archived else status_of_work(root)
+
+
+_BELOW = LeafUsage.objects.filter(pool__parent=OuterRef("pk")).order_by().values("pool__parent")
+_USED, _TOTAL = (
+    Coalesce(Subquery(_BELOW.annotate(sum=Sum(column)).values("sum"), output_field=BigIntegerField()), zero())
+    + F(f"usage__{column}")
+    for column in ("used", "total_usage")
+)
+
+POOL_ORDERS = {"used": _USED, "free": big_column("guarantee") - _USED, "total": _TOTAL}
+"""The sorted columns of the list of pools that are no field, by their `sort`."""
+
+
+def pool_trees(roots: PoolQuerySet, *, page: str = "1", order: Sequence[Any] = ("name",)) -> PoolTreePage:
+    """One page of these top-level pools as trees; at most nine queries, however many there are."""
+    found = Paginator(roots.select_related("backend", "cohort").order_by(*order), POOLS_PER_PAGE).get_page(page)
+    return PoolTreePage(found, pool_trees_of(list(found.object_list)))
+
+
+def all_pool_trees(roots: PoolQuerySet, *, order: Sequence[Any]) -> list[PoolTree]:
+    """All of these top-level pools as trees; as many queries as for a page."""
+    return pool_trees_of(list(roots.select_related("backend", "cohort").order_by(*order)))
+
+
+def pool_trees_of(roots: Sequence[Pool]) -> list[PoolTree]:
+    """These pools as trees, in this order."""
+    facts = read_balances(roots)
+    room = read_start_room(roots, facts)
+    return [pool_tree_of(root, facts[root.pk], room) for root in roots]
+
+
+def pool_tree_of(root: Pool, facts: PoolBalance, room: StartRoom) -> PoolTree:
+    """One pool as a tree: the pool, its shared leaf, and its subpools by name, without the ARCHIVED ones."""
+    shared = facts.shared_usage
+    head = PoolTreeRow(
+        name=root.name,
+        label=root.name,
+        kind="pool",
+        state="",
+        quota=facts.guarantee,
+        used=facts.used,
+        available=facts.guarantee - facts.used,
+        can_start=room.of_pool(root.name),
+        quota_now=facts.guarantee,
+        total_usage=facts.total_usage,
+        live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
+        bar=pool_bar(facts),
+    )
+    unallocated = PoolTreeRow(
+        name=root.name,
+        label=REMAINDER_LABEL,
+        kind="shared",
+        state="",
+        quota=facts.unallocated,
+        used=shared.used,
+        available=facts.shared_available,
+        can_start=room.of_leaf(root.name, None),
+        quota_now=facts.shared_scheduling_quota,
+        total_usage=shared.total_usage,
+        live_workflows=shared.live_workflows,
+        bar=leaf_bar(facts.unallocated, shared),
+    )
+    present = [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]
+    leaves = (unallocated, *(_subpool_row(root, part, room) for part in present))
+    return PoolTree(root, pool_status_of(root), facts, head, leaves)
+
+
+def _subpool_row(root: Pool, part: Subpool, room: StartRoom) -> PoolTreeRow:
+    return PoolTreeRow(
+        name=f"{root.name}--{part.name}",
+        label=part.name,
+        kind="subpool",
+        state=str(part.state),
+        quota=part.quota,
+        used=part.usage.used,
+        available=part.available,
+        can_start=room.of_leaf(root.name, part.name),
+        quota_now=part.quota,
+        total_usage=part.usage.total_usage,
+        live_workflows=part.usage.live_workflows,
+        bar=subpool_bar(part),
+        until=part.until,
+        quota_after=part.quota_after,
+    )
+
+
+def archived_subpools(root: Pool) -> list[Pool]:
+    """The ARCHIVED subpools of a pool, newest first."""
+    return list(
+        Pool.objects.filter(parent=root, subpool_state=SubpoolState.ARCHIVED).order_by("-updated_at", "subpool_name")
+    )

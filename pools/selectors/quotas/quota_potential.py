@@ -1,0 +1,84 @@
+"""The most that a pool in a cohort could ever hold if everything else were idle (design, D6).
+
+The number depends on the quotas and limits of the whole tree and not on usage. A cache therefore keeps the tree of all
+pools until a quota or limit changes, and a submission costs one query, however many pools share its tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
+from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, decode_gpus
+from pools.models import Cohort, Pool, QuotaStamp
+from pools.selectors.quotas.quota_facts import read_cohort_facts
+
+
+@dataclass(frozen=True, slots=True)
+class PotentialLimit:
+    """The potential in GPUs and its cause: the node of the tree, its limit (`borrowing_limit`, or `quota` at a root),
+    and the amount of that limit."""
+
+    gpus: Amount
+    node: str
+    limit: str
+    bound: Amount
+
+
+def potential_limit(pool: Pool) -> PotentialLimit | None:
+    """The potential of a top-level pool. None without a cohort, without a limit, and on a cycle, where work waits."""
+    if pool.cohort_id is None:
+        return None
+    tree, name = idle_tree_cache.read(), pool_key(pool.name)
+    if name not in tree.index or not tree.is_active(name):
+        return None
+    column, x = tree.columns[GPU], tree.index[name]
+    if (most := column.potential(x)) == UNLIMITED:
+        return None
+    node, limit = column.binding_potential_limit(x)
+    bound = column.borrowing[node] if limit == "borrowing_limit" else column.subtree[node]
+    return PotentialLimit(most, display_name(tree.names[node]), limit, bound)
+
+
+class IdleTreeCache:
+    """The idle tree of all pools in cohorts, read again when :class:`pools.models.QuotaStamp` changes.
+
+    A trigger renews the stamp in the transaction of every change of a quota, a limit or a parent, so the cache needs no
+    call to be invalidated. Each process owns one; threads share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._stamp: Any = None
+        self._tree = QuotaTree([])
+
+    def read(self) -> QuotaTree:
+        """The tree, a pool being one node. One query while the stamp stays."""
+        stamp = QuotaStamp.objects.values_list("stamp", flat=True).first()
+        with self._lock:
+            if stamp is None or stamp != self._stamp:
+                # The tree is read after its stamp: a change in between has a newer stamp, which the next reader sees.
+                self._tree, self._stamp = _read_idle_tree(), stamp
+            return self._tree
+
+
+idle_tree_cache = IdleTreeCache()
+
+
+def _read_idle_tree() -> QuotaTree:
+    rows = Pool.objects.exclude(cohort=None).values_list("name", "cohort__name", "guarantee", "maximum", *LIMIT_KEYS)
+    pools = [
+        PoolQuotaFacts(
+            name,
+            cohort,
+            decode_gpus(guarantee),
+            decode_gpus(maximum),
+            NodeQuota(0, decode_gpus(borrowing), decode_gpus(lending)),
+            quota=decode_gpus(guarantee),
+        )
+        for name, cohort, guarantee, maximum, borrowing, lending in rows
+    ]
+    return build_forest(read_cohort_facts(Cohort.objects.all()), pools)

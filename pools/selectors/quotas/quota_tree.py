@@ -1,0 +1,206 @@
+"""The tree of quotas for people: every node with its numbers (design, A4).
+
+Users see the pools on which they have a role, and the cohorts above them; platform viewers see all (design, D10).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
+from django.db.models.functions import Greatest
+
+from pools.domain.errors import NotFound
+from pools.domain.names import split_name
+from pools.domain.people.roles import Actor
+from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
+from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
+from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
+from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import GPU, Amount
+from pools.models import Cohort, Pool, Reservation
+from pools.models.pool import PoolQuerySet
+from pools.selectors.quotas.pool_balance import read_balances
+from pools.selectors.quotas.quota_facts import (
+    cohort_ids_below,
+    cohort_roots,
+    pool_facts_with_leaves,
+    read_cohort_facts,
+)
+
+
+class CycleCondition(TypedDict):
+    """Why a node is not active: its parents form this cycle, or it is below one."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    cycle: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaView:
+    """Nodes in the order of display, parents before their children, with their numbers.
+
+    `numbers` are by (flavor, resource) and node; `pending` has the GPUs that pending work needs below a node.
+    """
+
+    tree: QuotaTree
+    nodes: Outline
+    numbers: Mapping[str, Mapping[str, NodeNumbers]]
+    pending: Mapping[str, int]
+
+    def keys_for(self, node: OutlineNode) -> list[str]:
+        """The (flavor, resource) pairs that a node uses or has a quota of, and always its GPUs."""
+        x, own = self.tree.index[node.key], self.tree.nodes[node.key].quotas
+        columns = self.tree.columns
+        return [key for key in columns if key == GPU or key in own or columns[key].subtree[x] or columns[key].usage[x]]
+
+    def debt(self, node: OutlineNode, key: str) -> Amount:
+        """The use of a node beyond its limits; outside a cohort the only limit is the maximum of a pool."""
+        held = self.numbers[key][node.key]
+        if node.is_in_cohort_tree:
+            return held.debt
+        return 0 if key != GPU else max(0, held.usage - node.maximum)
+
+    def share(self, node: OutlineNode) -> WeightedShare:
+        """The weighted share of a node in the amounts that it could borrow."""
+        return weighted_share(self.tree, node.key)
+
+    def condition(self, node: OutlineNode) -> CycleCondition | None:
+        """The condition of a node on or below a cycle of parents; None for any other node."""
+        return cycle_condition([display_name(key) for key in self.tree.cycle_of(node.key)])
+
+
+def cycle_condition(cycle: Sequence[str]) -> CycleCondition | None:
+    """The condition of a node on this cycle of parents or below it; None without a cycle."""
+    if not cycle:
+        return None
+    path_text = " → ".join([*cycle, cycle[0]])
+    message = f"The parents form a cycle: {path_text}. No new work starts below it; running work continues."
+    return {"type": "Active", "status": "False", "reason": "Cycle", "message": message, "cycle": list(cycle)}
+
+
+def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
+    """The nodes that `actor` may see; with `root` only this cohort or pool and the nodes below it.
+
+    The numbers of a node depend on its whole tree, so the whole tree is always read. The number of queries does not
+    depend on the number of nodes. Raises NotFound for a root that does not exist or is not visible.
+    """
+    visible = _visible_roots(actor)
+    start = _find_start(root, visible) if root is not None else None
+    return _view(actor, visible, start, *_read_needed_rows(actor, visible, start))
+
+
+def read_cohort_trees(actor: Actor) -> tuple[QuotaView, int]:
+    """The nodes in trees of cohorts that `actor` may see, and the number of visible pools outside of cohorts, which are
+    not read."""
+    visible = _visible_roots(actor)
+    cohorts, rows = _read_needed_rows(actor, visible.exclude(cohort=None), None, outside_cohorts=False)
+    return _view(actor, visible, None, cohorts, rows), visible.filter(cohort=None).count()
+
+
+def read_tree_around(actor: Actor, kind: str, name: str) -> QuotaView:
+    """The nodes that `actor` may see of the tree of a cohort (`kind` cohort), a pool or a subpool (`kind` pool). The
+    view has no nodes if no such tree exists."""
+    visible = _visible_roots(actor)
+    if kind == "cohort":
+        cohort = Cohort.objects.filter(name=name).first()
+        start = None if cohort is None else _TreeStart(name, cohort_key(name), cohort.pk, None)
+    else:
+        pool = visible.filter(name=split_name(name).parent).first()
+        start = None if pool is None else _TreeStart(pool.name, pool_key(pool.name), pool.cohort_id, pool.pk)
+    needed = (Cohort.objects.none(), []) if start is None else _read_needed_rows(actor, visible, start)
+    return _view(actor, visible, None, *needed)
+
+
+def _visible_roots(actor: Actor) -> PoolQuerySet:
+    return Pool.objects.visible_to(actor).roots().filter(archived=False)
+
+
+def _view(
+    actor: Actor, visible: PoolQuerySet, start: _TreeStart | None, cohorts: QuerySet[Cohort], rows: Sequence[Pool]
+) -> QuotaView:
+    facts, pools = read_cohort_facts(cohorts), _pool_facts(rows)
+    tree = build_forest(facts, pools)
+    only_named = set(cohorts.filter(explicit=False).values_list("name", flat=True))
+    nodes = build_outline(tree, facts, pools, implicit_cohorts=only_named)
+    if not actor.can_read_all:
+        nodes = keep_with_ancestors(tree, nodes, {pool_key(name) for name in visible.values_list("name", flat=True)})
+    if start is not None:
+        nodes = keep_subtree(nodes, start.key)
+    if start is not None and not nodes:
+        raise _no_such_root(start.name)
+    return QuotaView(
+        tree, nodes, {key: node_numbers(tree, key) for key in tree.keys}, _pending_gpus_by_node(tree, pools)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TreeStart:
+    """The requested root of the view: a cohort or a pool."""
+
+    name: str
+    key: str
+    cohort_id: int | None
+    pool_id: int | None
+
+
+def _find_start(name: str, visible: PoolQuerySet) -> _TreeStart:
+    if (cohort := Cohort.objects.filter(name=name).first()) is not None:
+        return _TreeStart(name, cohort_key(name), cohort.pk, None)
+    if (pool := visible.filter(name=name).first()) is not None:
+        return _TreeStart(name, pool_key(name), pool.cohort_id, pool.pk)
+    raise _no_such_root(name)
+
+
+def _no_such_root(name: str) -> NotFound:
+    return NotFound(f"There is no cohort or pool {name[:80]}, or you have no role on anything in it.")
+
+
+def _read_needed_rows(
+    actor: Actor, visible: PoolQuerySet, start: _TreeStart | None, *, outside_cohorts: bool = True
+) -> tuple[QuerySet[Cohort], list[Pool]]:
+    """Read the cohorts and pools on which the shown numbers depend."""
+    rows = Pool.objects.roots().filter(archived=False).select_related("cohort").order_by("name")
+    if not outside_cohorts:
+        rows = rows.exclude(cohort=None)
+    if start is None and actor.can_read_all:
+        return Cohort.objects.all(), list(rows)
+    if start is None:
+        members = set(visible.exclude(cohort=None).values_list("cohort_id", flat=True))
+        wanted = Q(pk__in=visible)
+    else:
+        members = {start.cohort_id} if start.cohort_id else set()
+        wanted = Q(pk=start.pool_id)
+    cohorts = Cohort.objects.filter(pk__in=cohort_ids_below(set(cohort_roots(members).values())))
+    return cohorts, list(rows.filter(wanted | Q(cohort__in=cohorts)))
+
+
+def _pool_facts(rows: Sequence[Pool]) -> list[PoolQuotaFacts]:
+    facts, waiting = read_balances(rows), _pending_gpus_by_leaf(rows)
+    return [pool_facts_with_leaves(row, facts[row.pk], waiting) for row in rows]
+
+
+def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:
+    """GPUs that live work needs beyond those it holds, by the name of its leaf."""
+    more = Greatest(F("needed_gpus") - F("held_gpus"), Value(0), output_field=BigIntegerField())
+    ids = [row.pk for row in rows]
+    found = Reservation.objects.filter(Q(pool__in=ids) | Q(pool__parent__in=ids), needed_gpus__gt=F("held_gpus"))
+    return dict(found.order_by().values_list("pool__name").annotate(total=Sum(more)))
+
+
+def _pending_gpus_by_node(tree: QuotaTree, pools: Sequence[PoolQuotaFacts]) -> dict[str, int]:
+    """The pending GPUs at and below each node that has any."""
+    sums: dict[str, int] = defaultdict(int)
+    for pool in pools:
+        for leaf in pool.leaves:
+            x = tree.index[pool_key(leaf.name)] if leaf.pending else -1
+            while x >= 0:
+                sums[tree.names[x]] += leaf.pending
+                x = tree.parents[x]
+    return sums

@@ -1,0 +1,1 @@
+"""What all changes share: approval, dry run, repetition, ownership, and the checks of the ledger."""

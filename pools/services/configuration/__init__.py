@@ -1,0 +1,1 @@
+"""Changes of pools, subpools, cohorts and backends."""

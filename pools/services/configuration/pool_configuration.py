@@ -1,0 +1,274 @@
+"""The steps of every write of a pool's configuration: parse, check against the ledger, write, number the revision.
+
+All faults of all pools of one request are found before anything is written. The callers hold
+:func:`pools.locking.lock_configuration`, inside :func:`configuration_change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pools.database.transactions import change
+from pools.domain import names
+from pools.domain.configuration.pool_config import PoolSettings, no_effect_warnings, parse_pool
+from pools.domain.configuration.pool_fields import COLUMNS
+from pools.domain.configuration.version_check import check_version
+from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
+from pools.domain.people.roles import Actor
+from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
+from pools.domain.quota.debts import debt_message, new_debts
+from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
+from pools.domain.structured_input.faults import join_words
+from pools.domain.values.counting import counted
+from pools.locking import lock_configuration, lock_pool_trees
+from pools.models import Backend, Cohort, Pool
+from pools.permissions import unknown_pool
+from pools.representations.pool import pool_status_of
+from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.selectors.quotas.pool_balance import read_balances
+from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
+from pools.services.changes.approval_check import require_no_approvals
+from pools.services.configuration.config_history import record_revision
+from pools.services.configuration.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.configuration.pending_work import pending_work
+from pools.services.people.users import create_pool_roles
+
+_STATE_CODES = frozenset({Fault.LIVE_WORK})
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResult:
+    """A pool after a change, and the warnings about it. `platform`: the one that the change was about."""
+
+    row: Pool
+    warnings: tuple[str, ...] = ()
+    reactivated: bool = False
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _DesiredPool:
+    """The desired configuration of one pool. `row` is None for a new pool; `path` is its position in the request."""
+
+    name: str
+    body: Mapping[str, Any]
+    path: str
+    settings: PoolSettings
+    row: Pool | None
+
+
+@contextmanager
+def configuration_change(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> Iterator[None]:
+    """The transaction of one configuration write, which ends with its revision. `name` is the pool, '' for many."""
+    with change(actor=actor, description=description):
+        lock_configuration()
+        yield
+        record_revision(actor=actor, name=name, description=description, tags=tags)
+
+
+def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_action: str) -> Pool:
+    """Lock the tree of a top-level pool and return the pool. Raises NotFound, Stale, and Conflict for an archived pool,
+    whose message says that the pool cannot be `forbidden_action` (a participle such as "renamed")."""
+    row = next(iter(_lock_pools([name])), None)
+    if row is None:
+        raise unknown_pool(name)
+    check_version(name, expected_version, row.version)
+    if row.archived:
+        message = (
+            f"Pool {name} is archived, so it cannot be {forbidden_action}. PUT its configuration to bring it back."
+        )
+        raise Conflict(message, [Violation("name", Fault.ARCHIVED, message)])
+    return row
+
+
+def write_pools(
+    bodies: Mapping[str, Mapping[str, Any]], *, nested: bool, expected_version: int | None = None
+) -> list[PoolResult]:
+    """Put these configurations, new pools and archived ones included, or none of them. With `nested`
+    the path of a fault begins with the name of its pool. Raises BadInput or Conflict with every fault of every pool."""
+    rows = {row.name: row for row in _lock_pools(list(bodies))}
+    desired, faults = [], []
+    for name, body in bodies.items():
+        row = rows.get(name)
+        check_version(name, expected_version, None if row is None else row.version)
+        path = name if nested else ""
+        settings, found = parse_pool(body, path=path)
+        faults += found
+        desired.append(_DesiredPool(name, body, path, settings, row))
+    backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in desired})}
+    facts = read_balances(rows.values())
+    for each in desired:
+        faults += _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
+    raise_violations(faults)
+    require_no_approvals([(each.row, each.settings, each.path) for each in desired if each.row is not None])
+    return _write(desired, facts, backends)
+
+
+def raise_violations(faults: Sequence[Violation]) -> None:
+    """Raise the error for these faults: Conflict if only the state forbids the change, else BadInput."""
+    if faults:
+        raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
+
+
+def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Violation | None:
+    """The violation that `consequence` follows from live work in the tree; None without live work."""
+    live = facts.shared_usage.live_workflows + sum(part.usage.live_workflows for part in facts.subpools)
+    if not live:
+        return None
+    return Violation(
+        path,
+        Fault.LIVE_WORK,
+        f"Pool {facts.name} has {counted(live, 'active workflow')}, so {consequence}. Wait until "
+        "nothing is active there, or cancel what is.",
+        numbers=(("live_workflows", live),),
+    )
+
+
+def _lock_pools(pools: Sequence[str]) -> list[Pool]:
+    ids = Pool.objects.roots().filter(name__in=pools).values_list("pk", flat=True)
+    return lock_pool_trees(set(ids))
+
+
+def _pool_violations(
+    desired: _DesiredPool, facts: PoolBalance | None, backends: Mapping[str, Backend]
+) -> Iterator[Violation]:
+    """The violations of the ledger's rules by one pool."""
+    at = f"{desired.path}." if desired.path else ""
+    backend = backends.get(desired.settings.backend)
+    if backend is None and desired.settings.backend:
+        message = "There is no cluster of this name. osmo-admin makes one with PUT /api/configs/backend."
+        yield Violation(f"{at}backend", Fault.UNKNOWN_BACKEND, message)
+    if desired.settings.cohort:
+        yield from names.cohort_name_violations(desired.settings.cohort, f"{at}cohort")
+    if desired.row is None or facts is None:
+        namespace = backend.namespace if backend else ""
+        yield from names.short_name_violations(
+            desired.name, namespace=namespace, parent=None, path=desired.path or "name"
+        )
+        return
+    if backend is not None and backend.pk != desired.row.backend_id:
+        yield from _move_violations(desired, facts, backend, f"{at}backend")
+    if cut := guarantee_violation(facts, desired.settings.effective_guarantee):
+        yield replace(cut, path=f"{at}{cut.path}")
+
+
+def _move_violations(desired: _DesiredPool, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
+    """A pool moves to another backend only without work, and where all its queues have names."""
+    if live := live_work_violation(facts, path, f"it cannot move to cluster {backend.name}"):
+        yield live
+    yield from names.short_name_violations(desired.name, namespace=backend.namespace, parent=None, path=path)
+    for part in facts.subpools:
+        yield from names.short_name_violations(part.name, namespace=backend.namespace, parent=desired.name, path=path)
+
+
+def _write(
+    desired: Sequence[_DesiredPool], facts: Mapping[int, PoolBalance], backends: Mapping[str, Backend]
+) -> list[PoolResult]:
+    warnings: dict[str, tuple[str, ...]] = {each.name: tuple(_no_effect_warnings(each)) for each in desired}
+    reactivated, new = set(), []
+    cohorts = get_or_create_cohorts({each.settings.cohort for each in desired if each.settings.cohort})
+    touched = {row.pk for row in cohorts.values()}
+    touched |= {each.row.cohort_id for each in desired if each.row and each.row.cohort_id}
+    before = read_admission_tree(root_ids := cohort_roots(touched).values())
+    backend_ids = {backends[each.settings.backend].pk for each in desired}
+    capacities = read_capacities(backend_ids)
+    for each in desired:
+        columns = _columns(each.settings, backends, cohorts)
+        if each.row is None:
+            new.append(Pool(name=each.name, **columns))
+            continue
+        if each.row.archived:
+            reactivated.add(each.name)
+        warnings[each.name] += (
+            *_drain_warnings(facts[each.row.pk], each.settings),
+            *_topology_warnings(each.row, each.settings),
+        )
+        different = [column for column, value in columns.items() if getattr(each.row, column) != value]
+        for column in different:
+            setattr(each.row, column, columns[column])
+        if different:
+            each.row.save(update_fields=different)
+    Pool.objects.bulk_create(new)
+    create_pool_roles(*(row.name for row in new))
+    delete_unused_implicit_cohorts()
+    debt_messages = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(root_ids)))
+    updated_rows = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
+    rows = {row.name: row for row in updated_rows}
+    oversubscribed = _oversubscription_messages(capacities, read_capacities(backend_ids))
+    return [
+        PoolResult(
+            rows[each.name],
+            (
+                *warnings.get(each.name, ()),
+                *oversubscribed.get(backends[each.settings.backend].pk, ()),
+                *debt_messages,
+            ),
+            each.name in reactivated,
+        )
+        for each in desired
+    ]
+
+
+def _oversubscription_messages(
+    before: Mapping[int, BackendCapacity], after: Mapping[int, BackendCapacity]
+) -> dict[int, tuple[str, ...]]:
+    """The warning for each backend whose nodes have fewer GPUs than the quotas, if the quotas grew."""
+    return {
+        pk: (oversubscription_message(capacity),)
+        for pk, capacity in after.items()
+        if capacity.is_oversubscribed and capacity.quota > before[pk].quota
+    }
+
+
+def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: Mapping[str, Cohort]) -> dict[str, Any]:
+    return {
+        "backend_id": backends[settings.backend].pk,
+        "cohort_id": cohorts[settings.cohort].pk if settings.cohort else None,
+        **{column: getattr(settings, column) for column in COLUMNS},
+        "config": dict(settings.config),
+        "archived": False,
+    }
+
+
+def _no_effect_warnings(desired: _DesiredPool) -> Iterator[str]:
+    """Warn about values in the request that have no effect."""
+    row = desired.row
+    shown: dict[str, Any] = {"name": desired.name, "archived": row is not None and row.archived}
+    shown |= dict.fromkeys(("parent_pool", "subpool_name", "subpool_state", "gpu_quota"))
+    if row is not None:
+        shown["status"] = pool_status_of(row)
+    yield from no_effect_warnings(desired.body, desired.settings, {} if row is None else row.config, shown)
+
+
+def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
+    """Warn about work that a smaller quota leaves to drain; none of it is stopped."""
+    after = replace(facts, guarantee=settings.effective_guarantee)
+    if after.shared_available >= 0:
+        return ()
+    message = (
+        f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "
+        f"{after.unallocated}: nothing is stopped, {-after.shared_available} GPUs drain as that work ends."
+    )
+    return (message,)
+
+
+def _topology_warnings(row: Pool, settings: PoolSettings) -> Iterator[str]:
+    """Warn about waiting work on a cluster that requires a topology key which the pool loses."""
+    lost = row.topology_labels.keys() - {each["key"] for each in settings.config.get("topology_keys", ())}
+    if not lost or row.backend is None or row.backend.kind != Backend.Kind.KUBERNETES:
+        return
+    if names := pending_work.names_requiring(row, lost):
+        yield (
+            f"{len(names)} waiting workflow{'s require' if len(names) > 1 else ' requires'} the topology "
+            f"key{'s' if len(lost) > 1 else ''} {join_words(sorted(lost))}, which pool {row.name} loses: "
+            f"{join_words(names)}. Without the key it cannot be placed as required, so it fails instead of "
+            "starting. Keep the key until this work has started, or cancel the work."
+        )
+
+
+def unknown_platform(pool: str, platform: str) -> NotFound:
+    """The answer for a platform that the pool does not have."""
+    return NotFound(f"Pool {pool} has no platform of this name.")

@@ -1,0 +1,66 @@
+"""The only writer of reservations. The caller holds the tree's lock and its transaction (see
+:mod:`pools.locking`); the usage counters follow by trigger, in the same statement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from pools.database.driver import is_in_transaction
+from pools.models import Pool, Reservation
+from pools.services.configuration.subpools import archive_if_drained
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationUpdate:
+    """The GPUs that a live workflow holds now, and the GPUs of its largest gang not yet ended."""
+
+    workflow: UUID
+    held_gpus: int
+    needed_gpus: int
+
+
+def reservations_sql(claims: str) -> str:
+    """SQL that creates the reservations of new live workflows; the statement that inserts these contains it, because
+    the lock of the tree is held meanwhile. `claims` is a query of (workflow, its name, leaf, name of its owner,
+    priority, GPUs of its largest gang, time of its submission). A new reservation holds nothing yet."""
+    return f"""
+        INSERT INTO pools_reservation
+            (workflow, workflow_name, pool_id, owner, priority, needed_gpus, created_at, held_gpus)
+        SELECT claim.*, 0 FROM ({claims}) AS claim
+    """
+
+
+def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -> None:
+    """Store the GPUs that live workflows hold and need after a start or an end, in one statement."""
+    assert is_in_transaction()
+    if not updates:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE pools_reservation AS reservation SET
+                held_gpus = now.held, needed_gpus = now.needed,
+                held_since = CASE WHEN now.held = 0 THEN NULL ELSE COALESCE(reservation.held_since, %s) END
+            FROM unnest(%s::uuid[], %s::integer[], %s::integer[]) AS now(workflow, held, needed)
+            WHERE reservation.workflow = now.workflow
+            """,
+            [
+                at,
+                [holding.workflow for holding in updates],
+                [holding.held_gpus for holding in updates],
+                [holding.needed_gpus for holding in updates],
+            ],
+        )
+
+
+def release_reservations(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:
+    """Delete the reservations of ended workflows, and archive a draining leaf that waited for the last of them."""
+    assert is_in_transaction()
+    Reservation.objects.filter(workflow__in=workflows).delete()
+    for leaf_id in leaf_ids:
+        archive_if_drained(root=root, leaf_id=leaf_id)

@@ -1,0 +1,166 @@
+"""Quotas of many subpools, of one pool or of several, in one change: all of them or none.
+
+Together they are checked as they will be, so that GPUs move from one subpool to another in one step, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pools.database.transactions import change
+from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.subpools import ResizeSubpools
+from pools.domain.configuration.version_check import check_version
+from pools.domain.errors import BadInput, Conflict, Fault, Violation
+from pools.domain.names import split_name
+from pools.domain.people.roles import Actor, Permission
+from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, parse_quota, pool_quotas_violation
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.locking import lock_pool_trees
+from pools.models import Pool
+from pools.permissions import get_visible_root, require_permission
+from pools.selectors.quotas.pool_balance import read_balances
+from pools.services.changes.approval_check import require_no_subpool_approval
+from pools.services.changes.dry_run import EffectAnswer, read_effect, read_pool_tree
+from pools.services.configuration.subpools import SubpoolResult, read_result
+
+MAX_QUOTAS = 1000
+"""The most subpools of one change; a larger file is applied in parts."""
+_STATE_CODES = frozenset({Fault.ARCHIVED, Fault.WRONG_STATE})
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasResult:
+    """The subpools whose quota changed, by name, and the warnings about them."""
+
+    changed: tuple[SubpoolResult, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def resize_subpools(
+    command: ResizeSubpools,
+    *,
+    actor: Actor,
+    description: str = "",
+    expected_versions: Mapping[str, int] | None = None,
+) -> QuotasResult:
+    """Give ACTIVE subpools these quotas (canonical name → quota as of `resize_subpool`), all of them or none.
+
+    A subpool that has its quota already is left alone, with the end of a temporary quota; a changed quota is lasting.
+    Raises NotFound or Forbidden for a pool, Stale for a version of `expected_versions`, BadInput or Conflict with every
+    fault of every subpool (path `quotas.NAME`), and Conflict for a quota that needs the approval of a second person:
+    such changes are requested one by one.
+    """
+    quotas = command.quotas
+    _check_request(quotas)
+    roots = []
+    for parent in sorted({split_name(name).parent for name in quotas}):
+        require_permission(actor, Permission.POOL_PARTITION, parent)
+        roots.append(get_visible_root(actor, parent))
+    with change(actor=actor, description=description):
+        locked = {row.name: row for row in lock_pool_trees({root.pk for root in roots})}
+        rows = {
+            row.name: row
+            for row in Pool.objects.filter(parent__in=locked.values(), name__in=quotas).select_related("usage")
+        }
+        for name, seen in sorted((expected_versions or {}).items()):
+            if name in quotas:
+                check_version(name, seen, rows[name].version if name in rows else None)
+        balances = {balance.name: balance for balance in read_balances(locked.values()).values()}
+        parsed, faults = _read_quotas(quotas, locked, rows, balances)
+        if faults:
+            raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
+        different = {name: quota for name, quota in parsed.items() if quota.gpus != rows[name].last_quota}
+        _require_no_approvals(locked, rows, different)
+        # Lower quotas first: at no moment do the quotas of a pool sum to more than before and after.
+        for name, quota in sorted(different.items(), key=lambda item: item[1].gpus - (rows[item[0]].last_quota or 0)):
+            row = rows[name]
+            row.last_quota, row.quota_until, row.quota_after = quota.gpus, None, None
+            row.save(update_fields=["last_quota", "quota_until", "quota_after"])
+        results = tuple(read_result(locked[split_name(name).parent], rows[name]) for name in sorted(different))
+        return QuotasResult(results, tuple(quota.warning for quota in different.values() if quota.warning))
+
+
+def effect_on_quotas(command: ResizeSubpools, operation: Callable[[], object], actor: Actor) -> EffectAnswer:
+    """The effect of such a change as :func:`pools.services.changes.dry_run.read_effect` answers it; `before` and
+    `after` have the tree of each pool by its name."""
+    roots = sorted({split_name(name).parent for name in command.quotas})
+
+    return read_effect(operation, read_state=lambda: {name: read_pool_tree(name) for name in roots}, actor=actor)
+
+
+def _check_request(quotas: Mapping[str, object]) -> None:
+    """Raise BadInput for no quotas, too many, and names that are not those of subpools."""
+    if not 0 < len(quotas) <= MAX_QUOTAS:
+        message = f"quotas has {len(quotas)} entries; give 1 to {MAX_QUOTAS} subpools with their quotas."
+        raise BadInput.of([Violation("quotas", Fault.BAD_VALUE, message, numbers=(("most", MAX_QUOTAS),))])
+    faults = [
+        Violation(f"quotas.{name}", Fault.NOT_A_SUBPOOL, "A key of `quotas` is the name of a subpool, such as team--a.")
+        for name in quotas
+        if not split_name(name).parent or not split_name(name).subpool
+    ]
+    if faults:
+        raise BadInput.of(faults)
+
+
+def _read_quotas(
+    quotas: Mapping[str, object],
+    roots: Mapping[str, Pool],
+    rows: Mapping[str, Pool],
+    balances: Mapping[str, PoolBalance],
+) -> tuple[dict[str, ParsedQuota], list[Violation]]:
+    """The quotas in GPUs by name, and every fault."""
+    parsed: dict[str, ParsedQuota] = {}
+    faults: list[Violation] = []
+    for name, requested in quotas.items():
+        path, parent = f"quotas.{name}", split_name(name).parent
+        row, root = rows.get(name), roots.get(parent)
+        if row is None or root is None:
+            faults.append(
+                Violation(path, Fault.UNKNOWN_SUBPOOL, f"Pool {parent} has no subpool {split_name(name).subpool}.")
+            )
+            continue
+        if state := _state_violation(root, row, path):
+            faults.append(state)
+            continue
+        quota = parse_quota(requested, parent=balances[parent].guarantee, path=path)
+        if isinstance(quota, Violation):
+            faults.append(quota)
+        else:
+            parsed[name] = quota
+    return parsed, faults or list(_sum_violations(parsed, balances))
+
+
+def _state_violation(root: Pool, row: Pool, path: str) -> Violation | None:
+    if root.archived:
+        return Violation(path, Fault.ARCHIVED, f"Pool {root.name} is archived. Put it again to bring it back.")
+    if row.subpool_state != SubpoolState.ACTIVE:
+        message = f"Subpool {row.name} is {row.subpool_state}; only the quota of an ACTIVE subpool can change."
+        return Violation(path, Fault.WRONG_STATE, message)
+    return None
+
+
+def _sum_violations(parsed: Mapping[str, ParsedQuota], balances: Mapping[str, PoolBalance]) -> Iterator[Violation]:
+    for parent in sorted({split_name(name).parent for name in parsed}):
+        own = {split_name(name).subpool or "": quota.gpus for name, quota in parsed.items() if _is_of(name, parent)}
+        if found := pool_quotas_violation(balances[parent], own):
+            yield found
+
+
+def _is_of(name: str, parent: str) -> bool:
+    return split_name(name).parent == parent
+
+
+def _require_no_approvals(
+    roots: Mapping[str, Pool], rows: Mapping[str, Pool], quotas: Mapping[str, ParsedQuota]
+) -> None:
+    refused: list[Violation] = []
+    for name, quota in sorted(quotas.items()):
+        try:
+            require_no_subpool_approval(roots[split_name(name).parent], name, row=rows[name], quota=quota.gpus)
+        except ApprovalNeeded as need:
+            refused += need.violations
+    if refused:
+        advice = "Such changes are requested for one subpool at a time. Nothing was changed."
+        raise Conflict(f"{' '.join(each.message for each in refused)} {advice}", refused)

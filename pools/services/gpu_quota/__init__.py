@@ -1,0 +1,1 @@
+"""Changes of GPU quotas and their allocations."""

@@ -1,0 +1,1 @@
+"""Changes of users, their tokens, logins, views and notice targets."""

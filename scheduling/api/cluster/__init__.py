@@ -1,0 +1,1 @@
+"""Endpoints of clusters, nodes and pools as scheduling sees them."""

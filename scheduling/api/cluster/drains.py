@@ -1,0 +1,88 @@
+"""Draining subpools: since when, and when their work ends at the latest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypedDict
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.questions import parameters_of, read_query
+from pools.api.rendering import utc_text
+from pools.api.schema import UtcText, describe_operation
+from pools.api.views import View
+from pools.domain.numbers import POOL_NUMBERS
+from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
+from scheduling.selectors.work.drains import Drain, read_drains
+from scheduling.selectors.work.leaf_names import leaf_names_of
+
+
+class DrainAnswer(TypedDict):
+    """The drain of a subpool."""
+
+    subpool: str
+    since: UtcText
+    long: bool
+    drain_by: UtcText | None
+    overdue: bool
+    live_workflows: Annotated[int, POOL_NUMBERS["live_workflows"].meaning]
+    waiting_workflows: int
+    unlimited_workflows: int
+    gpus: int
+    half_free_by: UtcText | None
+    limits_end_at: UtcText | None
+    ends_by: UtcText | None
+
+
+class DrainListAnswer(TypedDict):
+    """A page of the drains."""
+
+    drains: list[DrainAnswer]
+    more_entries: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrainQuery(Page):
+    """What is asked of the drains."""
+
+    limit: int = page_limit(1000)
+    pool: list[str] = asked(FILTER_TEXTS, "Only subpools of this pool, or this subpool.", default=())
+
+
+class DrainList(View):
+    """The drains that the caller may see, the oldest first. A drain ends no work; its latest end, `ends_by`, is known
+    only if all its work runs (none of it waits) with a time limit (none of it is unlimited). `drain_by` is a deadline
+    that somebody set, and `overdue` says that it has passed; it stops no work."""
+
+    @describe_operation(
+        "List draining subpools: since when, how many GPUs are in use, when time limits end their work, and the "
+        "deadline that somebody set.",
+        query_parameters=parameters_of(DrainQuery),
+        answer=DrainListAnswer,
+    )
+    def get(self, request: Request) -> Response:
+        query = read_query(DrainQuery, request)
+        pools = leaf_names_of(self.actor, *query.pool)
+        found = read_drains(self.actor, pools=pools, limit=query.limit + 1, offset=query.offset)
+        drains = [_drain_body(each) for each in found[: query.limit]]
+        return Response(DrainListAnswer(drains=drains, more_entries=len(found) > query.limit))
+
+
+def _drain_body(drain: Drain) -> DrainAnswer:
+    now = timezone.now()
+    return {
+        "subpool": drain.subpool,
+        "since": utc_text(drain.since),
+        "long": drain.is_long(now),
+        "drain_by": utc_text(drain.drain_by),
+        "overdue": drain.is_overdue(now),
+        "live_workflows": drain.workflows,
+        "waiting_workflows": drain.waiting,
+        "unlimited_workflows": drain.unlimited,
+        "gpus": drain.gpus,
+        "half_free_by": utc_text(drain.half_free_by),
+        "limits_end_at": utc_text(drain.limits_end_at),
+        "ends_by": utc_text(drain.ends_by),
+    }

@@ -1,0 +1,140 @@
+"""The nodes of a backend with the work on them, and the number of tasks that still fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TypedDict
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.questions import parameters_of, read_query
+from pools.api.rendering import utc_text
+from pools.api.schema import UtcText, describe_operation
+from pools.api.views import View
+from pools.domain.changes.command import TEXT, whole_number
+from pools.domain.questions import Page, asked
+from pools.domain.values.query_values import MAX_INTEGER
+from scheduling.selectors.cluster.node_map import MappedNode, NodeMap, NodeWork, read_node_map
+
+
+class NodeWorkAnswer(TypedDict):
+    """The work of one workflow on a node."""
+
+    workflow: str
+    pool: str
+    user: str
+    priority: str
+    gpus: int
+    tasks: int
+    since: UtcText | None
+
+
+class NodeAnswer(TypedDict):
+    """A node with the work on it; the numbers are GPUs."""
+
+    name: str
+    platform: str
+    ready: bool
+    gpus: int
+    used: int
+    unseen: int
+    ending: int
+    other: int
+    free: int
+    closed: int
+    notes: list[str]
+    work: list[NodeWorkAnswer]
+
+
+class FitAnswer(TypedDict):
+    """How many tasks of so many GPUs still fit."""
+
+    gpus: int
+    tasks: int
+
+
+class NodeMapAnswer(TypedDict):
+    """The nodes of a backend with their sums: numbers of nodes (`total`, `all_nodes`), else GPUs."""
+
+    backend: str
+    offline: bool
+    total: int
+    all_nodes: int
+    gpus: int
+    used: int
+    ending: int
+    other: int
+    free: int
+    closed: int
+    fits: list[FitAnswer]
+    nodes: list[NodeAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery(Page):
+    """Which nodes are asked for."""
+
+    name: str = asked(TEXT, "Only nodes whose names contain this text.", default="")
+    free: int = asked(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)
+
+
+class NodeMapDetail(View):
+    """Who runs where: `used` are GPUs of running tasks (`unseen` of them of workflows that the caller may not see),
+    `ending` those of pods whose task has ended or does not run yet, `other` those of foreign pods, `closed` unused ones
+    of nodes that take no new work. `notes` says what keeps work away from a node, and what its numbers do not say."""
+
+    @describe_operation(
+        "Show the nodes of a backend with the workflows on them.",
+        query_parameters=parameters_of(NodeQuery),
+        answer=NodeMapAnswer,
+    )
+    def get(self, request: Request, backend: str) -> Response:
+        return Response(_node_map_body(read_node_map(self.actor, backend, **asdict(read_query(NodeQuery, request)))))
+
+
+def _node_map_body(found: NodeMap) -> NodeMapAnswer:
+    return {
+        "backend": found.backend,
+        "offline": found.offline,
+        "total": found.total,
+        "all_nodes": found.all_nodes,
+        "gpus": found.gpus,
+        "used": found.used,
+        "ending": found.ending,
+        "other": found.other,
+        "free": found.free,
+        "closed": found.closed,
+        "fits": [{"gpus": each.gpus, "tasks": each.tasks} for each in found.fits],
+        "nodes": [_node_body(each) for each in found.nodes],
+    }
+
+
+def _node_body(node: MappedNode) -> NodeAnswer:
+    use = node.usage
+    return {
+        "name": use.name,
+        "platform": use.platform,
+        "ready": use.ready,
+        "gpus": use.gpus,
+        "used": use.used_gpus,
+        "unseen": node.unseen_gpus,
+        "ending": use.ending_gpus,
+        "other": use.other_gpus,
+        "free": use.free_gpus,
+        "closed": node.closed_gpus,
+        "notes": list(use.notes),
+        "work": [_work_body(each) for each in node.work],
+    }
+
+
+def _work_body(work: NodeWork) -> NodeWorkAnswer:
+    return {
+        "workflow": work.workflow,
+        "pool": work.pool,
+        "user": work.user,
+        "priority": work.priority,
+        "gpus": work.gpus,
+        "tasks": work.tasks,
+        "since": utc_text(work.since),
+    }

@@ -1,0 +1,1 @@
+"""Endpoints of workflows and their tasks."""

@@ -1,0 +1,184 @@
+"""The gangs that wait, with their reasons (design, A5)."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.questions import parameters_of, read_query
+from pools.api.rendering import utc_text
+from pools.api.schema import UtcText, describe_operation
+from pools.api.views import View
+from scheduling.domain.lists import PendingQueueQuery
+from scheduling.domain.priorities import Priority
+from scheduling.selectors.queue.visible_queue import (
+    GangStart,
+    WaitingGang,
+    WaitingReason,
+    WaitingReservation,
+    list_waiting_gangs,
+)
+from scheduling.selectors.work.leaf_names import leaf_names_of
+
+
+class StartAnswer(TypedDict):
+    """When work is forecast to start: times by which it starts with that probability."""
+
+    p10: UtcText | None
+    p50: UtcText | None
+    p90: UtcText | None
+    samples: int
+    made_at: UtcText
+    never: str | None
+
+
+class ReasonAnswer(TypedDict):
+    """Why work waits; the amounts are GPUs, null where the reason is no amount."""
+
+    code: str
+    message: str
+    queue: str | None
+    limit: str | None
+    requested: float | str | None
+    free: float | str | None
+    missing: float | str | None
+
+
+class StartReservationAnswer(TypedDict):
+    """GPUs that are kept for a gang."""
+
+    since: UtcText
+    latest_start: UtcText | None
+    is_certain: bool
+    nodes: dict[str, int] | None
+    passed_by: int
+    message: str
+
+
+class QueuePositionAnswer(TypedDict):
+    """The position of a waiting gang, with its reason and what would let it start."""
+
+    position: int
+    position_in_queue: int
+    ahead: int
+    reason: ReasonAnswer
+    unblock: list[str]
+    holders: list[str]
+    nodes: list[str]
+    unblock_needs_all: bool
+    reservation: StartReservationAnswer | None
+    start: StartAnswer | None
+
+
+class WaitingGangAnswer(QueuePositionAnswer):
+    """A gang that waits."""
+
+    workflow: str
+    group: str
+    user: str
+    backend: str
+    pool: str
+    queue: str
+    priority: Annotated[str, Priority]
+    submit_time: UtcText
+    gpus: int
+
+
+class PendingQueueAnswer(TypedDict):
+    """A page of the waiting gangs."""
+
+    entries: list[WaitingGangAnswer]
+    more_entries: bool
+
+
+class PendingQueueList(View):
+    """The waiting gangs that the caller may see, in the order of the queue. Positions also count the hidden gangs."""
+
+    @describe_operation(
+        "Show the waiting gangs with their positions and reasons.",
+        query_parameters=parameters_of(PendingQueueQuery),
+        answer=PendingQueueAnswer,
+    )
+    def get(self, request: Request) -> Response:
+        query = read_query(PendingQueueQuery, request)
+        found, more = list_waiting_gangs(
+            self.actor,
+            pools=leaf_names_of(self.actor, *query.pool),
+            users=query.user,
+            workflows=query.workflow,
+            limit=query.limit,
+            offset=query.offset,
+        )
+        return Response(PendingQueueAnswer(entries=[pending_gang_entry(gang) for gang in found], more_entries=more))
+
+
+def pending_gang_entry(gang: WaitingGang) -> WaitingGangAnswer:
+    """One waiting gang."""
+    return {
+        "workflow": gang.workflow,
+        "group": gang.group,
+        "user": gang.user,
+        "backend": gang.backend,
+        "pool": gang.pool,
+        "queue": gang.queue,
+        "priority": gang.priority,
+        "submit_time": utc_text(gang.submit_time),
+        "gpus": gang.gpus,
+        **queue_position_body(gang),
+    }
+
+
+def queue_position_body(gang: WaitingGang) -> QueuePositionAnswer:
+    """The position and the reason of a gang."""
+    return {
+        "position": gang.position,
+        "position_in_queue": gang.position_in_queue,
+        "ahead": gang.ahead,
+        "reason": reason_body(gang.reason),
+        "unblock": list(gang.unblock),
+        "holders": list(gang.holders),
+        "nodes": list(gang.nodes),
+        "unblock_needs_all": gang.unblock_needs_all,
+        "reservation": None if gang.reservation is None else _reservation_body(gang.reservation),
+        "start": start_body(gang.start),
+    }
+
+
+def reason_body(reason: WaitingReason) -> ReasonAnswer:
+    """Why a gang waits."""
+    return {
+        "code": reason.code,
+        "message": reason.message,
+        "queue": reason.queue,
+        "limit": reason.limit,
+        "requested": reason.requested,
+        "free": reason.free,
+        "missing": reason.missing,
+    }
+
+
+def _reservation_body(reservation: WaitingReservation) -> StartReservationAnswer:
+    return {
+        "since": utc_text(reservation.since),
+        "latest_start": utc_text(reservation.latest_start),
+        "is_certain": reservation.is_certain,
+        "nodes": None if reservation.nodes is None else dict(reservation.nodes),
+        "passed_by": reservation.passed_by,
+        "message": reservation.message,
+    }
+
+
+def start_body(start: GangStart | None) -> StartAnswer | None:
+    """When a gang is forecast to start; None before its first forecast."""
+    if start is None:
+        return None
+    return {
+        "p10": utc_text(start.p10),
+        "p50": utc_text(start.p50),
+        "p90": utc_text(start.p90),
+        "samples": start.samples,
+        "made_at": utc_text(start.made_at),
+        "never": start.never,
+    }

@@ -1,0 +1,1 @@
+"""Pods and pod groups: what is sent, and what is read from them."""

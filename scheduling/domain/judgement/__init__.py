@@ -1,0 +1,1 @@
+"""Whether work may start, beside the engine."""

@@ -1,0 +1,136 @@
+"""The gate before dispatch: rules of cohorts that the scheduler of a cluster cannot know keep a gang waiting here.
+
+The queues of one cluster express the quotas and limits of every level exactly
+(:mod:`scheduling.domain.queues.cohort_levels`). They cannot express a lending limit, the usage of the same tree on
+another cluster, or a cycle of parents. In such trees a gang needs a start verdict before it is dispatched, and all
+dispatched work counts as running. Work inside the quota of its own leaf always passes: the cluster reclaims what others
+borrowed of that quota, but only for work that the cluster sees.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.quota.forest import display_name
+from pools.domain.quota.tree import QuotaTree, Shortfall
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, amount_text, as_json
+from scheduling.domain.judgement.admission import Gate, StartRefusal
+from scheduling.domain.judgement.plan_units import Gates
+from scheduling.domain.judgement.tree_gates import TreeGates
+from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import LIMIT_OF, ReasonCode
+
+BY_PLATFORM = "house"
+"""The value of the field `by` of a reason that comes from us: the cluster does not know the gang yet."""
+
+_TREE_CODES = {
+    "quota": ReasonCode.NOTHING_TO_BORROW,
+    "borrowing_limit": ReasonCode.OVER_BORROWING_LIMIT,
+    "cycle": ReasonCode.CYCLE,
+}
+
+
+def needs_dispatch_admission(tree: QuotaTree, backends: int) -> bool:
+    """Whether queues cannot express every rule of this tree. `backends` is the number of backends that its pools
+    use."""
+    return backends > 1 or bool(tree.cyclic_indexes) or any(local > 0 for local in tree.columns[GPU].local)
+
+
+def dispatch_verdict(
+    gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int
+) -> StartRefusal | Shortfall | None:
+    """Why a gang of so many GPUs may not be dispatched on this leaf; None if it may.
+
+    `gates` are the gates of its pool without the cohorts above. `gates` and `tree` count all dispatched work.
+    """
+    wait = gates.verdict(leaf, priority, gpus)
+    if wait is not None or gpus == 0:
+        return wait
+    short = tree.shortfall(leaf, gpus)
+    if short is not None and short.limit != "cycle" and _is_within_leaf_quota(gates.path(leaf)[0], priority, gpus):
+        return None
+    return short
+
+
+def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
+    """Whether the gang fits into the quota of its own leaf. LOW work uses quota that HIGH and NORMAL work leaves free,
+    so for LOW work all usage counts."""
+    held = leaf.total_usage if priority.is_preemptible else leaf.used
+    return held + gpus <= leaf.quota
+
+
+def idle_unlent_gpus(tree: QuotaTree, node: str) -> Amount:
+    """Idle GPUs in the tree outside the path of this node that their owners do not lend."""
+    column, x = tree.columns[GPU], tree.index[node]
+    path = set()
+    while x >= 0:
+        path.add(x)
+        x = column.parents[x]
+    idle = [max(0, column.local[x] - column.usage[x]) for x in range(len(column.parents)) if x not in path]
+    return UNLIMITED if UNLIMITED in idle else sum(idle)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchWait:
+    """Why a gang is not dispatched yet, as `Group.waiting_reason` stores it."""
+
+    code: ReasonCode
+    message: str
+    node: str
+    limit: str
+    requested: Amount
+    free: Amount
+    idle: Amount = 0
+    """Idle GPUs that their owners do not lend."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The stored reason. The numbers are GPUs."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "by": BY_PLATFORM,
+            "queue": self.node,
+            "limit": self.limit,
+            "requested": as_json(self.requested),
+            "free": as_json(self.free),
+            "missing": as_json(max(0, self.requested - self.free)),
+            **({"idle": as_json(self.idle)} if self.idle else {}),
+        }
+
+
+def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0) -> DispatchWait:
+    """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that their owners do not lend."""
+    request_text = f"It asks for {_gpus(verdict.requested)}"
+    if isinstance(verdict, StartRefusal):
+        limit = LIMIT_OF[verdict.code]
+        message = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
+        return DispatchWait(verdict.code, f"{message} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
+    code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
+    if verdict.limit == "cycle":
+        message = f"The parents of {node} form a cycle; nothing is dispatched there until one of them changes."
+        return DispatchWait(code, message, node, verdict.limit, verdict.requested, verdict.available)
+    if idle_gpus and verdict.limit == "quota":
+        code = ReasonCode.NOT_LENT
+        verb = "is" if idle_gpus == 1 else "are"
+        unlent = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
+        message = (
+            f"{request_text}; everything under {node} lends {_gpus(verdict.available)}, and {unlent} (lending limits)."
+        )
+        return DispatchWait(
+            code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available, idle_gpus
+        )
+    if verdict.limit == "quota":
+        message = f"{request_text}; everything under {node} leaves {_gpus(verdict.available)}."
+    else:
+        message = f"{request_text}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
+    return DispatchWait(code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
+
+
+_UNTIL = "It is dispatched when enough GPUs are free."
+
+
+def _gpus(amount: Amount) -> str:
+    text = amount_text(amount if amount == UNLIMITED else math.floor(amount))
+    return "1 GPU" if text == "1" else f"{text} GPUs"

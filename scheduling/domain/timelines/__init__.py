@@ -1,0 +1,1 @@
+"""Work along time, as pages draw it."""

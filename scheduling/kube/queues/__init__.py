@@ -1,0 +1,1 @@
+"""The queues and priority classes of KAI on a cluster."""

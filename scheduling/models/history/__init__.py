@@ -1,0 +1,1 @@
+"""Rows about the past and the future of work."""

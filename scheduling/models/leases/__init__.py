@@ -1,0 +1,1 @@
+"""Rows of which one process at a time is the owner."""

@@ -1,0 +1,1 @@
+"""Reads of clusters: nodes, their room, and the queues that a cluster should have."""

@@ -1,0 +1,171 @@
+"""The capacity of nodes, and the usage of running tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import connection
+
+from pools.database.prepared import read_rows
+from pools.database.unchanged import read_if_changed
+from pools.domain.configuration.node_sets import NodeGroup
+from pools.domain.values.byte_sizes import exact_size_text
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
+    usage of foreign pods (`other_…`), and sentences about both (`observed_notes`). `ending_…` are the amounts that pods
+    of ours hold beside running tasks: the task has ended and the pod not yet, or the pod is about to start. Memory and
+    storage in bytes."""
+
+    backend_id: int
+    name: str
+    platform: str
+    gpus: int
+    cpu: int
+    memory_bytes: int
+    storage_bytes: int
+    used_gpus: int
+    used_cpu: int
+    used_memory: int
+    used_storage: int
+    ending_gpus: int = 0
+    ending_cpu: int = 0
+    ending_memory: int = 0
+    ending_storage: int = 0
+    ready: bool = True
+    conditions: Sequence[str] | None = None
+    labels: Mapping[str, str] | None = None
+    taints: Sequence[Mapping[str, str]] = ()
+    observed_notes: Sequence[str] = ()
+    other_gpus: int = 0
+    other_cpu: int = 0
+    other_memory: int = 0
+    other_storage: int = 0
+
+    @property
+    def free_gpus(self) -> int:
+        """The GPUs on which work may still start: none on a node that takes no new work."""
+        return self.free(self.gpus, self.used_gpus, self.ending_gpus, self.other_gpus)
+
+    @property
+    def overfull(self) -> str:
+        """What running work holds here of more than there is, for people; empty where the node has it all."""
+        amounts = (
+            (self.used_gpus, self.gpus, "GPUs", str),
+            (self.used_cpu, self.cpu, "cores", str),
+            (self.used_memory, self.memory_bytes, "memory", exact_size_text),
+            (self.used_storage, self.storage_bytes, "storage", exact_size_text),
+        )
+        return ", ".join(f"{text(used)} of {text(size)} {unit}" for used, size, unit, text in amounts if used > size)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about the node: what keeps work away, and what its numbers do not say."""
+        shrunk = [f"running work holds more than the node has: {self.overfull}"] if self.overfull else []
+        return [*self.observed_notes, *shrunk]
+
+    def free(self, size: int, *held: int) -> int:
+        """The part of an amount of this node with which work may still start; 0 where more is held than there is."""
+        return max(0, size - sum(held)) if self.ready else 0
+
+
+# The name of a node is unique only on its backend, so tasks are grouped by the backend of their pool.
+# A task of a simulated backend has no pod: it holds its node while it runs. A pod holds its node from its binding until
+# it is gone or has stopped, whatever the state of its task. Each part has an index of its own.
+_AMOUNTS = {"gpus": "gpu_count", "cpu": "cpu_count", "memory": "memory_bytes", "storage": "storage_bytes"}
+_COLUMNS = f"group_id, node_name, status, {', '.join(_AMOUNTS.values())}"
+_RUNNING = "status = 'RUNNING'"
+_WITH_POD = "dispatched_at IS NOT NULL AND pod_gone_at IS NULL AND status <> 'RUNNING'"
+_SUMS = ", ".join(
+    f"COALESCE(sum(task.{column}) FILTER (WHERE task.status {sign} 'RUNNING'), 0)::bigint AS {part}_{name}"
+    for part, sign in (("used", "="), ("ending", "<>"))
+    for name, column in _AMOUNTS.items()
+)
+_HELD_SQL = f"""
+    SELECT root.backend_id, task.node_name, {_SUMS}
+    FROM (
+        SELECT {_COLUMNS} FROM scheduling_task WHERE {_RUNNING}
+        UNION ALL SELECT {_COLUMNS} FROM scheduling_task WHERE {_WITH_POD}
+    ) task
+    JOIN scheduling_group gang ON gang.uuid = task.group_id
+    JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    WHERE task.node_name <> '' {{condition}}
+    GROUP BY root.backend_id, task.node_name
+"""
+_HELD_AMOUNTS = ", ".join(f"COALESCE(held.{part}_{name}, 0)" for part in ("used", "ending") for name in _AMOUNTS)
+
+
+def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
+    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query, none while nothing is committed.
+    Usage is that of running tasks and, in a cluster, of pods that end and of foreign pods; on each node at most its
+    size, so that a node which has shrunk takes nothing from the others. The capacity of a node that takes no new work
+    is its usage, so nothing is free."""
+    return read_if_changed(gpus_by_node_set, _read_gpus_by_node_set)
+
+
+def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
+    rows = read_rows(_GPUS_BY_NODE_SET_SQL)
+    return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in rows}
+
+
+# Most names of nodes exist on one backend only. Their running tasks are found by an index that holds their GPUs; the
+# three joins to the backend of a task, which cost ten times as much, are made for the other names only. A node that a
+# cluster removed keeps its tasks until their pods are gone: for so long, they count on another backend's node of the
+# same name.
+_GPUS_BY_NODE_SET_SQL = f"""
+    WITH ambiguous AS MATERIALIZED (
+        SELECT name FROM pools_node GROUP BY name HAVING count(*) > 1
+    ), by_name AS MATERIALIZED (
+        SELECT node_name, sum(gpus) AS gpus FROM (
+            SELECT node_name, sum(gpu_count) AS gpus FROM scheduling_task WHERE {_RUNNING} GROUP BY node_name
+            UNION ALL SELECT node_name, sum(gpu_count) FROM scheduling_task WHERE {_WITH_POD} GROUP BY node_name
+        ) held GROUP BY node_name
+    )
+    SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END), sum(LEAST(gpus, used))
+    FROM (
+        SELECT node.backend_id, node.platform, node.gpus, COALESCE(state.ready, true) AS ready,
+            COALESCE(
+                CASE WHEN ambiguous.name IS NULL THEN by_name.gpus ELSE held.used_gpus + held.ending_gpus END, 0
+            )
+            + COALESCE(state.other_gpus, 0) AS used
+        FROM pools_node node
+        LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
+        LEFT JOIN ambiguous ON ambiguous.name = node.name
+        LEFT JOIN by_name ON by_name.node_name = node.name
+        LEFT JOIN ({_HELD_SQL.format(condition="AND task.node_name IN (SELECT name FROM ambiguous)")}) held
+            ON held.backend_id = node.backend_id AND held.node_name = node.name
+    ) node_usage
+    GROUP BY backend_id, platform
+"""
+
+
+def read_node_usage(name: str | None = None, *, backend: int | None = None) -> list[NodeUsage]:
+    """All nodes (those of one name, those of the backend with this id) by backend and name; one query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT node.backend_id, node.name, node.platform, node.gpus, node.cpu, node.memory_bytes,
+                node.storage_bytes, {_HELD_AMOUNTS},
+                COALESCE(state.ready, true), state.conditions, state.labels, COALESCE(state.taints, '[]'),
+                COALESCE(state.notes || state.other_notes, '[]'),
+                COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
+                COALESCE(state.other_storage_bytes, 0)
+            FROM pools_node node
+            LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
+            LEFT JOIN ({_HELD_SQL.format(condition="")}) held
+                ON held.backend_id = node.backend_id AND held.node_name = node.name
+            WHERE (%(name)s::text IS NULL OR node.name = %(name)s)
+                AND (%(backend)s::bigint IS NULL OR node.backend_id = %(backend)s)
+            ORDER BY node.backend_id, node.name COLLATE "C"
+            """,
+            {"name": name, "backend": backend},
+        )
+        return [
+            NodeUsage(*row[:16], *(None if text is None else json.loads(text) for text in row[16:20]), *row[20:])
+            for row in cursor.fetchall()
+        ]

@@ -1,0 +1,1 @@
+"""Reads for forecasts, replays and what-if questions."""

@@ -1,0 +1,253 @@
+"""The gangs of a cluster that come first in their pools, and the work that is not dispatched because of them.
+
+The engine places held work as if it was on the cluster; forecasts, what-ifs and dry runs take part of it out by its
+names here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from django.db.models import Exists, OuterRef, QuerySet, Sum
+from django.db.models.functions import Coalesce, Now
+
+from pools.database.transactions import database_time
+from pools.domain.configuration.pool_fields import HOLD_AFTER
+from pools.domain.values.amounts import GPU, Amount
+from pools.models import Backend, Pool
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskState
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.judgement.dispatch_holds import (
+    DispatchHold,
+    HeldBack,
+    RunningPoolWork,
+    WaitingPoolGang,
+    find_held_back,
+    find_holds,
+)
+from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
+from scheduling.models import Group, Task
+from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
+
+_RUNNING = (TaskStatus.INITIALIZING, TaskStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolHolds:
+    """What decides about the work of one pool, at one time."""
+
+    waiting: Sequence[WaitingPoolGang]
+    running: Sequence[RunningPoolWork]
+    holds: Sequence[DispatchHold]
+    following: Sequence[DispatchHold]
+    quotas: Mapping[int, Amount]
+    now: float
+
+    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> dict[UUID, HeldBack]:
+        """The gangs that are not dispatched, if this new work waited too."""
+        waiting = [*self.waiting, *new]
+        return find_held_back(waiting, self.running, self.holds, self.quotas, self.now, self.following)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchHolds:
+    """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gangs before them;
+    `names`: of the gangs that come first, as the live facts call them."""
+
+    holders: Mapping[UUID, DispatchHold] = field(default_factory=dict)
+    held: Mapping[UUID, HeldBack] = field(default_factory=dict)
+    names: Mapping[UUID, str] = field(default_factory=dict)
+    _pools: Mapping[int, _PoolHolds] = field(default_factory=dict)
+
+    def held_names(self, live: LiveFacts, new: Iterable[GangFacts] = ()) -> dict[str, tuple[str, ...]]:
+        """The gangs of the facts that are not dispatched, with the gangs before them, by name. `new`: gangs that would
+        be submitted now, in this order."""
+        found = {
+            name: self.names_before(held)
+            for name, ref in live.gangs.items()
+            if (held := self.held.get(ref.group)) is not None
+        }
+        if not self._pools:
+            return found
+        parents = {queue.name: queue.parent for queue in live.facts.queues}
+        asked: dict[int, dict[UUID, GangFacts]] = {}
+        for gang in new:
+            root = live.roots.get(parents.get(gang.queue) or "")
+            if root is not None and root in self._pools and gang.queue in live.leaves:
+                asked.setdefault(root, {})[uuid4()] = gang
+        for root, gangs in asked.items():
+            pool = self._pools[root]
+            rows = [_waiting_gang(group, gang, live.leaves[gang.queue], pool.now) for group, gang in gangs.items()]
+            kept = pool.held_back(rows)
+            found |= {gangs[row.group].name: self.names_before(kept[row.group]) for row in rows if row.group in kept}
+        return found
+
+    def names_before(self, held: HeldBack) -> tuple[str, ...]:
+        """The names of the gangs that keep a gang here."""
+        return tuple(self.names[hold.holder.group] for hold in held.holds)
+
+
+def with_holds(facts: ClusterFacts, held: Mapping[str, tuple[str, ...]]) -> ClusterFacts:
+    """The facts in which these gangs do not start: they are sent when the gangs before them have started."""
+    if not held:
+        return facts
+    gangs = tuple(replace(gang, hold=_HOLD) if gang.name in held else gang for gang in facts.gangs)
+    return replace(facts, gangs=gangs)
+
+
+_HOLD = StartHold(
+    ReasonCode.HELD_BACK,
+    "It is not sent to the cluster yet: earlier work of its pool has waited long and comes first.",
+    "The work that comes first starts, or is cancelled",
+)
+
+
+def _waiting_gang(group: UUID, gang: GangFacts, leaf: int, now: float) -> WaitingPoolGang:
+    """Work that would be submitted now, as the last of its priority."""
+    gpus = sum(int(task.request.get(GPU, 0)) for task in gang.tasks)
+    limit = None if gang.time_limit is None else float(gang.time_limit)
+    order = (now, gang.name, 0)
+    return WaitingPoolGang(group, leaf, _priority_of(gang), order, gpus, now, is_dispatched=False, limit=limit)
+
+
+def _priority_of(gang: GangFacts) -> Priority:
+    return next(
+        (each for each in Priority if each.priority_class_value == gang.priority),
+        Priority.LOW if gang.preemptible else Priority.NORMAL,
+    )
+
+
+def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> DispatchHolds:
+    """The holds of a Kubernetes backend. Where no pool of it says `hold_after`: one query, or none if the caller has
+    the live facts; one more where no gang has waited so long. Only then the rest is read."""
+    if backend.kind != Backend.Kind.KUBERNETES:
+        return DispatchHolds()
+    roots = _read_hold_after(backend) if live is None else live.hold_after
+    if not roots or not _has_waited(roots):
+        return DispatchHolds()
+    now = database_time().timestamp()
+    waiting, running = _read_waiting(roots), _read_running(roots)
+    found = {root: find_holds(waiting[root], running[root], after, now) for root, after in roots.items()}
+    if not any(heads for heads, _following in found.values()):
+        return DispatchHolds()
+    live = live or read_live_facts(backend)
+    possible = _find_possible(live, [hold for heads, _following in found.values() for hold in heads], now)
+    quotas = {
+        live.leaves[queue.name]: (queue.quota or {}).get(GPU, 0)
+        for queue in live.facts.queues
+        if queue.name in live.leaves
+    }
+    holders: dict[UUID, DispatchHold] = {}
+    held: dict[UUID, HeldBack] = {}
+    pools: dict[int, _PoolHolds] = {}
+    for root, (heads, following) in found.items():
+        real = [hold for hold in heads if hold.holder.group in possible]
+        if real:
+            pools[root] = _PoolHolds(waiting[root], running[root], real, following, quotas, now)
+            holders |= {hold.holder.group: hold for hold in real}
+            held |= pools[root].held_back()
+    names = {ref.group: name for name, ref in live.gangs.items() if ref.group in holders}
+    return DispatchHolds(holders, held, names, pools)
+
+
+def _read_hold_after(backend: Backend) -> dict[int, int]:
+    pools = Pool.objects.roots().not_archived().filter(backend=backend, config__has_key=HOLD_AFTER)
+    return {
+        pk: int(config[HOLD_AFTER])
+        for pk, config in pools.values_list("pk", "config")
+        if config[HOLD_AFTER] is not None
+    }
+
+
+def _find_possible(live: LiveFacts, holds: Iterable[DispatchHold], now: float) -> set[UUID]:
+    """The gangs that would start if all other work ended. A gang that never can must not stop its pool; nor one that
+    could start beside all that runs and has not, after a long hold."""
+    by_group = {hold.holder.group: hold for hold in holds}
+    whole, found = live.facts, set()
+    facts = {gang.name: gang for gang in whole.gangs}
+    running = tuple(gang for gang in whole.gangs if any(task.state is TaskState.RUNNING for task in gang.tasks))
+    for name, ref in live.gangs.items():
+        if ref.group not in by_group:
+            continue
+        alone = ClusterFacts(whole.queues, whole.cohorts, (facts[name],), whole.nodes, units=whole.units)
+        beside = replace(whole, gangs=(*running, facts[name]), demand={}, policy=None)
+        if _starts(alone, name) and not (by_group[ref.group].may_be_in_vain(now) and _starts(beside, name)):
+            found.add(ref.group)
+    return found
+
+
+def _starts(facts: ClusterFacts, name: str) -> bool:
+    state = KeptState(facts)
+    state.run()
+    return state.is_running(name)
+
+
+def _has_waited(hold_after: Mapping[int, int]) -> bool:
+    """Whether a gang on the cluster has waited as long as the shortest of these."""
+    since = Coalesce("ready_at", "workflow__submit_time")
+    least = Now() - timedelta(seconds=min(hold_after.values()))
+    return _waiting_groups(hold_after).filter(_SENT).annotate(since=since).filter(since__lte=least).exists()
+
+
+def _waiting_groups(roots: Collection[int]) -> QuerySet[Group]:
+    return Group.objects.filter(
+        status=TaskStatus.SCHEDULING,
+        workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
+        workflow__root_pool__in=roots,
+        gpus__gt=0,
+    ).order_by()
+
+
+_SENT = Exists(Task.objects.filter(group=OuterRef("pk"), dispatched_at__isnull=False, end_time=None))
+
+
+def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingPoolGang]]:
+    rows = _waiting_groups(roots).values_list(
+        "workflow__root_pool_id", "pk", "workflow__pool_id", "workflow__priority", "workflow__submit_time",
+        "workflow__name", "position", "gpus", "ready_at", "workflow__exec_timeout", _SENT,
+    )  # fmt: skip
+    found: dict[int, list[WaitingPoolGang]] = defaultdict(list)
+    for root, group, leaf, priority, submitted, name, position, gpus, ready, limit, is_sent in rows:
+        found[root].append(
+            WaitingPoolGang(
+                group,
+                leaf,
+                Priority(priority),
+                (submitted.timestamp(), name, position),
+                gpus,
+                (ready or submitted).timestamp(),
+                is_sent,
+                None if limit is None else limit.total_seconds(),
+            )
+        )
+    return found
+
+
+def _read_running(roots: Collection[int]) -> dict[int, list[RunningPoolWork]]:
+    """By workflow: its time limit counts from its first start."""
+    rows = (
+        Task.objects.filter(
+            status__in=_RUNNING, gpu_count__gt=0, group__workflow__root_pool__in=roots,
+            group__workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
+        )
+        .order_by()
+        .values_list(
+            "group__workflow__root_pool_id", "group__workflow__pool_id", "group__workflow__priority",
+            "group__workflow__start_time", "group__workflow__exec_timeout",
+        )
+        .annotate(Sum("gpu_count"))
+    )  # fmt: skip
+    found: dict[int, list[RunningPoolWork]] = defaultdict(list)
+    for root, leaf, priority, started, limit, gpus in rows:
+        found[root].append(RunningPoolWork(leaf, Priority(priority), gpus, _end(started, limit)))
+    return found
+
+
+def _end(started: datetime | None, limit: object) -> float | None:
+    return None if started is None or limit is None else (started + limit).timestamp()  # type: ignore[operator]

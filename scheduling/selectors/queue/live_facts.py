@@ -1,0 +1,533 @@
+"""The current state of one backend as facts of the engine, with the rows that the names in the facts refer to.
+
+Queues have their logical names (design, D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf
+for each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train` where a workflow has several
+groups.
+
+* Quotas are the scheduling view (design, D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas:
+  a queue may use all cores (in millicores), memory and storage (in bytes) of the nodes.
+* Pools that share nodes are separate queues over the same nodes. `TaskFacts.allowed_nodes` are the nodes that a task
+  may use: its platform, its excluded nodes and taints of a cluster keep it from others.
+* Nothing starts on an offline backend; a pool in maintenance accepts no new work, but its waiting work may start
+  (design, D6).
+* A gang that waits for other groups of its workflow is not in the facts, because it may not start yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from pools.database.transactions import one_snapshot
+from pools.domain import names
+from pools.domain.configuration.backend_config import VictimRule
+from pools.domain.configuration.pool_fields import HOLD_AFTER
+from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values import amounts
+from pools.domain.values.amounts import Amount, Gpus
+from pools.models import Backend, Node, Pool
+from pools.selectors.quotas.pool_balance import read_balances
+from scheduling.domain.cluster.naming import GPU_RESOURCE
+from scheduling.domain.engine import facts as engine
+from scheduling.domain.engine.facts import (
+    ClusterFacts,
+    DisplayUnit,
+    GangFacts,
+    NodeBar,
+    PolicyFacts,
+    QueueFacts,
+    StartHold,
+    StartReservationFacts,
+    TaskState,
+)
+from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar
+from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
+from scheduling.domain.judgement.plan_units import GatePath
+from scheduling.domain.judgement.tree_gates import TreeGates
+from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import ReasonCode
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
+from scheduling.garbage_collector import garbage_collector
+from scheduling.selectors.queue.cohorts_above import limits_its_borrowing, pool_cohort_limits, read_cohorts_above
+from scheduling.selectors.queue.dispatched_usage import read_dispatched_usage
+from scheduling.selectors.queue.gpu_headroom import read_gpu_holds
+from scheduling.selectors.queue.start_gates import build_gate_paths, read_tree_gates
+
+CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
+MILLICORES = 1000
+UNITS = {
+    CPU: DisplayUnit(MILLICORES, "core", "cores"),
+    MEMORY: DisplayUnit(2**30, "GiB of memory", "GiB of memory"),
+    STORAGE: DisplayUnit(2**30, "GiB of storage", "GiB of storage"),
+}
+
+_STATES = {
+    TaskStatus.SUBMITTING: TaskState.PENDING,
+    TaskStatus.PROCESSING: TaskState.PENDING,
+    TaskStatus.SCHEDULING: TaskState.PENDING,
+    TaskStatus.INITIALIZING: TaskState.RUNNING,
+    TaskStatus.RUNNING: TaskState.RUNNING,
+}
+_STATE_OF = {status.value: state for status, state in _STATES.items()} | {
+    TaskStatus.COMPLETED.value: TaskState.FINISHED
+}
+"""The state of the tasks in the facts, by the text of their status: the conversion of each text to an enum member would
+cost more than all other work here. Completed tasks hold nothing but are included: a gang with a completed task that is
+below its minimum is about to end, and stays on its nodes (design, K5)."""
+_WAITING = [status for status, state in _STATES.items() if state is TaskState.PENDING]
+_BEGUN = [status for status, state in _STATES.items() if state is TaskState.RUNNING]
+_UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_GROUPS = 10**6  # groups of one workflow, which have one submit time, are served in the order of the file
+
+
+@dataclass(frozen=True, slots=True)
+class GangRef:
+    """The rows of a gang. `leaf` and `root` are ids of pools, `pool` is the canonical name of the leaf; a shared leaf
+    has the name of its top-level pool."""
+
+    group: UUID
+    workflow: UUID
+    workflow_name: str
+    group_name: str
+    leaf: int
+    root: int
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFacts:
+    """The facts, and the rows that their names refer to.
+
+    `gangs` are by the name of the gang, `leaves` (ids of pools) and `roots` (of containers) by the name of the queue.
+    `gate_paths` (by the id of the leaf) and `tree_gates` (of the cohorts above) have the numbers of the same snapshot.
+    A task of the facts has the name of its row, and is the latest attempt of that name.
+    """
+
+    facts: ClusterFacts
+    gangs: Mapping[str, GangRef]
+    leaves: Mapping[str, int]
+    roots: Mapping[str, int]
+    gate_paths: Mapping[int, GatePath]
+    tree_gates: TreeGates
+    waits_for_external: bool
+    """Whether work may wait for changes elsewhere: in a GPU namespace, or on other backends of a cohort."""
+    hold_after: Mapping[int, int] = field(default_factory=dict)
+    """Of the pools that say it, by id: after so many seconds a gang holds back later work of its pool."""
+    topology_keys: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Of the pools that have some, by id: the topology keys with their node labels."""
+
+
+def read_live_facts(
+    backend: Backend, *, new_workflows: Collection[str] | None = None, totals_only: bool = False
+) -> LiveFacts:
+    """All queues, nodes and work of one backend in one snapshot. The number of queries does not depend on the amount of
+    work.
+
+    With `new_workflows` (names), only their waiting gangs and those with a start reservation are listed; the other
+    waiting work is the demand of its leaf. With `totals_only`, nothing else is listed: running work is a total of each
+    queue and of each node, other waiting work is left out. That is enough to start new work in free capacity, but not
+    to explain why a gang waits or to find victims.
+    A Kubernetes backend whose nodes are unknown has no nodes in the facts; there only quotas decide.
+    """
+    with one_snapshot(), garbage_collector.paused():
+        trees = _BackendQueues(backend, totals_only=totals_only)
+        nodes = list(Node.objects.filter(backend=backend))
+        gangs = _BackendGangs(backend, trees, nodes, new_workflows, totals_only=totals_only)
+        return LiveFacts(
+            ClusterFacts(
+                queues=tuple(trees.queues),
+                cohorts=tuple(trees.above.cohorts),
+                gangs=tuple(gangs.facts),
+                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(node_facts, nodes)),
+                usage=trees.usage,
+                demand={}
+                if new_workflows is None or totals_only
+                else _demand(backend, trees.queue_of_leaf, new_workflows),
+                units=UNITS,
+                policy=gangs.policy(backend),
+            ),
+            gangs.rows,
+            {queue: leaf for leaf, queue in trees.queue_of_leaf.items() if leaf not in trees.outside},
+            trees.roots,
+            trees.gates,
+            read_tree_gates(trees.rows, trees.above.tops),
+            waits_for_external=bool(trees.above.outside or trees.held),
+            topology_keys={root.pk: keys for root in trees.rows if (keys := root.topology_labels)},
+            hold_after={
+                root.pk: int(after)
+                for root in trees.rows
+                if root.backend_id == backend.pk and (after := root.config.get(HOLD_AFTER)) is not None
+            },
+        )
+
+
+class _BackendQueues:
+    """The queues of every active pool of a backend, and of the pools on other backends that share a tree of cohorts
+    with one of them.
+
+    `outside` are the leaves of pools on other backends, `takeable` the top-level pools among them whose LOW work may be
+    reclaimed from here; the other work that they hold, or that was dispatched to a cluster, is `usage`. With
+    `totals_only`, `usage` is everything that work holds, except what HIGH and NORMAL work holds in this backend's
+    queues: that is `firm`.
+    """
+
+    def __init__(self, backend: Backend, *, totals_only: bool = False) -> None:
+        self.queues: list[QueueFacts] = []
+        self.queue_of_leaf: dict[int, str] = {}
+        self.roots: dict[str, int] = {}
+        self.gates: dict[int, GatePath] = {}
+        self.pools: dict[int, str] = {}
+        self.outside: set[int] = set()
+        self.takeable: set[int] = set()
+        self.usage: dict[str, dict[str, int]] = {}
+        self.firm: dict[str, int] = {}
+        self._backend, self._totals_only = backend, totals_only
+        rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
+        own = list(rows)
+        self.above = read_cohorts_above(backend, own)
+        self.rows = [*own, *self.above.outside]
+        self._promised: Counter[int] = Counter()
+        for each in read_dispatched_usage(self.above.tops) if self.above.outside else ():
+            self._promised[each.leaf] += each.gpus
+        pools = {root.pk: root for root in self.rows}
+        subpools: dict[int, dict[str, Pool]] = defaultdict(dict)
+        parts = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
+        for row in parts.only("id", "parent_id", "subpool_name", "created_at"):
+            assert row.parent_id is not None
+            subpools[row.parent_id][row.subpool_name or ""] = row
+        for root_id, balance in read_balances(pools.values()).items():
+            self._add(pools[root_id], balance, subpools[root_id])
+        self.held = read_gpu_holds(own, whole=self._backend.kind == Backend.Kind.KUBERNETES)
+
+    def _add(self, root: Pool, balance: PoolBalance, subpools: Mapping[str, Pool]) -> None:
+        container = names.queue_name(root.namespace, root.name, None)
+        is_outside = root.backend_id != self._backend.pk
+        if not is_outside:
+            self.roots[container] = root.pk
+        elif root.backend is not None and {root.backend.kind, self._backend.kind} == {Backend.Kind.SIMULATED}:
+            self.takeable.add(root.pk)
+        self.queues.append(container_queue(root, balance, hold=_offline_hold(self._backend), is_external=is_outside))
+        ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in subpools.items()}
+        self.gates |= build_gate_paths(balance, ids)
+        leaves = [(root, names.SHARED_QUEUE, balance.shared_scheduling_quota, balance.shared_usage)]
+        leaves += [
+            (subpools[part.name], part.name, part.scheduling_quota, part.usage)
+            for part in balance.subpools
+            if part.name in subpools
+        ]
+        for row, leaf, quota, usage in leaves:
+            queue = names.queue_name(root.namespace, root.name, leaf)
+            self.queue_of_leaf[row.pk] = queue
+            self.pools[row.pk] = root.name if leaf == names.SHARED_QUEUE else names.canonical_name(root.name, leaf)
+            self.queues.append(leaf_queue(queue, container, quota, row.created_at))
+            if is_outside:
+                self.outside.add(row.pk)
+                listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._totals_only else 0
+                self.usage[queue] = {amounts.GPU: usage.total_usage - listed + self._promised[row.pk]}
+            elif self._totals_only:
+                self.usage[queue] = {amounts.GPU: usage.total_usage - usage.used}
+                self.firm[queue] = usage.used
+
+
+def container_queue(
+    root: Pool, balance: PoolBalance, *, hold: StartHold | None = None, is_external: bool = False
+) -> QueueFacts:
+    """The queue of a top-level pool, which contains its leaves."""
+    return QueueFacts(
+        names.queue_name(root.namespace, root.name, None),
+        root.cohort.name if root.cohort else None,
+        _quota(balance.scheduling_quota),
+        _limit(balance.maximum),
+        *pool_cohort_limits(root, balance),
+        weight=1 if root.weight is None else root.weight,
+        created=microseconds(root.created_at),
+        hold=hold,
+        is_external=is_external,
+        borrows_by_limit=limits_its_borrowing(root, balance),
+    )
+
+
+def leaf_queue(name: str, container: str, quota: Gpus, created: datetime) -> QueueFacts:
+    """The queue of a leaf."""
+    return QueueFacts(name, container, _quota(quota), created=microseconds(created))
+
+
+def _offline_hold(backend: Backend) -> StartHold | None:
+    if not backend.offline:
+        return None
+    message = f"Cluster {backend.name} is offline; all work waits until it is online again."
+    return StartHold(ReasonCode.BACKEND_OFFLINE, message, f"Cluster {backend.name} is set online again")
+
+
+def _quota(gpus: Gpus) -> dict[str, Amount]:
+    return {amounts.GPU: gpus, **_UNBOUNDED}
+
+
+def _limit(gpus: Gpus) -> dict[str, Amount]:
+    return {} if gpus == amounts.UNLIMITED else {amounts.GPU: gpus}
+
+
+def microseconds(at: datetime) -> int:
+    """Microseconds since 1970, exactly."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def node_facts(row: Node) -> engine.NodeFacts:
+    """A node with its capacity."""
+    have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
+    return engine.NodeFacts(row.name, have)
+
+
+def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
+    return {amounts.GPU: gpus, CPU: cpu * MILLICORES, MEMORY: memory, STORAGE: storage}
+
+
+def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[str]) -> dict[str, dict[str, int]]:
+    """The demand of the waiting work in each queue, without these workflows."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
+        return {
+            queue_of_leaf[leaf]: _request(*map(int, requested)) for leaf, *requested in cursor if leaf in queue_of_leaf
+        }
+
+
+def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
+    """The usage of these nodes."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
+        return {name: _request(*map(int, used)) for name, *used in cursor if name in names}
+
+
+_GANG = """
+    SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
+        work.priority, (extract(epoch FROM work.submit_time) * 1000000)::bigint, EXISTS (
+            SELECT FROM scheduling_group other WHERE other.workflow_id = work.uuid AND other.uuid <> gang.uuid
+        ), extract(epoch FROM statement_timestamp())::bigint, extract(epoch FROM gang.ready_at)::bigint,
+        CASE WHEN gang.status = ANY(%s) THEN extract(epoch FROM gang.start_time)::bigint END,
+        extract(epoch FROM work.start_time + work.exec_timeout)::bigint,
+        extract(epoch FROM work.exec_timeout)::bigint,
+        extract(epoch FROM COALESCE(gang.ends_at - gang.start_time, work.simulated_runtime))::bigint,
+        extract(epoch FROM reserved.since)::bigint, reserved.nodes::text,
+        extract(epoch FROM reserved.placed_at)::bigint
+    FROM scheduling_workflow work
+    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    LEFT JOIN scheduling_startreservation reserved ON reserved.group_id = gang.uuid
+"""
+
+_GANGS = f"""
+    {_GANG} WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+        AND work.status = ANY(%s) AND (gang.status = ANY(%s) OR gang.status = ANY(%s)
+            AND (work.name = ANY(%s) OR reserved.since IS NOT NULL))
+"""
+
+_OUTSIDE = f"""
+    {_GANG} WHERE work.root_pool_id = ANY(%s) AND work.status = ANY(%s) AND gang.status = ANY(%s)
+        AND work.priority = '{Priority.LOW}'
+"""
+
+_SUMS = """
+    sum(task.gpu_count), sum(task.cpu_count), sum(task.memory_bytes), sum(task.storage_bytes)
+    FROM scheduling_workflow work
+    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    JOIN scheduling_task task ON task.group_id = gang.uuid
+    WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+        AND work.status = ANY(%s) AND task.status = ANY(%s)
+"""
+
+_DEMAND = f"""
+    SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name <> ALL(%s) AND NOT EXISTS (
+        SELECT FROM scheduling_startreservation reserved WHERE reserved.group_id = gang.uuid
+    ) GROUP BY work.pool_id
+"""
+
+_ON_NODES = f"SELECT task.node_name, {_SUMS} GROUP BY task.node_name"
+
+# One row for each gang: its tasks as JSON are read in a third of the time of separate rows.
+_TASKS = """
+    SELECT task.group_id, json_agg(json_build_array(
+        task.name, task.sub_group, task.status, task.gpu_count, task.cpu_count, task.memory_bytes, task.storage_bytes,
+        task.platform, task.nodes_excluded::text, task.node_name
+    ) ORDER BY task.position)::text
+    FROM scheduling_task task
+    WHERE task.group_id = ANY(%s) AND task.status = ANY(%s)
+    GROUP BY task.group_id
+"""
+
+
+class _BackendGangs:
+    """The gangs that run or wait for GPUs, with their open and completed tasks."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        trees: _BackendQueues,
+        nodes: Sequence[Node],
+        new: Collection[str] | None,
+        *,
+        totals_only: bool,
+    ) -> None:
+        self.facts: list[GangFacts] = []
+        self.rows: dict[str, GangRef] = {}
+        self._now = 0
+        self._are_totals = totals_only
+        self._reservations: list[StartReservationFacts] = []
+        self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
+        self._shapes = SharedObjects(nodes)
+        with connection.cursor() as cursor:
+            begun = [] if totals_only else _BEGUN
+            always = list(_STATES) if new is None else begun
+            cursor.execute(
+                _GANGS, [_BEGUN, backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), always, _WAITING, list(new or ())]
+            )
+            gangs = cursor.fetchall()
+            if trees.takeable and not totals_only:
+                cursor.execute(_OUTSIDE, [_BEGUN, list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
+                gangs += cursor.fetchall()
+            cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
+            tasks: dict[UUID, list[engine.TaskFacts]] = defaultdict(list)
+            for group, written in cursor:
+                tasks[group] = [self._shapes.task(*columns) for columns in json.loads(written)]
+        for gang in gangs:
+            if gang[6] in trees.outside:
+                self._add(gang, _outside_tasks(tasks[gang[0]]))
+            elif gang[6] in trees.queue_of_leaf:
+                self._add(gang, tasks[gang[0]])
+        if totals_only:
+            self.facts += [
+                _total_gang(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items() if gpus
+            ]
+            self.facts.append(_total_gang("", _usage_of_nodes(backend, {node.name for node in nodes}), has_node=True))
+
+    def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
+        (
+            group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many,
+            now, ready, started, deadline, timeout, expected, reserved, nodes, placed,
+        ) = columns  # fmt: skip
+        self._now = now
+        known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
+        if reserved is not None:
+            self._reservations.append(
+                StartReservationFacts(known, reserved, None if nodes is None else json.loads(nodes), placed)
+            )
+        # The timeout counts from the first start of the workflow.
+        limit = timeout if deadline is None else max(0, deadline - (now if started is None else started))
+        self.rows[known] = GangRef(group, workflow, workflow_name, name, leaf, root, self._pools[leaf])
+        self.facts.append(
+            GangFacts(
+                known,
+                self._queue_of_leaf[leaf],
+                tuple(tasks),
+                priority=Priority(priority).priority_class_value,
+                preemptible=Priority(priority).is_preemptible,
+                submitted=submitted * MAX_GROUPS + position,
+                tree=self._shapes.tree(tree),
+                hold=self._held.get(group),
+                waiting_since=ready,
+                started=started,
+                time_limit=limit,
+                expected_time=expected,
+            )
+        )
+
+    def policy(self, backend: Backend) -> PolicyFacts | None:
+        """The backend's policy with its reservations; None for a backend without one."""
+        policy = policy_of(backend)
+        if policy is None:
+            return None
+        return replace(policy, now=self._now, reservations=tuple(self._reservations), are_totals=self._are_totals)
+
+
+def policy_of(backend: Backend) -> PolicyFacts | None:
+    """The settings of the backend's policy, at the time 0; None where nothing differs from an engine without one, and
+    on a cluster, where KAI decides."""
+    rule = VictimRule(backend.victims)
+    has_waits = backend.reserve_after is not None or backend.ageing is not None
+    if backend.kind != Backend.Kind.SIMULATED or not (has_waits or rule is VictimRule.LEAST_LOST):
+        return None
+    return PolicyFacts(0, backend.reserve_after, backend.ageing, 10**6 * MAX_GROUPS, victims=rule)
+
+
+def _outside_tasks(tasks: Iterable[engine.TaskFacts]) -> Iterator[engine.TaskFacts]:
+    """The running and completed tasks of a gang on another backend: they hold quota, but no node of this backend."""
+    for task in tasks:
+        if task.state is not TaskState.PENDING:
+            yield replace(task, node=None, allowed_nodes=frozenset())
+
+
+def _total_gang(queue: str, held: Mapping[str, Mapping[str, int]], *, has_node: bool = False) -> GangFacts:
+    """A total of work as one gang that cannot be preempted: a task for each node with usage, or one task without a
+    node. Its name cannot be the name of work; a total without a queue counts on its nodes alone."""
+    tasks = (
+        engine.TaskFacts(name, amount, state=TaskState.RUNNING, node=name if has_node else None)
+        for name, amount in held.items()
+    )
+    return GangFacts(f"sum of {queue}", queue, tuple(tasks))
+
+
+class SharedObjects:
+    """Requests, trees and sets of nodes. Equal ones are one object, which makes the engine fast."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._by_platform: dict[str, set[str]] = defaultdict(set)
+        self._tainted: dict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            self._by_platform[node.platform].add(node.name)
+            if node.taint:
+                self._tainted[node.taint].add(node.name)
+        self._gpu_pods_only = frozenset(node.name for node in nodes if node.gpu_pods_only)
+        self._names = frozenset(node.name for node in nodes)
+        self._requests: dict[tuple[int, ...], dict[str, int]] = {}
+        self._allowed: dict[tuple[str, str, bool], tuple[frozenset[str] | None, tuple[NodeBar, ...]]] = {}
+        self._trees: dict[str, GangTree] = {}
+
+    def task(
+        self, name: str, sub_group: str, status: str, gpus: int, cpu: int, memory: int, storage: int,
+        platform: str, excluded: str, node: str,
+    ) -> engine.TaskFacts:  # fmt: skip
+        """One open or completed attempt as a task of the facts."""
+        requested = (gpus, cpu, memory, storage)
+        if requested not in self._requests:
+            self._requests[requested] = _request(*requested)
+        node_key = platform, excluded, gpus > 0
+        if node_key not in self._allowed:
+            bars = self.bars([platform], json.loads(excluded), has_gpus=gpus > 0)
+            barred = frozenset[str]().union(*(bar.nodes for bar in bars))
+            self._allowed[node_key] = self._names - barred if barred else None, bars
+        state = _STATE_OF[status]
+        has_node = state is TaskState.RUNNING and node in self._names
+        return engine.TaskFacts(
+            name, self._requests[requested], sub_group or DEFAULT_SUB_GROUP, state, node if has_node else None,
+            *self._allowed[node_key],
+        )  # fmt: skip
+
+    def bars(
+        self, platforms: Collection[str], excluded: Collection[str] = (), *, has_gpus: bool = True
+    ) -> tuple[NodeBar, ...]:
+        """What keeps a task that asks for one of these platforms from some of the nodes."""
+        others = self._names.difference(*(self._by_platform[each] for each in platforms))
+        found = [
+            platform_bar(" or ".join(platforms), others),
+            excluded_bar(self._names.intersection(excluded)),
+            *(taint_bar(taint, frozenset(nodes)) for taint, nodes in self._tainted.items()),
+        ]
+        if not has_gpus:
+            found.append(taint_bar(GPU_RESOURCE, self._gpu_pods_only))
+        return tuple(bar for bar in found if bar.nodes)
+
+    def tree(self, written: str | None) -> GangTree | None:
+        """The tree of a gang from its row; None for a gang whose tasks all start together."""
+        if written is None:
+            return None
+        if written not in self._trees:
+            plain = json.loads(written)
+            self._trees[written] = tree_from_json(plain, 0)
+        return self._trees[written] if written != "null" else None

@@ -1,0 +1,350 @@
+"""Waiting gangs with positions and reasons, as one reader may see them (design, A5).
+
+Positions are the same for all readers: they count all work on the backend. Only work that the reader may see is listed
+and named (`Workflow.visible_to`; design, D10); messages only count the other work.
+
+    entries, more = list_waiting_gangs(actor, pools=["team"], limit=50)  # a page of the queue, first position first
+    gangs = waiting_gangs_of(actor, workflow)                            # {group name: WaitingGang}, {} if none waits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from uuid import UUID
+
+from pools.database.prepared import read_rows
+from pools.domain.names import with_pool_names
+from pools.domain.people.roles import Actor, Permission
+from pools.domain.values.amounts import Amount, as_json, is_gpu
+from pools.models import Backend
+from pools.selectors.submission_path import column_names, columns_sql, known_row
+from scheduling.apps import scheduling_app
+from scheduling.domain.engine.reasons.explain import Reason
+from scheduling.models import Group, Workflow
+from scheduling.selectors.queue.pending_queue import (
+    WAITING_STATUSES,
+    GangOwner,
+    PendingGang,
+    PendingQueue,
+    StartPromise,
+    recent_arrivals,
+)
+
+MAX_HOLDERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReason:
+    """The first reason: `queue` is the blocking node of the tree (queue, pool container or cohort), `limit` the
+    blocking number of this node. Amounts are GPUs, None where the reason is not an amount."""
+
+    code: str
+    message: str
+    queue: str | None
+    limit: str | None
+    requested: int | float | str | None
+    free: int | float | str | None
+    missing: int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReservation:
+    """A start reservation (:class:`~scheduling.selectors.queue.pending_queue.StartPromise`) with a message about it."""
+
+    since: datetime
+    latest_start: datetime | None
+    is_certain: bool
+    nodes: Mapping[str, int] | None
+    passed_by: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangStart:
+    """When a gang is forecast to start: times by which it starts with that probability, from so many sampled futures.
+    None where too few of them start it; `never` is a sentence where none does."""
+
+    p10: datetime | None
+    p50: datetime | None
+    p90: datetime | None
+    samples: int
+    made_at: datetime
+    never: str | None
+
+    @property
+    def is_now(self) -> bool:
+        """Whether it can start in the next pass, as things stand."""
+        return self.p90 is not None and self.p90 == self.made_at
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingGang:
+    """A gang that waits. `queue` is its logical queue (design, D2), `pool` the canonical name of its leaf's row; `gpus`
+    is the minimum that it starts with. `position_in_queue` counts the gangs that wait in its queue from 1, `position`
+    all gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it
+    there, and of optional pods of running gangs. `unblock` are messages, one for each obstacle; with
+    `unblock_needs_all`, all of them are needed together, otherwise one is enough. `holders` are the workflows that the
+    messages name or count, as far as the reader may see them, the first MAX_HOLDERS; `nodes` are the nodes that the
+    messages name. `start` is None until a forecast was made."""
+
+    workflow: str
+    group: str
+    user: str
+    backend: str
+    pool: str
+    queue: str
+    priority: str
+    submit_time: datetime
+    gpus: int
+    position: int
+    position_in_queue: int
+    ahead: int
+    reason: WaitingReason
+    unblock: tuple[str, ...]
+    holders: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    unblock_needs_all: bool = True
+    reservation: WaitingReservation | None = None
+    start: GangStart | None = None
+
+
+def list_waiting_gangs(
+    actor: Actor,
+    *,
+    pools: Collection[str] = (),
+    users: Collection[str] = (),
+    workflows: Collection[str] = (),
+    limit: int,
+    offset: int = 0,
+) -> tuple[list[WaitingGang], bool]:
+    """One page of the waiting gangs that `actor` may see, and whether more follow: backend by backend, each in the
+    order of its next pass. `pools` are canonical names of leaves (a shared leaf has the
+    name of its pool; :func:`scheduling.selectors.work.leaf_names.leaf_names_of` resolves names that users write),
+    `workflows` are ids; an empty filter means all."""
+    found: list[tuple[_QueueReader, PendingGang]] = []
+    passed = 0
+    for backend in _all_backends():
+        queue = scheduling_app().pending_queues.get_exact(backend, pools=pools)
+        reader = _QueueReader(actor, queue, backend.namespace)
+        for entry in reader.select(pools, users, workflows):
+            passed += 1
+            if passed > offset + limit:
+                return _render(found), True
+            if passed > offset:
+                found.append((reader, entry))
+    return _render(found), False
+
+
+def _all_backends() -> list[Backend]:
+    """All backends by name, in one prepared statement."""
+    columns = column_names(Backend)
+    rows = read_rows(f"SELECT {columns_sql('backend', columns)} FROM pools_backend backend ORDER BY backend.name")
+    return [known_row(Backend, columns, row) for row in rows]
+
+
+def _render(found: Sequence[tuple[_QueueReader, PendingGang]]) -> list[WaitingGang]:
+    """The gangs as their readers may see them, with the forecasts of their starts: one query, none without gangs."""
+    if not found:
+        return []
+    rows = read_rows(_STARTS_SQL, [[gang.group_id for _, gang in found]])
+    starts = {
+        group: GangStart(p10, p50, p90, samples, made_at, never or None)
+        for group, p10, p50, p90, samples, made_at, never in rows
+    }
+    return [reader.render(gang, starts.get(gang.group_id)) for reader, gang in found]
+
+
+_STARTS_SQL = """
+    SELECT group_id, p10, p50, p90, samples, made_at, never FROM scheduling_startforecast WHERE group_id = ANY(%s)
+"""
+
+
+def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]:
+    """The groups of one workflow that wait, by name. The caller has loaded them (`get_full_workflow`) and
+    checked that `actor` may see the workflow."""
+    backend = workflow.root_pool.backend
+    groups = [group for group in workflow.groups.all() if group.status in WAITING_STATUSES]
+    if backend is None or not groups:
+        return {}
+    requested = {group.pk for group in groups}
+    queue = scheduling_app().pending_queues.get_available(backend, requested)
+    found = {group: queue.by_group[group] for group in requested & queue.by_group.keys()}
+    if queue.is_large:
+        found |= recent_arrivals(backend, queue, requested - found.keys())
+    reader = _QueueReader(actor, queue, backend.namespace)
+    gangs = _render([(reader, found[group.pk]) for group in groups if group.pk in found])
+    return {gang.group: gang for gang in gangs}
+
+
+def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[str, WaitingGang]:
+    """By workflow, its first gang that waits. The caller has loaded the pools with their backends and checked that
+    `actor` may see the workflows. Two queries, a third for the starts of such gangs, and for each backend with them
+    those of its queue."""
+    by_id = {workflow.pk: workflow for workflow in workflows}
+    groups = Group.objects.filter(workflow__in=by_id, status__in=WAITING_STATUSES).order_by("position")
+    by_backend: dict[int, list[tuple[str, UUID]]] = {}
+    for group, workflow_id in groups.values_list("pk", "workflow"):
+        workflow = by_id[workflow_id]
+        if (backend_id := workflow.root_pool.backend_id) is not None:
+            by_backend.setdefault(backend_id, []).append((workflow.name, group))
+    found: dict[str, tuple[_QueueReader, PendingGang]] = {}
+    for backend in Backend.objects.filter(pk__in=by_backend):  # lists load only some columns of backends
+        requested = by_backend[backend.pk]
+        queue = scheduling_app().pending_queues.get_available(backend, {group for _, group in requested})
+        missing = {group for _, group in requested if group not in queue.by_group}
+        late = recent_arrivals(backend, queue, missing) if queue.is_large else {}
+        reader = _QueueReader(actor, queue, backend.namespace)
+        for name, group in requested:
+            gang = queue.by_group.get(group) or late.get(group)
+            if gang is not None and name not in found:
+                found[name] = reader, gang
+    return dict(zip(found, _render(list(found.values())), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReasonTexts:
+    """A reason as one reader may know it, with the names of pools in place of queues."""
+
+    message: str
+    unblock: tuple[str, ...]
+    holders: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+class _QueueReader:
+    """A pending queue as one actor may see it."""
+
+    def __init__(self, actor: Actor, queue: PendingQueue, namespace: str) -> None:
+        self._actor, self._queue, self._namespace = actor, queue, namespace
+        self._roots = actor.pools_with(Permission.POOL_READ)
+        self._texts: dict[int, _ReasonTexts] = {}
+
+    def select(
+        self, pools: Collection[str], users: Collection[str], workflows: Collection[str]
+    ) -> Iterator[PendingGang]:
+        """The gangs that the actor may see and that match the filters."""
+        for entry in self._queue.gangs:
+            requested = (not pools or entry.pool in pools) and (not users or entry.owner in users)
+            if (
+                requested
+                and (not workflows or entry.ownership.workflow in workflows)
+                and self._may_see(entry.ownership)
+            ):
+                yield entry
+
+    def render(self, gang: PendingGang, start: GangStart | None) -> WaitingGang:
+        """A gang with the names that the actor may see, and its forecast start."""
+        texts = self._texts_of(gang.reason)
+        return WaitingGang(
+            workflow=gang.ownership.workflow,
+            group=gang.group,
+            user=gang.owner,
+            backend=self._queue.backend,
+            pool=gang.pool,
+            queue=gang.queue,
+            priority=gang.priority,
+            submit_time=gang.submit_time,
+            gpus=gang.gpus,
+            position=gang.position,
+            position_in_queue=gang.position_in_queue,
+            ahead=gang.position - 1 + gang.behind.pods,
+            reason=_waiting_reason(gang.reason, texts.message + gang.behind.message(self._visible_name)),
+            unblock=texts.unblock,
+            holders=texts.holders,
+            nodes=texts.nodes,
+            unblock_needs_all=gang.reason.needs_all_remedies,
+            reservation=None if gang.promise is None else _reservation(gang, gang.promise, start),
+            start=_within(start, gang.promise),
+        )
+
+    def _texts_of(self, reason: Reason) -> _ReasonTexts:
+        # Gangs with the same obstacle share their reason, whose lists of names may be long.
+        if id(reason) not in self._texts:
+            held = (self._visible_name(gang) for remedy in reason.remedies for gang in remedy.gangs)
+            holders = islice(dict.fromkeys(name for name in held if name is not None), MAX_HOLDERS)
+            nodes = dict.fromkeys(short.node for blocker in reason.blockers for short in blocker.node_shortages)
+            self._texts[id(reason)] = _ReasonTexts(
+                with_pool_names(reason.message, self._namespace),
+                tuple(
+                    with_pool_names(remedy.message(self._visible_name, self._visible_queue), self._namespace)
+                    for remedy in reason.remedies
+                ),
+                tuple(holders),
+                tuple(nodes),
+            )
+        return self._texts[id(reason)]
+
+    def _visible_name(self, gang: str) -> str | None:
+        owned = self._queue.owners.get(gang)
+        return owned.workflow if owned is not None and self._may_see(owned) else None
+
+    def _visible_queue(self, queue: str) -> str | None:
+        """The name of a pool's queue; a cohort, which everybody may know, is not hidden."""
+        name = with_pool_names(queue, self._namespace)
+        is_pool = name != queue
+        return name if self._actor.can_read_all or not is_pool or name.partition("--")[0] in self._roots else None
+
+    def _may_see(self, owned: GangOwner) -> bool:
+        return self._actor.can_read_all or owned.root in self._roots or owned.owner_id == self._actor.user_id
+
+
+def _within(start: GangStart | None, promise: StartPromise | None) -> GangStart | None:
+    """A forecast that says nothing later than the certain latest start of a reservation."""
+    if start is None or promise is None or not promise.is_certain or promise.holds_dispatch:
+        return start
+    latest = promise.latest_start
+    if latest is None or latest < start.made_at or start.never is not None:
+        return start
+    p10, p50, p90 = (None if time is None else min(time, latest) for time in (start.p10, start.p50, start.p90))
+    return replace(start, p10=p10, p50=p50, p90=p90)
+
+
+def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | None) -> WaitingReservation:
+    """The names of nodes are no secret: their owners are not named. `start`: the forecast, which is told beside it."""
+    if promise.latest_start is None:
+        when = "when the work there has ended, whose end is not known"
+    elif promise.is_certain:
+        unless = "unless work that comes before it arrives, or quotas or nodes change"
+        when = f"at the latest {promise.latest_start:%Y-%m-%d %H:%M} UTC, {unless}"
+    elif start is None or start.p50 is None:
+        when = f"probably by {promise.latest_start:%Y-%m-%d %H:%M} UTC, if work runs as long as expected"
+    else:
+        when = (
+            f"by {promise.latest_start:%Y-%m-%d %H:%M} UTC if work runs exactly as long as expected, "
+            "while the forecast also counts shorter and longer runs"
+        )
+    where = "quota" if promise.nodes is None else ", ".join(sorted(promise.nodes)[:3]) or "quota"
+    more = "" if promise.nodes is None or len(promise.nodes) <= 3 else f" and {len(promise.nodes) - 3} more nodes"
+    passed = ""
+    if promise.passed_by:
+        count = promise.passed_by
+        gangs = "1 gang that came later and needs" if count == 1 else f"{count} gangs that came later and need"
+        passed = f"Passed by {gangs} no more, since {gang.submit_time:%Y-%m-%d %H:%M} UTC. "
+    message = f"{passed}Reserved ({where}{more}): it starts {when}."
+    if promise.holds_dispatch:
+        latest = promise.latest_start
+        when = (
+            "" if latest is None else f" Work that runs in its pool ends by {latest:%Y-%m-%d %H:%M} UTC at the latest."
+        )
+        message = f"{passed}Later work of its pool has been held back since {promise.since:%Y-%m-%d %H:%M} UTC.{when}"
+    return WaitingReservation(
+        promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
+    )
+
+
+def _waiting_reason(reason: Reason, message: str) -> WaitingReason:
+    return WaitingReason(
+        reason.code,
+        message,
+        reason.queue,
+        reason.limit,
+        *(_gpu_amount(amounts) for amounts in (reason.requested, reason.free, reason.missing)),
+    )
+
+
+def _gpu_amount(amounts: Mapping[str, Amount] | None) -> int | float | str | None:
+    """The GPUs of all flavors."""
+    return None if amounts is None else as_json(sum(amount for key, amount in amounts.items() if is_gpu(key)))

@@ -1,0 +1,497 @@
+"""Reads the record of use for one reader: by pool, subpool, cohort, user, priority, backend or workflow, over time.
+
+The sums of closed hours and days are stored; the parts of hours at both ends of the window, and the open hour, are
+computed in the same statement. The number of queries does not depend on the window.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from pools.domain.names import SEPARATOR, SHARED_QUEUE
+from pools.domain.people.roles import Actor, Permission
+from scheduling.domain.lists import Bucket, UsageKey
+from scheduling.domain.reason_codes import WaitCause
+from scheduling.models import UsageProgress
+from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF, WORK_COLUMNS
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+MAX_ROWS = 100_000
+MAX_WORKFLOW_WINDOW = timedelta(days=31)
+"""The longest window by workflow: its rows are not kept as hourly sums."""
+
+WAITING = tuple(f"waiting_{cause}" for cause in WaitCause)
+SUM_COLUMNS = (*WORK_COLUMNS, "quota", "idle", "lent")
+BACKEND_COLUMNS = ("capacity", "offline", "unallocated")
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuestion:
+    """`since` and `until` are in UTC; `pools` are names of leaves, `users` names of users; empty is all."""
+
+    since: datetime
+    until: datetime
+    by: UsageKey
+    bucket: Bucket
+    pools: Sequence[str] = ()
+    users: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class UsageRow:
+    """The sums of one key in one bucket, in GPU-milliseconds by column; None where the row has no such amount: the
+    work of a user has no quota, and only a backend has a capacity. Waits are seconds."""
+
+    start: datetime
+    key: str | None
+    sums: dict[str, int | None]
+    wait_p50: float | None = None
+    wait_p90: float | None = None
+
+    @property
+    def used(self) -> int:
+        """GPU-milliseconds that work held."""
+        return sum(self.sums[column] or 0 for column in ("guaranteed", "low_inside", "over_quota"))
+
+    @property
+    def waiting(self) -> int:
+        """GPU-milliseconds for which work waited."""
+        return sum(self.sums[column] or 0 for column in WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAnswer:
+    """The rows by start and key, and their totals. `has_more`: there are more than :data:`MAX_ROWS` rows."""
+
+    question: UsageQuestion
+    rows: list[UsageRow]
+    totals: UsageRow
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """The window as stored full hours [`stored_from`, `stored_until`) and computed slots. `joined` is the day in which
+    the reader's account was made: of own work in other pools only its later hours are visible."""
+
+    stored_from: datetime
+    stored_until: datetime
+    computed: list[tuple[datetime, datetime]] = field(default_factory=list)
+    joined: datetime | None = None
+
+    @property
+    def days_from(self) -> datetime:
+        """The first full day of the stored hours."""
+        day = _start_of_day(self.stored_from)
+        return day if day == self.stored_from else day + DAY
+
+    @property
+    def days_until(self) -> datetime:
+        """The end of the last full day of the stored hours; not after `days_from` without one."""
+        return _start_of_day(self.stored_until)
+
+    @property
+    def whole(self) -> list[tuple[datetime, datetime]]:
+        """Every hour of the window, computed or stored."""
+        hours = (self.stored_until - self.stored_from) // HOUR
+        stored = [(self.stored_from + number * HOUR, self.stored_from + (number + 1) * HOUR) for number in range(hours)]
+        return [*self.computed, *stored]
+
+
+_KEYS = {
+    UsageKey.POOL: "root.name",
+    UsageKey.SUBPOOL: f"CASE WHEN leaf.parent_id IS NULL THEN leaf.name || '{SEPARATOR}{SHARED_QUEUE}' "
+    "ELSE leaf.name END",
+    UsageKey.COHORT: "cohort.name",
+    UsageKey.USER: "person.username",
+    UsageKey.PRIORITY: "entry.priority",
+    UsageKey.BACKEND: "backend.name",
+}
+_OF_WORK_ONLY = {UsageKey.USER, UsageKey.PRIORITY}
+_NO_QUOTA = "NULL::bigint AS quota, NULL::bigint AS idle, NULL::bigint AS lent"
+_NO_WORK = ", ".join(f"NULL::bigint AS {column}" for column in WORK_COLUMNS)
+_STORED = "hour >= %(stored_from)s AND hour < %(stored_until)s"
+_STORED_BESIDE_DAYS = """
+    (hour >= %(stored_from)s AND hour < %(days_from)s OR hour >= %(days_until)s AND hour < %(stored_until)s
+        OR hour >= %(joined)s AND hour < %(joined)s::timestamptz + interval '1 day' AND hour >= %(days_from)s
+            AND hour < %(days_until)s)
+"""
+_DAYS = "day >= %(days_from)s AND day < %(days_until)s AND day IS DISTINCT FROM %(joined)s"
+_WORK = f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
+_LEAF = f"hour, backend_id, leaf_id, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
+_POOL = _LEAF.replace("leaf_id", "pool_id")
+_JOINS = """
+    LEFT JOIN pools_pool leaf ON leaf.id = entry.leaf_id
+    LEFT JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
+    LEFT JOIN pools_cohort cohort ON cohort.id = root.cohort_id
+    LEFT JOIN pools_backend backend ON backend.id = entry.backend_id
+    LEFT JOIN pools_user person ON person.id = entry.user_id
+"""
+_VISIBLE = """
+    (%(sees_all)s OR root.name = ANY(%(visible)s)
+        OR entry.user_id = %(me)s AND entry.hour >= date_trunc('hour', (
+            SELECT date_joined FROM pools_user WHERE id = %(me)s), 'UTC'))
+    AND (NOT %(has_pools)s OR leaf.name = ANY(%(pools)s))
+    AND (NOT %(has_users)s OR person.username = ANY(%(users)s))
+"""
+
+# What `_VISIBLE` says of leaves, before they are joined: most readers and most filters want few of them.
+_FEW_LEAVES = """
+    (%(sees_all)s OR user_id = %(me)s OR leaf_id IN (
+        SELECT leaf.id FROM pools_pool leaf JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
+        WHERE root.name = ANY(%(visible)s)))
+    AND (NOT %(has_pools)s OR leaf_id IN (SELECT id FROM pools_pool WHERE name = ANY(%(pools)s)))
+"""
+
+
+def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
+    """The record as this reader may see it: pools on which the reader has a role, and always the own work."""
+    return read_usages(actor, [question])[0]
+
+
+def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageAnswer]:
+    """Answers to questions that differ only in `by` and `bucket`. Their sums are computed once, in one statement."""
+    first = questions[0]
+    slots = _read_slots(actor, first.since, first.until)
+    are_leaves_asked = bool(first.pools) or any(question.by is UsageKey.SUBPOOL for question in questions)
+    values = _values(actor, first, slots, are_leaves_asked=are_leaves_asked)
+    sees_capacity = actor.can_read_all and not first.pools and not first.users
+    found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=are_leaves_asked)
+    answers = []
+    for question, (sums, capacities) in zip(questions, found, strict=True):
+        rows = _read_by_workflow(question, slots, values) if question.by is UsageKey.WORKFLOW else sums
+        totals = _add_up(question.since, rows.values())
+        if sees_capacity:
+            _add_capacity(question, capacities, rows, totals)
+        _add_waits(question, values, rows, totals)
+        ordered = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or ""))
+        answers.append(UsageAnswer(question, ordered[:MAX_ROWS], totals, len(ordered) > MAX_ROWS))
+    return answers
+
+
+def _start_of_day(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
+            " (SELECT min(since) FROM scheduling_nodespan),"
+            " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s)",
+            [None if actor.can_read_all else actor.user_id],
+        )
+        closed, first, joined = cursor.fetchone()
+    if first is None or first >= until:
+        return _Slots(since, since)
+    # The sums of the hour in which the record begins are those of the whole hour: before it there is nothing.
+    begin = max(since, first.replace(minute=0, second=0, microsecond=0))
+    hour = begin.replace(minute=0, second=0, microsecond=0)
+    stored_from = hour if hour == begin else hour + HOUR
+    last = until.replace(minute=0, second=0, microsecond=0)
+    stored_until = max(stored_from, min(last, closed)) if closed is not None else stored_from
+    computed = [] if begin >= stored_from else [(begin, min(stored_from, until))]
+    at = stored_until
+    while at < until:
+        computed.append((at, min(until, at + HOUR)))
+        at += HOUR
+    return _Slots(stored_from, stored_until, computed, joined)
+
+
+def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, are_leaves_asked: bool) -> dict[str, Any]:
+    """The parameters of the statements. Of the pools of which no leaf is asked for, the sums are enough."""
+    computed = slots.computed
+    visible = [] if actor.can_read_all else list(actor.pools_with(Permission.POOL_READ))
+    return {
+        "stored_from": slots.stored_from,
+        "stored_until": slots.stored_until,
+        "days_from": slots.days_from,
+        "days_until": slots.days_until,
+        "joined": slots.joined,
+        "begins": [begin for begin, _ in computed],
+        "ends": [end for _, end in computed],
+        "begin": min((begin for begin, _ in computed), default=question.since),
+        "end": max((end for _, end in computed), default=question.since),
+        "sees_all": actor.can_read_all,
+        "visible": visible,
+        "may_join_leaves": not (are_leaves_asked and actor.can_read_all and not question.pools),
+        "detailed": (list(question.pools) or visible) if are_leaves_asked else [],
+        "me": actor.user_id,
+        "pools": list(question.pools),
+        "has_pools": bool(question.pools),
+        "users": list(question.users),
+        "has_users": bool(question.users),
+        "since": question.since,
+        "until": question.until,
+    }
+
+
+def _entries(slots: _Slots, *, by_day: bool = False, by_leaf: bool = False) -> str:
+    """SQL of the sums of work and of quotas, as the CTE `entry`, and of backends, as the CTE `capacity`; with `by_day`
+    full days are one `hour`; without `by_leaf` the quotas of a pool are one `leaf_id`, the pool itself."""
+    quotas, columns_of_quotas = ("leafusage", _LEAF) if by_leaf else ("poolusage", _POOL)
+    columns = ", ".join(BACKEND_COLUMNS)
+    is_split = by_day and slots.days_from < slots.days_until
+    stored = _STORED_BESIDE_DAYS if is_split else _STORED
+    entries = [
+        f"SELECT {_WORK} FROM scheduling_workusagehour WHERE {stored}",
+        f"SELECT {columns_of_quotas} FROM scheduling_{quotas}hour WHERE {stored}",
+    ]
+    capacities = [f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {stored}"]
+    if is_split:
+        entries += [
+            f"SELECT {_WORK} FROM (SELECT *, day AS hour FROM scheduling_workusageday WHERE {_DAYS}) work",
+            f"SELECT {columns_of_quotas} FROM (SELECT *, day AS hour FROM scheduling_{quotas}day WHERE {_DAYS}) quota",
+        ]
+        capacities.append(f"SELECT day, backend_id, {columns} FROM scheduling_backendusageday WHERE {_DAYS}")
+    if slots.computed:
+        entries += [f"SELECT {_WORK} FROM new_work", f"SELECT {_LEAF} FROM new_leaf"]
+        capacities.append(f"SELECT hour, backend_id, {columns} FROM new_backend")
+    computed = f"{COMPUTE}," if slots.computed else ""
+    return f"WITH {computed} entry AS ({' UNION ALL '.join(entries)}), capacity AS ({' UNION ALL '.join(capacities)})"
+
+
+_Rows = dict[tuple[datetime, str | None], UsageRow]
+_Sums = dict[str, int]
+
+
+def _read_sums(
+    questions: Sequence[UsageQuestion], slots: _Slots, values: dict[str, Any], *, sees_capacity: bool, by_leaf: bool
+) -> list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]]:
+    """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend."""
+    kinds = [(at, question) for at, question in enumerate(questions) if question.by is not UsageKey.WORKFLOW]
+    keys = "".join(f", {_KEYS[question.by]} AS key_{at}" for at, question in kinds)
+    summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
+    capacities = ", ".join(f"sum(capacity.{column})::bigint" for column in BACKEND_COLUMNS)
+    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES})"
+    by_day = all(question.bucket is not Bucket.HOUR for question in questions)
+    if values["sees_all"] and by_day:
+        # Fewer rows to join. What other readers see of their own work depends on the hour.
+        totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
+        source = f"""(
+            SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, user_id, priority, {totals}
+            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5
+        )"""
+    nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
+    parts = [
+        f"""
+        SELECT {at}, false, {_start_second(question, "hour")}, key_{at}, {summed} FROM visible
+        {"WHERE user_id IS NOT NULL" if _is_of_work_only(question) else ""} GROUP BY 3, 4
+        """
+        for at, question in kinds
+    ]
+    if sees_capacity:
+        parts += [
+            f"""
+            SELECT {at}, true, {_start_second(question, "capacity.hour")}, backend.name, {capacities}, {nothing}
+            FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id GROUP BY 3, 4
+            """
+            for at, question in enumerate(questions)
+        ]
+    found: list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]] = [({}, {}) for _ in questions]
+    if not parts:
+        return found
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            {_entries(slots, by_day=by_day, by_leaf=by_leaf)}, visible AS (
+                SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
+                FROM {source} entry {_JOINS} WHERE {_VISIBLE}
+            )
+            {" UNION ALL ".join(parts)}
+            """,
+            values,
+        )
+        starts: dict[int, datetime] = {}
+        for at, is_capacity, second, key, *sums in cursor:
+            rows, capacity = found[at]
+            start = starts.get(second) or starts.setdefault(second, datetime.fromtimestamp(second, UTC))
+            if is_capacity:
+                capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
+                continue
+            of_work_only = _is_of_work_only(questions[at])
+            counted = WORK_COLUMNS if of_work_only else SUM_COLUMNS
+            named = dict(zip(SUM_COLUMNS, sums, strict=True))
+            rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
+    return found
+
+
+def _start_second(question: UsageQuestion, column: str) -> str:
+    """SQL of the start of a row in seconds since 1970: many rows have few starts, and a time is slow to read."""
+    return f"extract(epoch FROM date_trunc('{question.bucket}', {column}, 'UTC'))::bigint"
+
+
+def _is_of_work_only(question: UsageQuestion) -> bool:
+    """Whether its rows have no quota, because they are about people."""
+    return question.by in _OF_WORK_ONLY or bool(question.users)
+
+
+def _row(start: datetime, key: str | None, sums: dict[str, int]) -> UsageRow:
+    empty: dict[str, int | None] = dict.fromkeys((*SUM_COLUMNS, *BACKEND_COLUMNS))
+    return UsageRow(start, key, {**empty, **sums})
+
+
+def _add_up(start: datetime, rows: Iterable[UsageRow]) -> UsageRow:
+    sums: dict[str, int] = dict.fromkeys(WORK_COLUMNS, 0)
+    for row in rows:
+        for column, value in row.sums.items():
+            if value is not None:
+                sums[column] = sums.get(column, 0) + value
+    return _row(start, None, sums)
+
+
+def _add_capacity(
+    question: UsageQuestion, capacities: dict[tuple[datetime, str | None], _Sums], rows: _Rows, totals: UsageRow
+) -> None:
+    """The capacity of backends, what was offline and what nobody used: in rows by backend, and in the totals."""
+    totals.sums |= dict.fromkeys(BACKEND_COLUMNS, 0)
+    for (start, name), found in capacities.items():
+        for column, value in found.items():
+            totals.sums[column] = (totals.sums[column] or 0) + value
+        if question.by is UsageKey.BACKEND:
+            zero = dict.fromkeys(SUM_COLUMNS, 0)
+            rows.setdefault((start, name), _row(start, name, zero)).sums.update(found)
+
+
+_WAIT_KEYS = _KEYS | {UsageKey.WORKFLOW: "entry.name"}
+
+
+def _add_waits(
+    question: UsageQuestion,
+    values: dict[str, Any],
+    rows: dict[tuple[datetime, str | None], UsageRow],
+    totals: UsageRow,
+) -> None:
+    """The median and the 90th percentile of the waits that ended with a start in each row, and in all rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH entry AS (
+                SELECT work.name, work.pool_id AS leaf_id, root.backend_id, work.submitted_by_id AS user_id,
+                    work.priority, wait.until AS hour, extract(epoch FROM wait.until - wait.since)::float AS seconds
+                FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
+                JOIN pools_pool root ON root.id = work.root_pool_id
+                WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
+            ), visible AS (
+                SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
+                    {_WAIT_KEYS[question.by]} AS key, seconds
+                FROM entry {_JOINS} WHERE {_VISIBLE}
+            )
+            SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
+            FROM visible GROUP BY GROUPING SETS ((start, key), ())
+            """,
+            values,
+        )
+        for is_total, start, key, percentiles in cursor:
+            row = totals if is_total else rows.get((start, key))
+            if row is not None and percentiles is not None:
+                row.wait_p50, row.wait_p90 = percentiles
+
+
+def _read_by_workflow(
+    question: UsageQuestion, slots: _Slots, values: dict[str, Any]
+) -> dict[tuple[datetime, str | None], UsageRow]:
+    """The work of each workflow. What its leaf held inside the quota in an hour is shared by the workflows of the same
+    kind (LOW, or HIGH and NORMAL) in proportion to their use, so the sums are those of the other keys."""
+    inside: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    borrowed: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            {_entries(slots)}
+            SELECT hour, leaf_id, priority = 'LOW', sum(guaranteed + low_inside)::bigint, sum(borrowed)::bigint
+            FROM entry WHERE user_id IS NOT NULL GROUP BY 1, 2, 3
+            """,
+            values,
+        )
+        for hour, leaf, is_low, kept, lent in cursor:
+            inside[hour, leaf, is_low], borrowed[hour, leaf, is_low] = kept, lent
+        every = slots.whole
+        if not every:
+            return {}
+        whole = {
+            "begins": [begin for begin, _ in every],
+            "ends": [end for _, end in every],
+            "begin": min(begin for begin, _ in every),
+            "end": max(end for _, end in every),
+        }
+        causes = ", ".join(f"COALESCE(sum(waiting) FILTER (WHERE cause = '{cause}'), 0)::bigint" for cause in WaitCause)
+        cursor.execute(
+            f"""
+            WITH {COMPUTE}, amount AS (
+                SELECT slot, workflow, gpus * (b - a) AS used, 0::bigint AS waiting, NULL AS cause, 0 AS start,
+                    0 AS lost
+                FROM held WHERE b > a
+                UNION ALL
+                SELECT slot.slot, workflow_id, 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)), cause,
+                    0, 0
+                FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
+                UNION ALL
+                SELECT slot.slot, event.uuid, 0, 0, NULL, is_start::int, (NOT is_start)::int
+                FROM event JOIN slot ON slot.a <= event.at AND event.at < slot.b
+            ), entry AS (
+                SELECT slot AS hour, work.name, work.pool_id AS leaf_id, root.backend_id, work.priority,
+                    work.submitted_by_id AS user_id, sum(used)::bigint AS used, {causes},
+                    sum(amount.start)::bigint AS workflows, sum(lost)::bigint AS preemptions
+                FROM amount JOIN scheduling_workflow work ON work.uuid = amount.workflow
+                JOIN pools_pool root ON root.id = work.root_pool_id
+                GROUP BY slot, work.uuid, root.backend_id
+            )
+            SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
+            FROM entry {_JOINS} ORDER BY entry.hour, entry.name
+            """,
+            values | EVERY_LEAF | whole,
+        )
+        found = cursor.fetchall()
+    return _share_out(found, inside, borrowed)
+
+
+_WORKFLOW_COUNTS = (*WAITING, "workflows", "preemptions")
+
+
+def _share_out(
+    found: Sequence[Sequence[Any]],
+    inside: dict[tuple[datetime, int, bool], int],
+    borrowed: dict[tuple[datetime, int, bool], int],
+) -> dict[tuple[datetime, str | None], UsageRow]:
+    used_by: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    for hour, _, leaf, _, priority, _, used, *_ in found:
+        used_by[hour, leaf, priority == "LOW"] += used
+    before: defaultdict[tuple[datetime, int, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    rows: dict[tuple[datetime, str | None], UsageRow] = {}
+    for hour, name, leaf, _, priority, _, used, *counts, start, is_visible in found:
+        kind = hour, leaf, priority == "LOW"
+        upto, over_upto = before[kind]
+        kept = _part(inside[kind], upto, used, used_by[kind])
+        over = used - kept
+        lent = _part(borrowed[kind], over_upto, over, used_by[kind] - inside[kind])
+        before[kind] = upto + used, over_upto + over
+        if not is_visible:
+            continue
+        row = rows.setdefault((start, name), _row(start, name, dict.fromkeys(WORK_COLUMNS, 0)))
+        column = "low_inside" if kind[2] else "guaranteed"
+        for key, value in [
+            (column, kept),
+            ("over_quota", over),
+            ("borrowed", lent),
+            *zip(_WORKFLOW_COUNTS, counts, strict=True),
+        ]:
+            row.sums[key] = (row.sums[key] or 0) + value
+    return {key: row for key, row in rows.items() if any(row.sums.values())}
+
+
+def _part(total: int, upto: int, weight: int, whole: int) -> int:
+    """The part of a total for a weight after `upto`; the parts of all weights add up to the total."""
+    return total * (upto + weight) // whole - total * upto // whole if whole else 0
+
+
+def read_closed_until() -> datetime | None:
+    """The end of the last hour whose sums are stored."""
+    return UsageProgress.objects.filter(pk=1).values_list("closed_until", flat=True).first()

@@ -1,0 +1,1 @@
+"""Reads of the state of the whole installation."""

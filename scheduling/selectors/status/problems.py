@@ -1,0 +1,296 @@
+"""The states that somebody should look at: silent clusters, differing queues, late jobs, quotas that no node covers,
+GPU quota alerts, long drains, long waits, idle quota beside waiting work, stuck gangs, and promised starts that did not
+come.
+
+Each search is one query, however many pools and workflows there are, and names only what its reader may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.db import connection
+from django.db.models import Count, F, Q, QuerySet
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.quota.capacity import BackendCapacity
+from pools.domain.values.counting import counted
+from pools.models import Backend, GpuQuota, Pool
+from pools.permissions import namespaces_for
+from pools.selectors.quotas.backend_capacity import oversubscription_warning
+from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
+from scheduling.models import PromisedStart, QueueSync, StuckGroup, Workflow
+from scheduling.selectors.forecast.promised_starts import (
+    contradicted_promises,
+    overdue_message,
+    overdue_promises,
+    stuck_message,
+)
+from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
+from scheduling.selectors.work.drains import read_late_drains
+
+LATE_FACTOR = 3
+LATE_GRACE = timedelta(minutes=1)
+"""A background job is late after three of its intervals and a minute, which a restart may take."""
+WAIT_SAMPLES = 300
+MIN_WAIT_SAMPLES = 20
+MAX_POOLS_COMPARED = 50
+MAX_SHOWN = 20
+MAX_NAMED = 3
+PERIOD_SECONDS = {
+    IntervalSchedule.DAYS: timedelta(days=1),
+    IntervalSchedule.HOURS: timedelta(hours=1),
+    IntervalSchedule.MINUTES: timedelta(minutes=1),
+    IntervalSchedule.SECONDS: timedelta(seconds=1),
+    IntervalSchedule.MICROSECONDS: timedelta(microseconds=1),
+}
+
+
+class ProblemCode(StrEnum):
+    """The kinds of problems."""
+
+    SILENT_CLUSTER = "silent_cluster"
+    OFFLINE = "offline"
+    QUEUE_SYNC = "queue_sync"
+    LATE_JOB = "late_job"
+    OVERSUBSCRIBED = "oversubscribed"
+    GPU_QUOTA = "gpu_quota"
+    LONG_DRAIN = "long_drain"
+    OVERDUE_DRAIN = "overdue_drain"
+    LONG_WAIT = "long_wait"
+    IDLE_QUOTA = "idle_quota"
+    STUCK_GANG = "stuck_gang"
+    OVERDUE_START = "overdue_start"
+    CONTRADICTED_START = "contradicted_start"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem. `subject` is an object as in the audit log: `backend/sim`, `pool/team--a`, `workflow/hello-1`,
+    `gpu_quota/team-a`, `job/NAME`. `is_urgent`: work or its limits suffer now. `numbers` are GPUs, seconds or counts,
+    as their names say."""
+
+    code: ProblemCode
+    subject: str
+    message: str
+    is_urgent: bool
+    since: datetime | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Clusters that do not answer or are offline, and queues that differ from their desired state. One query."""
+    rows = (
+        Backend.objects.filter(pk__in=Pool.objects.visible_to(actor).roots().filter(archived=False).values("backend"))
+        if not actor.can_read_all
+        else Backend.objects.all()
+    )
+    found = rows.annotate(
+        heard_at=F("cluster_state__heartbeat_at"),
+        is_connected=Q(kubernetes__isnull=False),
+        synced=F("queue_sync__synced"),
+        sync_message=F("queue_sync__message"),
+        sync_since=F("queue_sync__since"),
+        drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None), distinct=True),
+    ).order_by("name")
+    for row in found:
+        yield from _problems_of_backend(row, now)
+
+
+def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
+    subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
+    is_out_of_sync = getattr(row, "synced", None) == QueueSync.Synced.FALSE
+    cause, since = getattr(row, "sync_message", ""), getattr(row, "sync_since", None)
+    is_silent = False
+    if row.desired_offline:
+        message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
+        yield Problem(ProblemCode.OFFLINE, subject, message, is_urgent=False)
+    elif row.kind == Backend.Kind.KUBERNETES and getattr(row, "is_connected", False):
+        is_silent = row.offline or heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
+    if is_silent:
+        # The same failure keeps the queues out of sync, so its cause is told once.
+        never = "has never answered" if heard_at is None else "does not answer"
+        message = f"Cluster {row.name} {never}, so its pools are offline and nothing starts there."
+        if is_out_of_sync:
+            message = f"The pools of cluster {row.name} are offline and nothing starts there. {cause}"
+        since = heard_at or (since if is_out_of_sync else None)
+        yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=True, since=since)
+    drift: int = getattr(row, "drift", 0)
+    if drift:
+        fields = "1 field" if drift == 1 else f"{drift} fields"
+        message = f"{fields} of the queues of cluster {row.name} differ: another client changed them."
+        yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, numbers={"fields": drift})
+    elif is_out_of_sync and not is_silent:
+        message = f"The queues of cluster {row.name} are not in sync: {cause}"
+        yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=since)
+
+
+def oversubscribed_backends(actor: Actor, capacities: Sequence[BackendCapacity]) -> Iterator[Problem]:
+    """Backends with more quota than GPUs. No query."""
+    for each in capacities:
+        if each.is_oversubscribed:
+            numbers = {"quota": each.quota, "gpus": each.gpus or 0} if actor.can_read_all else {}
+            yield Problem(
+                ProblemCode.OVERSUBSCRIBED,
+                f"backend/{each.backend}",
+                oversubscription_warning(actor, each),
+                is_urgent=False,
+                numbers=numbers,
+            )
+
+
+def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:
+    """GPU quotas that are exceeded or in alert. Two queries, one for platform readers."""
+    namespaces = namespaces_for(actor)
+    rows = GpuQuota.objects.exclude(alerting=[], conditions=[])
+    if namespaces is not None:
+        rows = rows.filter(namespace__in=namespaces)
+    found = rows.order_by("namespace").values_list("namespace", "alerting", "alert_since", "conditions")
+    for namespace, alerting, since, conditions in found:
+        exceeded = next((each for each in conditions if each["type"] == "Exceeded" and each["status"] == "True"), None)
+        if exceeded is not None:
+            message = f"Namespace {namespace} uses more than its GPU quota."
+        elif alerting:
+            message = f"Namespace {namespace} is near its GPU quota: {', '.join(alerting)}."
+        else:
+            continue
+        yield Problem(
+            ProblemCode.GPU_QUOTA, f"gpu_quota/{namespace}", message, is_urgent=exceeded is not None, since=since
+        )
+
+
+def long_drains(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Subpools that drain beyond their deadline, or for more than a day. One query."""
+    for name, began, deadline, workflows, gpus in read_late_drains(actor, now, MAX_SHOWN):
+        code, since, drains = ProblemCode.LONG_DRAIN, began, "drains for more than a day"
+        if deadline is not None and deadline < now:
+            code, since, drains = ProblemCode.OVERDUE_DRAIN, deadline, "drains beyond its deadline"
+        work = "1 active workflow holds" if workflows == 1 else f"{workflows} active workflows hold"
+        message = f"Subpool {name} {drains}: {work} {counted(gpus, 'GPU')}."
+        yield Problem(code, f"pool/{name}", message, False, since, {"workflows": workflows, "gpus": gpus})
+
+
+def late_jobs(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Background jobs that did not run for several of their intervals; for platform readers. One query."""
+    if not is_allowed(actor, Permission.PLATFORM_READ):
+        return
+    rows = PeriodicTask.objects.filter(enabled=True, interval__isnull=False).select_related("interval")
+    for row in rows.order_by("name"):
+        every = PERIOD_SECONDS[row.interval.period] * row.interval.every
+        if row.last_run_at is not None and now - row.last_run_at > LATE_FACTOR * every + LATE_GRACE:
+            message = (
+                f"Background job “{row.name}” is late: it should run every {row.interval.every} {row.interval.period}."
+            )
+            yield Problem(ProblemCode.LATE_JOB, f"job/{row.name}", message, is_urgent=True, since=row.last_run_at)
+
+
+# The waits of the newest submissions of a pool, so that the cost does not grow with its history.
+_USUAL_WAITS = f"""
+    SELECT root.id, waits.p90
+    FROM unnest(%s::bigint[]) AS root (id) CROSS JOIN LATERAL (
+        SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM newest.start_time - newest.submit_time))
+            AS p90, count(*) AS samples
+        FROM (
+            SELECT start_time, submit_time FROM scheduling_workflow
+            WHERE root_pool_id = root.id AND submit_time > %s ORDER BY submit_time DESC LIMIT {WAIT_SAMPLES * 4}
+        ) newest WHERE newest.start_time IS NOT NULL
+    ) waits WHERE waits.samples >= {MIN_WAIT_SAMPLES}
+"""
+USUAL_WAIT_WINDOW = timedelta(days=30)
+MIN_LONG_WAIT = timedelta(minutes=1)
+
+
+def read_usual_waits(pool_ids: Sequence[int], now: datetime) -> dict[int, float]:
+    """Seconds within which nine of ten workflows of each of these top-level pools started; a pool with few of them is
+    missing. One query, however long their history is."""
+    with connection.cursor() as cursor:
+        cursor.execute(_USUAL_WAITS, [list(pool_ids), now - USUAL_WAIT_WINDOW])
+        return dict(cursor.fetchall())
+
+
+def long_waits(waiting: Sequence[WaitingPool], now: datetime) -> Iterator[Problem]:
+    """Pools in which a gang waits longer than nine of ten waited. One query, none if nothing waits."""
+    oldest = sorted(waiting, key=lambda each: each.since)[:MAX_POOLS_COMPARED]
+    if not oldest:
+        return
+    usual = read_usual_waits([each.pool_id for each in oldest], now)
+    for each in oldest:
+        waited, p90 = now - each.since, usual.get(each.pool_id)
+        if p90 is None or waited < MIN_LONG_WAIT or waited.total_seconds() <= p90:
+            continue
+        message = (
+            f"In pool {each.pool} work waits longer than usual: nine of ten workflows started within "
+            f"{_length_text(p90)}."
+        )
+        numbers = {"waited_seconds": int(waited.total_seconds()), "p90_seconds": int(p90), "gangs": each.gangs}
+        yield Problem(ProblemCode.LONG_WAIT, f"pool/{each.pool}", message, False, each.since, numbers)
+
+
+def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iterator[Problem]:
+    """Clusters with idle quota on which other work waits. No query."""
+    pools: dict[str, list[IdlePool]] = {}
+    for pool in idle:
+        pools.setdefault(pool.backend, []).append(pool)
+    for backend, found in pools.items():
+        gpus = sum(each.gpus for each in waiting if each.backend == backend)
+        listed = ", ".join(f"{each.pool} {each.idle} of {each.quota}" for each in found[:MAX_NAMED])
+        message = f"On cluster {backend} quota is idle ({listed}), while work that needs {gpus} GPUs waits."
+        numbers = {"idle": sum(each.idle for each in found), "waiting": gpus}
+        yield Problem(ProblemCode.IDLE_QUOTA, f"backend/{backend}", message, False, None, numbers)
+
+
+def stuck_gangs(actor: Actor) -> Iterator[Problem]:
+    """Gangs that wait although nothing may stop them. One query."""
+    rows = StuckGroup.objects.filter(_is_visible(actor)).order_by("since", "gang")
+    for gang, kind, since, work, backend in rows.values_list(
+        "gang", "kind", "since", "group__workflow__name", "backend__name"
+    )[:MAX_SHOWN]:
+        message = stuck_message(gang, backend, kind)
+        yield Problem(ProblemCode.STUCK_GANG, f"workflow/{work}", message, is_urgent=True, since=since)
+
+
+def overdue_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Certain latest starts that are over while the gang still waits. One query."""
+    for promise in _with_workflow(overdue_promises(now), actor):
+        late = int((now - promise.latest_start).total_seconds())
+        yield Problem(
+            ProblemCode.OVERDUE_START,
+            f"workflow/{promise.group.workflow.name}",
+            overdue_message(promise),
+            is_urgent=True,
+            since=promise.latest_start,
+            numbers={"late_seconds": late},
+        )
+
+
+def contradicted_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Certain latest starts beside a forecast of no start at all: one of the two is wrong. One query."""
+    for promise in _with_workflow(contradicted_promises(now), actor):
+        message = (
+            f"{promise.gang} is promised to start by {promise.latest_start:%Y-%m-%d %H:%M} UTC, and its forecast says: "
+            f"{getattr(promise, 'never', '')}"
+        )
+        yield Problem(
+            ProblemCode.CONTRADICTED_START, f"workflow/{promise.group.workflow.name}", message, is_urgent=False
+        )
+
+
+def _with_workflow(promises: QuerySet[PromisedStart], actor: Actor) -> QuerySet[PromisedStart]:
+    rows = promises.filter(_is_visible(actor)).select_related("group__workflow")
+    return rows.only("gang", "latest_start", "group__workflow__name").order_by("latest_start", "gang")[:MAX_SHOWN]
+
+
+def _is_visible(actor: Actor) -> Q:
+    """Of a row with a `group`: whether the reader may know its workflow."""
+    return Q() if actor.can_read_all else Q(group__workflow__in=Workflow.objects.visible_to(actor))
+
+
+def _length_text(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

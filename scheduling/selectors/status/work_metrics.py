@@ -1,0 +1,184 @@
+"""Work in numbers for `/metrics`: what waits, how long started work waited, promised starts, decisions, background
+jobs, fair shares.
+
+Each function is one query, or one for each backend, however much work there is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Count, Min, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+from django_celery_beat.models import PeriodicTask
+
+from pools.domain import names
+from pools.domain.people.notices import NoticeStatus
+from pools.domain.values.amounts import Amount
+from pools.models import Backend, Notice, NoticeProgress
+from scheduling.apps import scheduling_app
+from scheduling.domain.promised_starts import PromiseOutcome
+from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
+from scheduling.models import DecisionCount, Group, PromiseCount, StartCount, StuckGroup
+from scheduling.selectors.forecast.promised_starts import overdue_promises
+from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
+from scheduling.selectors.status.problems import PERIOD_SECONDS
+
+ENDED_OUTCOMES = [outcome for outcome in PromiseOutcome if outcome != PromiseOutcome.OPEN]
+
+
+class Leaf(NamedTuple):
+    """A leaf: its top-level pool and its short name (`_shared` for the remainder of the pool)."""
+
+    pool: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTotals:
+    """The gangs of a leaf and priority that wait for GPUs; `since` is the time of the one that waits longest."""
+
+    leaf: Leaf
+    priority: str
+    gangs: int
+    gpus: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WaitHistogram:
+    """How long started gangs of a leaf and priority had waited: `counts` by bucket of :data:`WAIT_BUCKETS`, the last
+    one beyond them; `seconds` is the sum."""
+
+    leaf: Leaf
+    priority: str
+    counts: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A background job, the time between its runs, and the last one."""
+
+    name: str
+    every: timedelta
+    last: datetime | None
+
+
+def read_waiting_work() -> list[WaitingTotals]:
+    """What waits for GPUs; gangs that wait for another group of their workflow do not count."""
+    rows = (
+        Group.objects.filter(status__in=WAITING_STATUSES, ready_at__isnull=False)
+        .order_by()
+        .values_list("workflow__root_pool__name", "workflow__pool__subpool_name", "workflow__priority")
+        .annotate(Count("pk"), Sum("gpus"), Min("ready_at"))
+    )
+    return [
+        WaitingTotals(_leaf(pool, part), priority, gangs, gpus, since)
+        for pool, part, priority, gangs, gpus, since in rows
+    ]
+
+
+def read_wait_histograms() -> list[WaitHistogram]:
+    """The waits of all gangs that ever started."""
+    counts: dict[tuple[Leaf, str], list[int]] = defaultdict(lambda: [0] * (len(WAIT_BUCKETS) + 1))
+    seconds: dict[tuple[Leaf, str], float] = defaultdict(float)
+    rows = StartCount.objects.values_list(
+        "pool__parent__name", "pool__name", "pool__subpool_name", "priority", "bucket", "count", "seconds"
+    )
+    for parent, pool, part, priority, bucket, count, waited in rows.order_by("pool__name", "priority"):
+        key = _leaf(parent or pool, part), priority
+        counts[key][bucket] = count
+        seconds[key] += waited
+    return [
+        WaitHistogram(leaf, priority, tuple(counts[leaf, priority]), total)
+        for (leaf, priority), total in seconds.items()
+    ]
+
+
+def read_decision_counts() -> list[tuple[Leaf, str, int, int]]:
+    """Leaf, action, number of decisions, their GPUs."""
+    rows = DecisionCount.objects.values_list(
+        "pool__parent__name", "pool__name", "pool__subpool_name", "action", "count", "gpus"
+    )
+    return [
+        (_leaf(parent or pool, part), action, count, gpus)
+        for parent, pool, part, action, count, gpus in rows.order_by("pool__name", "action")
+    ]
+
+
+def read_job_runs() -> list[JobRun]:
+    """The background jobs that run by an interval."""
+    rows = PeriodicTask.objects.filter(enabled=True, interval__isnull=False).select_related("interval")
+    return [
+        JobRun(row.name, PERIOD_SECONDS[row.interval.period] * row.interval.every, row.last_run_at)
+        for row in rows.order_by("name")
+    ]
+
+
+def read_fair_shares() -> Iterator[tuple[str, Amount]]:
+    """The fair share of each queue in GPUs, by its Kubernetes name, as the engine divides it now. The queues of a
+    backend are left out while its first long queue is being built."""
+    for backend in Backend.objects.order_by("name"):
+        queue = scheduling_app().pending_queues.get_available(backend, ())
+        for name, share in queue.fair_shares.items():
+            yield names.k8s_queue_name(name), share
+
+
+class WaitFaults(NamedTuple):
+    """Of a simulated backend: its stuck gangs, its promised starts that are over while the gang waits, and the numbers
+    of those that have ended, by outcome, since the beginning."""
+
+    backend: str
+    stuck: int
+    overdue: int
+    ended: Mapping[str, int]
+
+
+def read_wait_faults(now: datetime) -> list[WaitFaults]:
+    """The faults of every simulated backend, also of one without any. One query."""
+    counts = PromiseCount.objects.filter(backend_id=OuterRef("pk"))
+    backends = Backend.objects.filter(kind=Backend.Kind.SIMULATED).annotate(
+        stuck=_number_of(StuckGroup.objects.all()),
+        overdue=_number_of(overdue_promises(now)),
+        **{each: Coalesce(Subquery(counts.filter(outcome=each).values("count")), 0) for each in ENDED_OUTCOMES},
+    )
+    found = backends.order_by("name").values_list("name", "stuck", "overdue", *ENDED_OUTCOMES)
+    return [
+        WaitFaults(name, stuck, overdue, dict(zip(ENDED_OUTCOMES, ended, strict=True)))
+        for name, stuck, overdue, *ended in found
+    ]
+
+
+def _number_of(rows: QuerySet[Any]) -> Coalesce:
+    """How many of these rows belong to the backend of the outer query."""
+    counts = rows.filter(backend_id=OuterRef("pk")).order_by().values("backend_id").annotate(number=Count("*"))
+    return Coalesce(Subquery(counts.values("number")), 0)
+
+
+def _leaf(pool: str, part: str | None) -> Leaf:
+    return Leaf(pool, part or names.SHARED_QUEUE)
+
+
+class NoticeCounts(NamedTuple):
+    """Notices that arrived or became dead letters and attempts that failed, since the beginning; those that wait to be
+    sent now, and since when the oldest of them waits."""
+
+    delivered: int
+    dead: int
+    failures: int
+    waiting: int
+    oldest: datetime | None
+
+
+def read_notice_counts() -> NoticeCounts:
+    """The numbers of notices. Two queries."""
+    progress = NoticeProgress.objects.filter(pk=1).values_list("delivered", "dead", "failures").first() or (0, 0, 0)
+    waiting = Notice.objects.filter(status=NoticeStatus.WAITING, target__is_enabled=True).aggregate(
+        count=Count("pk"), oldest=Min("created_at")
+    )
+    return NoticeCounts(*progress, waiting["count"], waiting["oldest"])

@@ -1,0 +1,1 @@
+"""Reads of workflows, their tasks and events."""

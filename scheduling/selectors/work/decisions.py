@@ -1,0 +1,75 @@
+"""The scheduling decisions that one reader may see, newest first: starts, moves, preemptions and reclaims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q, QuerySet
+
+from pools.domain.people.roles import Actor, Permission
+from scheduling.models import Decision
+from scheduling.selectors.work.leaf_names import leaf_names_of
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDecision:
+    """A decision with the names that the reader may see. `for_workflow` is empty if no workflow gained by the decision,
+    or if the reader may not see this workflow."""
+
+    pk: int
+    time: datetime
+    action: str
+    sentence: str
+    pool: str
+    workflow: str
+    group: str
+    gpus: int
+    nodes: tuple[str, ...]
+    for_workflow: str
+
+
+def in_pool(actor: Actor, rows: QuerySet[Decision], name: str) -> QuerySet[Decision]:
+    """The decisions in a pool with its subpools, or in one leaf."""
+    return rows.filter(pool__name__in=leaf_names_of(actor, name))
+
+
+def about_workflow(rows: QuerySet[Decision], name: str) -> QuerySet[Decision]:
+    """The decisions about a workflow, and those that were made for it."""
+    return rows.filter(Q(workflow__name=name) | Q(for_workflow__name=name))
+
+
+def list_decisions(
+    actor: Actor, decisions: QuerySet[Decision], *, limit: int, offset: int = 0
+) -> tuple[list[VisibleDecision], bool]:
+    """One page of `decisions`, which `actor` may see, the newest first, and whether older ones follow. Two queries
+    for any number of decisions."""
+    rows = decisions.select_related("pool", "workflow", "group", "for_workflow", "for_workflow__root_pool")
+    found = list(rows.order_by("-id")[offset : offset + limit + 1])
+    return _visible_decisions(actor, found[:limit]), len(found) > limit
+
+
+def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDecision]:
+    roots = actor.pools_with(Permission.POOL_READ)
+    visible = []
+    for row in rows:
+        gainer = row.for_workflow
+        knows = gainer is not None and (
+            actor.can_read_all or gainer.submitted_by_id == actor.user_id or gainer.root_pool.name in roots
+        )
+        visible.append(
+            VisibleDecision(
+                pk=row.pk,
+                time=row.time,
+                action=row.action,
+                sentence=row.message if gainer is None or knows else row.message_without_beneficiary,
+                pool=row.pool.name,
+                workflow=row.workflow.name,
+                group=row.group.name,
+                gpus=row.gpus,
+                nodes=tuple(dict.fromkeys(row.nodes)),
+                for_workflow=gainer.name if gainer is not None and knows else "",
+            )
+        )
+    return visible

@@ -1,0 +1,1 @@
+"""Forecasts, replays and advice."""

@@ -1,0 +1,1 @@
+"""Work is sent to a cluster and observed there."""

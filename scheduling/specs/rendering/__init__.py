@@ -1,0 +1,1 @@
+"""Templates of workflow files are rendered here, in a sandbox."""
