@@ -223,7 +223,7 @@ AXES_HANDLER = "osmo_admin.access.login_limits.LoginHandler"
 AXES_DISABLE_ACCESS_LOG = True  # a row for each login, which nothing here reads or deletes
 AXES_RESET_ON_SUCCESS = True
 AXES_HTTP_RESPONSE_CODE = 429
-AXES_LOCKOUT_CALLABLE = "osmo_admin.access.login.lockout_response"
+AXES_LOCKOUT_CALLABLE = "osmo_admin.access.login_limits.lockout_response"
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = (
     False  # a script with an old password must not lock out the user forever
 )

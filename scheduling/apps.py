@@ -1,12 +1,12 @@
 import atexit
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from django.apps import AppConfig, apps
+from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
 if TYPE_CHECKING:
     from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache
-    from scheduling.services.pending_queue_cache import PendingQueueCache
+    from scheduling.selectors.queue.pending_queue_cache import PendingQueueCache
 
 
 class SchedulingConfig(AppConfig):
@@ -21,15 +21,10 @@ class SchedulingConfig(AppConfig):
         from pools.services.configuration.pending_work import pending_work
         from scheduling import receivers
         from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache
-        from scheduling.services.pending_queue_cache import PendingQueueCache
+        from scheduling.selectors.queue.pending_queue_cache import PendingQueueCache
         from scheduling.services.workflows.pending_work import WaitingWork
 
         self.pending_queues, self.admitted_specs = PendingQueueCache(), AdmittedSpecCache()
         atexit.register(self.pending_queues.close)
         pending_work.register(WaitingWork())
         post_migrate.connect(receivers.ensure_periodic_tasks_exist, sender=self)
-
-
-def scheduling_app() -> SchedulingConfig:
-    """The app of this process."""
-    return cast("SchedulingConfig", apps.get_app_config("scheduling"))

@@ -22,7 +22,7 @@ from pools.services.gpu_quota.gpu_allocations import expire_assumed, purge_relea
 from pools.services.gpu_quota.gpu_quotas import sample_usage
 from pools.services.people.sign_on import check_due_identities
 from scheduling.locking import LongWorkRuns, hold_long_work_turn
-from scheduling.services import notifications
+from scheduling.services import notifications, task_names
 from scheduling.services.decisions import delete_old_decisions
 from scheduling.services.history.forecasts import forecast_starts
 from scheduling.services.history.replays import resume_replays, run_replay
@@ -49,28 +49,6 @@ from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.due_backends import due_backends
 from scheduling.services.simulated.reconcile import reconcile_while_requested
 from scheduling.services.usage import close_hours, delete_old_usage, note_wait_causes
-
-RECONCILE_ALL = "scheduling.settle_all"
-SYNC_ALL_QUEUES = "scheduling.sync_all_queues"
-DRAIN_MONITOR = "scheduling.archive_drained"
-END_TEMPORARY_QUOTAS = "scheduling.end_temporary_quotas"
-EXPIRE_APPROVALS = "scheduling.expire_approvals"
-FORGET_KEYS = "scheduling.forget_idempotency_keys"
-FORGET_DECISIONS = "scheduling.forget_old_decisions"
-EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
-SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
-FIND_SILENT = "scheduling.find_silent_clusters"
-FIND_COHORT_CYCLES = "scheduling.watch_circles"
-NOTE_WAIT_CAUSES = "scheduling.note_wait_causes"
-CLOSE_USAGE_HOURS = "scheduling.close_usage_hours"
-FORGET_USAGE = "scheduling.forget_old_usage"
-FORGET_AUDIT = "scheduling.forget_old_audit_entries"
-FORECAST_STARTS = "scheduling.forecast_starts"
-CHECK_SIGN_ONS = "scheduling.check_sign_ons"
-SEND_NOTICES = "scheduling.send_notices"
-FIND_CONDITIONS = "scheduling.find_notice_conditions"
-FORGET_NOTICES = "scheduling.forget_old_notices"
-RESUME_REPLAYS = "scheduling.resume_replays"
 
 LONG_JOB_RETRY_SECONDS = 2
 
@@ -109,7 +87,7 @@ def follow_ledger(backend_id: int) -> None:
         sync_while_requested(backend_id)
 
 
-@shared_task(name=RECONCILE_ALL)
+@shared_task(name=task_names.RECONCILE_ALL)
 def reconcile_all_backends() -> None:
     """Periodic: end what is due, and find work for which a notification was lost."""
     for backend_id in due_backends(database_time()):
@@ -141,13 +119,13 @@ def replay_history(replay_id: str) -> None:
     run_replay(UUID(replay_id))
 
 
-@shared_task(name=RESUME_REPLAYS)
+@shared_task(name=task_names.RESUME_REPLAYS)
 def resume_lost_replays() -> None:
     """Periodic: replays whose process died or whose notification was lost."""
     resume_replays()
 
 
-@shared_task(name=SYNC_ALL_QUEUES)
+@shared_task(name=task_names.SYNC_ALL_QUEUES)
 def sync_all_queues() -> None:
     """Periodic: find changes for which a notification was lost, and changes that others made in a cluster."""
     for backend_id in backends_due_for_sync():
@@ -155,25 +133,25 @@ def sync_all_queues() -> None:
             notifications.enqueue_queue_sync(backend_id)
 
 
-@shared_task(name=DRAIN_MONITOR)
+@shared_task(name=task_names.DRAIN_MONITOR)
 def archive_drained_subpools() -> None:
     """Periodic: archive drained subpools that were missed (design, D3)."""
     archive_drained()
 
 
-@shared_task(name=END_TEMPORARY_QUOTAS)
+@shared_task(name=task_names.END_TEMPORARY_QUOTAS)
 def give_temporary_quotas_back() -> None:
     """Periodic: end the temporary quotas that are due."""
     end_temporary_quotas()
 
 
-@shared_task(name=EXPIRE_APPROVALS)
+@shared_task(name=task_names.EXPIRE_APPROVALS)
 def expire_approvals() -> None:
     """Periodic: expire the requests for approval that nobody decided in time."""
     expire_requests()
 
 
-@long_job(FORGET_KEYS)
+@long_job(task_names.FORGET_KEYS)
 def forget_idempotency_keys() -> None:
     """Drop stored answers that are too old, and browser sessions that have ended."""
     with left_out_on_error("the retention of stored answers"):
@@ -181,19 +159,19 @@ def forget_idempotency_keys() -> None:
     SessionStore.clear_expired()
 
 
-@long_job(FORGET_DECISIONS)
+@long_job(task_names.FORGET_DECISIONS)
 def delete_decisions_past_retention() -> None:
     """Drop the decisions that are too old or too many."""
     delete_old_decisions()
 
 
-@shared_task(name=EXPIRE_RESERVATIONS)
+@shared_task(name=task_names.EXPIRE_RESERVATIONS)
 def expire_gpu_reservations() -> None:
     """Release reservations of GPU quota that never became workers."""
     expire_assumed()
 
 
-@long_job(SAMPLE_GPU_USAGE)
+@long_job(task_names.SAMPLE_GPU_USAGE)
 def sample_gpu_usage() -> None:
     """Sample the usage of GPU quotas, and delete samples and allocations that are too old."""
     with left_out_on_error("the samples of GPU usage"):
@@ -201,55 +179,55 @@ def sample_gpu_usage() -> None:
     purge_released()
 
 
-@shared_task(name=FIND_SILENT)
+@shared_task(name=task_names.FIND_SILENT)
 def find_silent_clusters() -> None:
     """Set clusters OFFLINE that were silent for too long."""
     set_silent_offline()
 
 
-@shared_task(name=FIND_COHORT_CYCLES)
+@shared_task(name=task_names.FIND_COHORT_CYCLES)
 def find_cohort_cycles() -> None:
     """Find cohorts whose parents form a cycle, which only a write with disabled triggers can create."""
     mark_cycles_now()
 
 
-@long_job(FORECAST_STARTS)
+@long_job(task_names.FORECAST_STARTS)
 def forecast_starts_of_waiting_work() -> None:
     """Periodic: forecast when waiting gangs start, and score the forecasts of those that have started."""
     forecast_starts()
 
 
-@long_job(NOTE_WAIT_CAUSES)
+@long_job(task_names.NOTE_WAIT_CAUSES)
 def note_causes_of_waiting() -> None:
     """Write why gangs wait, where it has changed."""
     note_wait_causes()
 
 
-@long_job(CLOSE_USAGE_HOURS)
+@long_job(task_names.CLOSE_USAGE_HOURS)
 def close_usage_hours() -> None:
     """Compute the sums of use of the hours that have ended."""
     close_hours()
 
 
-@long_job(FORGET_USAGE)
+@long_job(task_names.FORGET_USAGE)
 def delete_usage_past_retention() -> None:
     """Drop the record of use that is older than its retention."""
     delete_old_usage()
 
 
-@shared_task(name=CHECK_SIGN_ONS)
+@shared_task(name=task_names.CHECK_SIGN_ONS)
 def check_sign_ons() -> None:
     """Ask the identity providers whether sign-ons still hold, and for the groups."""
     check_due_identities()
 
 
-@long_job(FORGET_AUDIT)
+@long_job(task_names.FORGET_AUDIT)
 def delete_audit_entries_past_retention() -> None:
     """Drop entries of the audit trail that are older than its retention, if it has one."""
     delete_old_entries()
 
 
-@long_job(SEND_NOTICES)
+@long_job(task_names.SEND_NOTICES)
 def make_and_send_notices() -> None:
     """Periodic: make notices of what the audit trail tells, and send those that are due."""
     with left_out_on_error("new notices"):
@@ -257,13 +235,13 @@ def make_and_send_notices() -> None:
     send_notices()
 
 
-@long_job(FIND_CONDITIONS)
+@long_job(task_names.FIND_CONDITIONS)
 def find_notice_conditions() -> None:
     """Periodic: find what people are told about and no change announces, as long waits and late jobs."""
     find_conditions()
 
 
-@long_job(FORGET_NOTICES)
+@long_job(task_names.FORGET_NOTICES)
 def delete_notices_past_retention() -> None:
     """Drop the notices that are older than their retention."""
     delete_old_notices()

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from osmo_admin.access.login import lockout_response
+from osmo_admin.access.login_limits import lockout_response
 from osmo_admin.web.error_responses import STATUS_OF_KIND
 from pools.admin import forms
 from pools.domain.errors import DomainError

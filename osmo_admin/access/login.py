@@ -11,14 +11,12 @@ from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.template.response import TemplateResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from unfold.widgets import BASE_INPUT_CLASSES
 
-from osmo_admin.access.login_limits import is_address_locked
 from osmo_admin.env import PasswordLogin
-from pools.domain.errors import DomainError, Throttled
+from pools.domain.errors import DomainError
 
 
 class LoginForm(AuthenticationForm):
@@ -81,18 +79,3 @@ def login_choices(request: HttpRequest) -> dict[str, Any]:
         "directories": directory_titles(),
         "is_password_for_admins": settings.OSMO.password_login is PasswordLogin.ADMINS,
     }
-
-
-def lockout_response(
-    request: HttpRequest, original: HttpResponse | None, credentials: dict[str, Any] | None
-) -> HttpResponse:
-    """The answer after too many failed logins (django-axes): a page for people, the API's error for programs."""
-    place = "this address" if is_address_locked(request) else "this name from this address"
-    message = f"There were too many failed logins for {place}. Wait 15 minutes, then try again."
-    if request.path.startswith("/api/"):
-        body = Throttled(message, retry_after=900).as_dict()
-        return JsonResponse(body, status=429, headers={"Retry-After": "900"})
-    context = {"title": "Too many attempts", "message": message}
-    response = TemplateResponse(request, "osmo/plain.html", context, status=429)
-    response.headers["Retry-After"] = "900"
-    return response.render()

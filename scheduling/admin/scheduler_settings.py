@@ -22,7 +22,8 @@ from pools.domain.values.scalars import typed_number
 from pools.permissions import require_platform
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 from scheduling.models import WorkflowConfig
-from scheduling.services.workflow_config import config_body, current_config, update_workflow_config
+from scheduling.selectors.cluster.scheduler_settings import config_body, current_config
+from scheduling.services.workflow_config import update_workflow_config
 
 TITLE = "Scheduler settings"
 

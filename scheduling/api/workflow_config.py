@@ -12,12 +12,8 @@ from pools.api.views import View
 from pools.domain.people.roles import Actor
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.models import WorkflowConfig
-from scheduling.services.workflow_config import (
-    WorkflowConfigAnswer,
-    config_body,
-    current_config,
-    update_workflow_config,
-)
+from scheduling.selectors.cluster.scheduler_settings import WorkflowConfigAnswer, config_body, current_config
+from scheduling.services.workflow_config import update_workflow_config
 
 
 class WorkflowConfigView(View):

@@ -8,8 +8,8 @@ from django.conf import settings
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from scheduling import tasks
 from scheduling.models import WorkflowConfig
+from scheduling.services import task_names
 
 RECONCILE = "Reconcile simulated backends"
 SYNC_QUEUES = "Sync the queues of clusters"
@@ -40,34 +40,36 @@ def ensure_periodic_tasks() -> None:
     """Create the rows of our periodic tasks and set their configured intervals. Idempotent."""
     config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
     PeriodicTask.objects.filter(name=_RESULT_CLEANUP).delete()
-    _ensure_periodic_task(RECONCILE, tasks.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
-    _ensure_periodic_task(SYNC_QUEUES, tasks.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
-    _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
-    _ensure_periodic_task(END_TEMPORARY_QUOTAS, tasks.END_TEMPORARY_QUOTAS, timedelta(seconds=15))
-    _ensure_periodic_task(EXPIRE_APPROVALS, tasks.EXPIRE_APPROVALS, timedelta(minutes=1))
-    _ensure_periodic_task(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(hours=1))
-    _ensure_periodic_task(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
-    _ensure_periodic_task(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
-    _ensure_periodic_task(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
-    _ensure_periodic_task(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))
-    _ensure_periodic_task(FIND_COHORT_CYCLES, tasks.FIND_COHORT_CYCLES, timedelta(seconds=30))
-    _ensure_periodic_task(NOTE_WAIT_CAUSES, tasks.NOTE_WAIT_CAUSES, timedelta(minutes=1))
-    _ensure_periodic_task(CLOSE_USAGE_HOURS, tasks.CLOSE_USAGE_HOURS, timedelta(minutes=1))
-    _ensure_periodic_task(FORGET_USAGE, tasks.FORGET_USAGE, timedelta(days=1))
-    _ensure_periodic_task(FORGET_AUDIT, tasks.FORGET_AUDIT, timedelta(days=1))
-    _ensure_periodic_task(FORECAST_STARTS, tasks.FORECAST_STARTS, timedelta(minutes=1))
-    _ensure_periodic_task(SEND_NOTICES, tasks.SEND_NOTICES, timedelta(seconds=5))
-    _ensure_periodic_task(FIND_CONDITIONS, tasks.FIND_CONDITIONS, timedelta(minutes=1))
-    _ensure_periodic_task(FORGET_NOTICES, tasks.FORGET_NOTICES, timedelta(days=1))
-    _ensure_periodic_task(RESUME_REPLAYS, tasks.RESUME_REPLAYS, timedelta(seconds=30))
+    _ensure_periodic_task(RECONCILE, task_names.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
+    _ensure_periodic_task(SYNC_QUEUES, task_names.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
+    _ensure_periodic_task(
+        DRAIN_MONITOR, task_names.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes)
+    )
+    _ensure_periodic_task(END_TEMPORARY_QUOTAS, task_names.END_TEMPORARY_QUOTAS, timedelta(seconds=15))
+    _ensure_periodic_task(EXPIRE_APPROVALS, task_names.EXPIRE_APPROVALS, timedelta(minutes=1))
+    _ensure_periodic_task(FORGET_KEYS, task_names.FORGET_KEYS, timedelta(hours=1))
+    _ensure_periodic_task(FORGET_DECISIONS, task_names.FORGET_DECISIONS, timedelta(hours=6))
+    _ensure_periodic_task(EXPIRE_RESERVATIONS, task_names.EXPIRE_RESERVATIONS, timedelta(minutes=1))
+    _ensure_periodic_task(SAMPLE_GPU_USAGE, task_names.SAMPLE_GPU_USAGE, timedelta(minutes=5))
+    _ensure_periodic_task(FIND_SILENT, task_names.FIND_SILENT, timedelta(seconds=10))
+    _ensure_periodic_task(FIND_COHORT_CYCLES, task_names.FIND_COHORT_CYCLES, timedelta(seconds=30))
+    _ensure_periodic_task(NOTE_WAIT_CAUSES, task_names.NOTE_WAIT_CAUSES, timedelta(minutes=1))
+    _ensure_periodic_task(CLOSE_USAGE_HOURS, task_names.CLOSE_USAGE_HOURS, timedelta(minutes=1))
+    _ensure_periodic_task(FORGET_USAGE, task_names.FORGET_USAGE, timedelta(days=1))
+    _ensure_periodic_task(FORGET_AUDIT, task_names.FORGET_AUDIT, timedelta(days=1))
+    _ensure_periodic_task(FORECAST_STARTS, task_names.FORECAST_STARTS, timedelta(minutes=1))
+    _ensure_periodic_task(SEND_NOTICES, task_names.SEND_NOTICES, timedelta(seconds=5))
+    _ensure_periodic_task(FIND_CONDITIONS, task_names.FIND_CONDITIONS, timedelta(minutes=1))
+    _ensure_periodic_task(FORGET_NOTICES, task_names.FORGET_NOTICES, timedelta(days=1))
+    _ensure_periodic_task(RESUME_REPLAYS, task_names.RESUME_REPLAYS, timedelta(seconds=30))
     if settings.OSMO.sign_on_providers:
         interval = timedelta(seconds=settings.OSMO.sign_on_check_interval / 2)  # a check follows within the interval
-        _ensure_periodic_task(CHECK_SIGN_ONS, tasks.CHECK_SIGN_ONS, interval)
+        _ensure_periodic_task(CHECK_SIGN_ONS, task_names.CHECK_SIGN_ONS, interval)
 
 
 def set_drain_interval(minutes: int) -> None:
     """Set the interval of the check for drained subpools."""
-    _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=minutes))
+    _ensure_periodic_task(DRAIN_MONITOR, task_names.DRAIN_MONITOR, timedelta(minutes=minutes))
 
 
 def _ensure_periodic_task(name: str, task: str, every: timedelta) -> None:

@@ -1,22 +1,15 @@
-"""Reads and changes the scheduler settings; a change takes effect without a restart."""
+"""Changes the scheduler settings; a change takes effect without a restart."""
 
 from __future__ import annotations
-
-from typing import TypedDict
 
 from pools.database.transactions import change
 from pools.domain.configuration.version_check import check_version
 from pools.domain.people.roles import Actor
 from pools.permissions import require_platform
-from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
+from scheduling.domain.changes.settings import DRAIN_INTERVAL, UpdateSettings
 from scheduling.locking import lock_workflow_config
 from scheduling.models import WorkflowConfig
 from scheduling.services import periodic_tasks
-
-
-def current_config() -> WorkflowConfig:
-    """The only row; before the first change it exists only with its default values."""
-    return WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig(pk=1)
 
 
 def update_workflow_config(
@@ -41,20 +34,3 @@ def update_workflow_config(
         if DRAIN_INTERVAL in different:
             periodic_tasks.set_drain_interval(row.subpool_drain_interval_minutes)
         return row
-
-
-class WorkflowConfigAnswer(TypedDict):
-    """The scheduler settings."""
-
-    subpool_drain_interval_minutes: int
-    max_retry_per_task: int
-    version: int
-
-
-def config_body(row: WorkflowConfig) -> WorkflowConfigAnswer:
-    """The settings in the form of the API."""
-    return {
-        DRAIN_INTERVAL: row.subpool_drain_interval_minutes,
-        MAX_RETRY: row.max_retry_per_task,
-        "version": row.version,
-    }

@@ -28,7 +28,7 @@ from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, HistoryReplay
-from scheduling.services import notifications, periodic_tasks, usage
+from scheduling.services import notifications, periodic_tasks, task_names, usage
 from scheduling.services.history import forecasts
 from scheduling.services.kubernetes import heartbeats
 from scheduling.services.notices import conditions, planning, sending
@@ -40,11 +40,11 @@ from tests.support.agent_harness import kubernetes_backend
 from tests.support.notices import plan_notices
 
 ONE_STATEMENT = {
-    tasks.FORGET_DECISIONS: "one statement deletes what is too old; no row is read",
-    tasks.FORGET_AUDIT: "one function of the database deletes what is too old",
-    tasks.FORGET_NOTICES: "one statement deletes what is too old",
-    tasks.CLOSE_USAGE_HOURS: "one statement computes the sums of all leaves",
-    tasks.FIND_COHORT_CYCLES: "one computation over the whole tree of cohorts",
+    task_names.FORGET_DECISIONS: "one statement deletes what is too old; no row is read",
+    task_names.FORGET_AUDIT: "one function of the database deletes what is too old",
+    task_names.FORGET_NOTICES: "one statement deletes what is too old",
+    task_names.CLOSE_USAGE_HOURS: "one statement computes the sums of all leaves",
+    task_names.FIND_COHORT_CYCLES: "one computation over the whole tree of cohorts",
 }
 """Periodic jobs without a loop over rows, with the reason."""
 
@@ -109,7 +109,7 @@ def refuse(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 def test_every_periodic_job_is_here(db: None, settings: Any) -> None:
     periodic_tasks.ensure_periodic_tasks()
     known = set(PeriodicTask.objects.exclude(task__startswith="celery.").values_list("task", flat=True))
-    assert known | {tasks.CHECK_SIGN_ONS} == set(CASES) | set(ONE_STATEMENT)
+    assert known | {task_names.CHECK_SIGN_ONS} == set(CASES) | set(ONE_STATEMENT)
 
 
 @pytest.mark.parametrize("task", sorted({
@@ -141,7 +141,7 @@ def _faults() -> float:
     )
 
 
-@case(tasks.RECONCILE_ALL)
+@case(task_names.RECONCILE_ALL)
 def _reconcile(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
         factories.make_backend(name)
@@ -149,7 +149,7 @@ def _reconcile(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: len(served) == 1
 
 
-@case(tasks.SYNC_ALL_QUEUES)
+@case(task_names.SYNC_ALL_QUEUES)
 def _sync(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
         kubernetes_backend(f"ns-{name}", name)
@@ -157,7 +157,7 @@ def _sync(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: len(served) == 1
 
 
-@case(tasks.RESUME_REPLAYS)
+@case(task_names.RESUME_REPLAYS)
 def _replays(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     backend = factories.make_backend()
     for name in ("ann", "bob"):
@@ -173,7 +173,7 @@ def _replays(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: len(served) == 1
 
 
-@case(tasks.DRAIN_MONITOR)
+@case(task_names.DRAIN_MONITOR)
 def _drained(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     factories.make_pool("team", 100, a=30, b=20, c=10)
     Pool.objects.exclude(parent=None).update(subpool_state="DELETING")
@@ -183,7 +183,7 @@ def _drained(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     ]  # fmt: skip
 
 
-@case(tasks.END_TEMPORARY_QUOTAS)
+@case(task_names.END_TEMPORARY_QUOTAS)
 def _temporary(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     factories.make_pool("team", 100, a=30, b=20)
     for name in ("a", "b"):
@@ -196,7 +196,7 @@ def _temporary(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     )
 
 
-@case(tasks.EXPIRE_APPROVALS)
+@case(task_names.EXPIRE_APPROVALS)
 def _approvals(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     now = timezone.now()
     root = factories.make_pool("team", 100, a=30)
@@ -211,7 +211,7 @@ def _approvals(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     ]  # fmt: skip
 
 
-@case(tasks.EXPIRE_RESERVATIONS)
+@case(task_names.EXPIRE_RESERVATIONS)
 def _reservations(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for namespace in ("a", "b"):
         GpuAllocation.objects.create(
@@ -224,7 +224,7 @@ def _reservations(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     ]  # fmt: skip
 
 
-@case(tasks.SAMPLE_GPU_USAGE)
+@case(task_names.SAMPLE_GPU_USAGE)
 def _samples(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     fail_once(patch, tasks, "sample_usage")
     served = list[int]()
@@ -232,7 +232,7 @@ def _samples(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: served == [1]
 
 
-@case(tasks.FORGET_KEYS)
+@case(task_names.FORGET_KEYS)
 def _keys(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     fail_once(patch, tasks, "purge_old_records")
     served = list[int]()
@@ -240,7 +240,7 @@ def _keys(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: served == [1]
 
 
-@case(tasks.FIND_SILENT)
+@case(task_names.FIND_SILENT)
 def _silent(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
         kubernetes_backend(f"ns-{name}", name)
@@ -249,7 +249,7 @@ def _silent(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: [*Backend.objects.order_by("name").values_list("offline", flat=True)] == [False, True]
 
 
-@case(tasks.NOTE_WAIT_CAUSES)
+@case(task_names.NOTE_WAIT_CAUSES)
 def _causes(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
         factories.make_backend(name)
@@ -257,7 +257,7 @@ def _causes(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: len(served) == 1
 
 
-@case(tasks.FORECAST_STARTS)
+@case(task_names.FORECAST_STARTS)
 def _forecasts(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
         factories.make_backend(name)
@@ -265,7 +265,7 @@ def _forecasts(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: len(served) == 1
 
 
-@case(tasks.FORGET_USAGE)
+@case(task_names.FORGET_USAGE)
 def _old_usage(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     first, *others = (*usage._SUMS, *usage._DAYS)
     deleted = list[str]()
@@ -280,7 +280,7 @@ def _old_usage(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: {model.__name__ for model in others} < set(deleted)
 
 
-@case(tasks.CHECK_SIGN_ONS)
+@case(task_names.CHECK_SIGN_ONS)
 def _sign_ons(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     """With a provider in tests/integration/sign_on/test_unreadable_claims.py; here the loop alone."""
     from pools.domain.people.sign_on import OpenIdProvider
@@ -301,7 +301,7 @@ def _sign_ons(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: len(served) == 1
 
 
-@case(tasks.SEND_NOTICES)
+@case(task_names.SEND_NOTICES)
 def _notices(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     fail_once(patch, tasks, "plan_notices")
     served = list[int]()
@@ -309,7 +309,7 @@ def _notices(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     return lambda: served == [1]
 
 
-@case(tasks.FIND_CONDITIONS)
+@case(task_names.FIND_CONDITIONS)
 def _conditions(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     """A search that fails neither begins nor ends its conditions; the others do."""
     NoticeCondition.objects.create(kind="job_late", subject="job/x", message="late")

@@ -17,7 +17,7 @@ from pools.representations.pool import pool_settings_of
 from pools.selectors.sign_on import roles_given_by_groups
 from scheduling.configuration import bodies
 from scheduling.configuration.comparison import ObjectKey
-from scheduling.services.workflow_config import config_body, current_config
+from scheduling.selectors.cluster.scheduler_settings import config_body, current_config
 
 Bodies = dict[ObjectKey, dict[str, Any]]
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 from threading import Lock
+from typing import cast
 from uuid import UUID
 
-from scheduling.apps import scheduling_app
+from django.apps import apps
+
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.models import Workflow
 from scheduling.specs import SpecRules, parse
@@ -43,9 +45,13 @@ class AdmittedSpecCache:
                 self._specs.popitem(last=False)
 
 
+def _cache_of_process() -> AdmittedSpecCache:
+    return cast("AdmittedSpecCache", apps.get_app_config("scheduling").admitted_specs)  # type: ignore[attr-defined]
+
+
 def read_admitted_specs(workflows: Collection[UUID]) -> dict[UUID, WorkflowSpec | UnreadableSpec]:
     """The specifications of these workflows; one query for those that are not cached."""
-    cache = scheduling_app().admitted_specs
+    cache = _cache_of_process()
     specs: dict[UUID, WorkflowSpec | UnreadableSpec] = {**cache.find(workflows)}
     missing = [pk for pk in workflows if pk not in specs]
     for pk, text in Workflow.objects.filter(pk__in=missing).order_by().values_list("pk", "spec"):

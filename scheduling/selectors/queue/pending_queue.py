@@ -1,7 +1,8 @@
 """The pending queue of one backend: all gangs that wait, in order, each with its reason.
 
 The queue is the same for every reader. The part that one reader may see is selected in
-:mod:`scheduling.selectors.queue.visible_queue`; the queue is cached in :mod:`scheduling.services.pending_queue_cache`.
+:mod:`scheduling.selectors.queue.visible_queue`; the queue is cached in
+:mod:`scheduling.selectors.queue.pending_queue_cache`.
 """
 
 from __future__ import annotations

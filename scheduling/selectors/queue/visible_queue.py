@@ -21,7 +21,6 @@ from pools.domain.people.roles import Actor, Permission
 from pools.domain.values.amounts import Amount, as_json, is_gpu
 from pools.models import Backend
 from pools.selectors.submission_path import column_names, columns_sql, known_row
-from scheduling.apps import scheduling_app
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.models import Group, Workflow
 from scheduling.selectors.queue.pending_queue import (
@@ -32,6 +31,7 @@ from scheduling.selectors.queue.pending_queue import (
     StartPromise,
     recent_arrivals,
 )
+from scheduling.selectors.queue.pending_queue_cache import pending_queues
 
 MAX_HOLDERS = 20
 
@@ -127,7 +127,7 @@ def list_waiting_gangs(
     found: list[tuple[_QueueReader, PendingGang]] = []
     passed = 0
     for backend in _all_backends():
-        queue = scheduling_app().pending_queues.get_exact(backend, pools=pools)
+        queue = pending_queues().get_exact(backend, pools=pools)
         reader = _QueueReader(actor, queue, backend.namespace)
         for entry in reader.select(pools, users, workflows):
             passed += 1
@@ -170,7 +170,7 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
     if backend is None or not groups:
         return {}
     requested = {group.pk for group in groups}
-    queue = scheduling_app().pending_queues.get_available(backend, requested)
+    queue = pending_queues().get_available(backend, requested)
     found = {group: queue.by_group[group] for group in requested & queue.by_group.keys()}
     if queue.is_large:
         found |= recent_arrivals(backend, queue, requested - found.keys())
@@ -193,7 +193,7 @@ def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[s
     found: dict[str, tuple[_QueueReader, PendingGang]] = {}
     for backend in Backend.objects.filter(pk__in=by_backend):  # lists load only some columns of backends
         requested = by_backend[backend.pk]
-        queue = scheduling_app().pending_queues.get_available(backend, {group for _, group in requested})
+        queue = pending_queues().get_available(backend, {group for _, group in requested})
         missing = {group for _, group in requested if group not in queue.by_group}
         late = recent_arrivals(backend, queue, missing) if queue.is_large else {}
         reader = _QueueReader(actor, queue, backend.namespace)

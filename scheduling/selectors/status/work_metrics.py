@@ -20,12 +20,12 @@ from pools.domain import names
 from pools.domain.people.notices import NoticeStatus
 from pools.domain.values.amounts import Amount
 from pools.models import Backend, Notice, NoticeProgress
-from scheduling.apps import scheduling_app
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.models import DecisionCount, Group, PromiseCount, StartCount, StuckGroup
 from scheduling.selectors.forecast.promised_starts import overdue_promises
 from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
+from scheduling.selectors.queue.pending_queue_cache import pending_queues
 from scheduling.selectors.status.problems import PERIOD_SECONDS
 
 ENDED_OUTCOMES = [outcome for outcome in PromiseOutcome if outcome != PromiseOutcome.OPEN]
@@ -124,7 +124,7 @@ def read_fair_shares() -> Iterator[tuple[str, Amount]]:
     """The fair share of each queue in GPUs, by its Kubernetes name, as the engine divides it now. The queues of a
     backend are left out while its first long queue is being built."""
     for backend in Backend.objects.order_by("name"):
-        queue = scheduling_app().pending_queues.get_available(backend, ())
+        queue = pending_queues().get_available(backend, ())
         for name, share in queue.fair_shares.items():
             yield names.k8s_queue_name(name), share
 

@@ -25,7 +25,8 @@ from pools.services.configuration.subpools import create_subpool, delete_subpool
 from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
 from pools.services.people.accounts import set_roles
 from scheduling.domain.changes.settings import UpdateSettings
-from scheduling.services.workflow_config import current_config, update_workflow_config
+from scheduling.selectors.cluster.scheduler_settings import current_config
+from scheduling.services.workflow_config import update_workflow_config
 from tests.integration.admin.conftest import actor_named
 
 

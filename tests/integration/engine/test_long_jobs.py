@@ -18,6 +18,7 @@ from scheduling import tasks
 from scheduling.domain.priorities import Priority
 from scheduling.locking import LongWorkRuns, hold_long_work_turn
 from scheduling.models import BackendSchedulingState, Workflow
+from scheduling.services import task_names
 from scheduling.services.simulated.dirty import MAX_STATE_AGE, Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import factories
@@ -25,10 +26,18 @@ from tests.support import factories
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LONG_JOBS = (
-    tasks.FORECAST_STARTS, tasks.NOTE_WAIT_CAUSES, tasks.CLOSE_USAGE_HOURS, tasks.FIND_CONDITIONS, tasks.SEND_NOTICES,
-    tasks.SAMPLE_GPU_USAGE, tasks.FORGET_KEYS, tasks.FORGET_DECISIONS, tasks.FORGET_USAGE, tasks.FORGET_AUDIT,
-    tasks.FORGET_NOTICES,
-)  # fmt: skip
+    task_names.FORECAST_STARTS,
+    task_names.NOTE_WAIT_CAUSES,
+    task_names.CLOSE_USAGE_HOURS,
+    task_names.FIND_CONDITIONS,
+    task_names.SEND_NOTICES,
+    task_names.SAMPLE_GPU_USAGE,
+    task_names.FORGET_KEYS,
+    task_names.FORGET_DECISIONS,
+    task_names.FORGET_USAGE,
+    task_names.FORGET_AUDIT,
+    task_names.FORGET_NOTICES,
+)
 
 
 @contextmanager
@@ -61,7 +70,7 @@ def test_a_long_job_waits_for_its_turn(name: str) -> None:
 
 
 def test_a_job_that_waits_is_sent_again_until_its_message_expires() -> None:
-    task = current_app.tasks[tasks.FORECAST_STARTS]
+    task = current_app.tasks[task_names.FORECAST_STARTS]
     assert (task.autoretry_for, task.max_retries) == ((LongWorkRuns,), None)
     assert task.default_retry_delay == tasks.LONG_JOB_RETRY_SECONDS
 

@@ -8,23 +8,22 @@ from threading import Event
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import transaction
 
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
 from pools.services.configuration.subpools import delete_subpool, resize_subpool
-from scheduling.apps import scheduling_app
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors.queue import admitted_specs, pending_queue
+from scheduling.selectors.queue import admitted_specs, pending_queue, pending_queue_cache
 from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache, UnreadableSpec, read_admitted_specs
 from scheduling.selectors.queue.pending_queue import PendingQueue, build_pending_queue, read_fingerprint
+from scheduling.selectors.queue.pending_queue_cache import PendingQueueCache
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs, waiting_gangs_of
 from scheduling.selectors.work.workflows import get_full_workflow
-from scheduling.services import pending_queue_cache
-from scheduling.services.pending_queue_cache import PendingQueueCache
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories
 from tests.support.factories import admin_actor, submit_workflow, workflow_file
@@ -307,7 +306,7 @@ def test_a_dry_run_leaves_nothing_in_the_cache(alice: Any, admin: Any, reconcile
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[PendingQueueCache]:
     """An empty cache in place of the app's; ids of backends begin anew in these tests."""
     fresh = PendingQueueCache()
-    monkeypatch.setattr(scheduling_app(), "pending_queues", fresh)
+    monkeypatch.setattr(apps.get_app_config("scheduling"), "pending_queues", fresh)
     yield fresh
     fresh.close(60)
 
@@ -376,7 +375,7 @@ def test_a_reader_of_one_workflow_does_not_wait_for_the_first_large_queue(
         return build_pending_queue(backend)
 
     cache = PendingQueueCache()
-    monkeypatch.setattr(scheduling_app(), "pending_queues", cache)
+    monkeypatch.setattr(apps.get_app_config("scheduling"), "pending_queues", cache)
     monkeypatch.setattr(pending_queue, "LARGE_QUEUE", 1)
     monkeypatch.setattr(pending_queue_cache, "build_pending_queue", build_slowly)
     workflow = get_full_workflow(SYSTEM, "job-1")
@@ -408,8 +407,8 @@ def test_a_queue_that_cannot_be_built_leaves_the_old_one(
 
 def test_the_cache_of_specifications_drops_the_oldest(monkeypatch: pytest.MonkeyPatch, alice: Any) -> None:
     monkeypatch.setattr(admitted_specs, "MAX_CACHED_SPECS", 1)
-    monkeypatch.setattr(scheduling_app(), "admitted_specs", AdmittedSpecCache())
-    cache = scheduling_app().admitted_specs
+    monkeypatch.setattr(apps.get_app_config("scheduling"), "admitted_specs", AdmittedSpecCache())
+    cache = apps.get_app_config("scheduling").admitted_specs
     first, second = (submit_workflow(admin_actor(), "team", 1).pk for _ in range(2))
     specs = read_admitted_specs([first])
     assert cache.find([first, second]) == specs

@@ -13,8 +13,10 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from threading import Lock, Thread
+from typing import cast
 from uuid import UUID
 
+from django.apps import apps
 from django.db import connections
 
 from pools.database.transactions import one_snapshot, sees_uncommitted_changes
@@ -151,3 +153,8 @@ class _Entry:
             logger.exception("the pending queue of %s could not be built; the old one is still used", backend.name)
         finally:
             connections.close_all()
+
+
+def pending_queues() -> PendingQueueCache:
+    """The cache of this process, which the scheduling app owns."""
+    return cast("PendingQueueCache", apps.get_app_config("scheduling").pending_queues)  # type: ignore[attr-defined]
