@@ -22,7 +22,7 @@ from scheduling.domain.engine.steps import StepAction
 GROUPS, ORDER, IDLE, ASK_FIRST = "groups", "order", "idle", "ask_first"
 LOOK_AHEAD, VACANCIES = "look_ahead", "vacancies"
 PIECES = frozenset({GROUPS, ORDER, IDLE, ASK_FIRST, LOOK_AHEAD, VACANCIES})
-"""The pieces, each of which can be left out: `python -m bench engine_pieces` measures what it gives."""
+"""The pieces, each of which can be left out, to measure what it gives."""
 
 
 def accelerate(world: World, pieces: Collection[str] = PIECES) -> World:
