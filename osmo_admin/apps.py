@@ -12,7 +12,8 @@ class OsmoAdminConfig(AppConfig):
     verbose_name = "OSMO Admin"
 
     def ready(self) -> None:
-        from osmo_admin.monitoring import heartbeat  # noqa: F401  (load the Celery app, register checks)
+        from osmo_admin import celery, checks  # noqa: F401  (load the Celery app, register checks)
+        from osmo_admin.monitoring import heartbeat  # noqa: F401
 
         if settings.OSMO.traces_url:
             from osmo_admin.monitoring.tracing import start_tracing
