@@ -19,7 +19,7 @@ from tests.support.stack import Stack
 PROGRAM = """
 import os, sys, time
 from osmo_admin.processes.counter_page import serve_counters
-from scheduling.kube import metrics
+from scheduling.kube.connection import metrics
 if os.fork() == 0:  # a child process, as those of the worker that run tasks
     metrics.count_lease("agent", "claimed")
     os._exit(0)
