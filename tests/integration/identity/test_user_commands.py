@@ -66,7 +66,7 @@ class TestList:
 
     def test_for_people(self, run: Run) -> None:
         lines = run("list").stdout.splitlines()
-        assert lines[0].split("  ")[0] == "User"
+        assert lines[0].split("  ")[0] == "Name"
         assert [line.split()[:3] for line in lines[2:]] == [["ann", "ACTIVE", "token"], ["bob", "DISABLED", "password"]]
         assert "osmo-admin, osmo-viewer" in lines[2]
 
