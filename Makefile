@@ -6,7 +6,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 UP     ?=
 PYTEST ?=
+STATUS ?=
 JOBS   ?= 2
+
+# The certified OpenID provider of the tests.
+OIDC := tests/support/oidc_provider_npm
 
 # Of `make check-history`.
 OPERATIONS ?= 2000
@@ -21,7 +25,7 @@ MODULES  ?= 8
 SAMPLE   ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check reference client lock lock-check audit mutation bench bench-check deps-debian deps-helm deps-oidc setup setup-dev clean
+.PHONY: help run test test-nightly check-history lint format types imports words migrations check deploy-check openapi openapi-check reference client lock lock-check audit mutation bench bench-check deps-debian setup setup-dev setup-test clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,10 +33,11 @@ help: ## list the targets
 run: setup ## start OSMO Admin (UP="--port 9000 --no-demo" for options of osmo-admin up)
 	@exec $(BIN)/osmo-admin up $(UP)
 
-test: setup-dev ## run every test; names at the end the tests whose tools are missing
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)
+# With STATUS the exit code goes to that file: after a failed recipe make's own message would follow pytest's summary.
+test: setup-test ## run every test; names at the end the tests whose tools are missing
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)$(if $(STATUS),; echo $$? > $(STATUS))
 
-test-nightly: setup-dev ## run the long tests too, with larger samples
+test-nightly: setup-test ## run the long tests too, with larger samples
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly -o timeout=3600 $(PYTEST)
 
 check-history: setup-dev ## check a history under faults (SEED=7 OPERATIONS=10000 FAULTS=200 PLANT=lock OUT=folder)
@@ -98,18 +103,13 @@ bench-check: setup-dev ## measure again; fails if a ratio lost more than a quart
 deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd, Node.js, PgBouncer, Prometheus, slapd
 	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server nodejs npm pgbouncer postgresql prometheus slapd
 
-deps-helm: setup-dev ## install helm for the tests of the chart, into the environment
-	@./scripts/get-helm $(BIN) $(BIN)/uv
-
-deps-oidc: ## install the certified OpenID provider of the tests (npm's oidc-provider) beside them
-	npm ci --prefix tests/support/oidc_provider_npm --no-audit --no-fund
-
 clean: ## remove everything that make built (never your data)
 	rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A stamp is newer than its lock file exactly when the environment holds the locked versions.
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
+setup-test: setup-dev $(VENV)/bin/helm $(OIDC)/node_modules/.package-lock.json
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" ./scripts/setup-venv "$(VENV)" requirements.lock
@@ -118,3 +118,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 $(VENV)/.installed-dev: requirements-dev.lock pyproject.toml
 	@PYTHON="$(PYTHON)" ./scripts/setup-venv "$(VENV)" requirements-dev.lock
 	@touch $@ $(VENV)/.installed
+
+# Where helm or npm is missing and cannot be installed, the tests name it at the end.
+$(VENV)/bin/helm: scripts/get-helm | setup-dev
+	@command -v helm >/dev/null || [ "$$(uname -sm)" != "Linux x86_64" ] || ./scripts/get-helm $(BIN) $(BIN)/uv
+
+$(OIDC)/node_modules/.package-lock.json: $(OIDC)/package-lock.json
+	@! command -v npm >/dev/null || npm ci --prefix $(OIDC) --no-audit --no-fund --loglevel=error >&2

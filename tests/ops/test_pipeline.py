@@ -14,15 +14,23 @@ from tests.support.services import ROOT
 CHECKS = ["lint", "types", "imports", "words", "migrations", "openapi-check", "lock-check", "deploy-check"]
 
 
-def run_pipeline(folder: Path, failing: list[str], *, tests: int) -> subprocess.CompletedProcess[str]:
-    """The script in a folder where the named checks fail and the tests end with this code."""
-    for path in (".ci", ".venv/bin", "bin"):
+def run_pipeline(folder: Path, failing: list[str], *, tests: int, absent: str = "") -> subprocess.CompletedProcess[str]:
+    """The script and the Makefile in a folder where the named checks fail and the tests end with this code."""
+    provider = "tests/support/oidc_provider_npm"
+    for path in (".ci", ".venv/bin", "bin", "scripts", f"{provider}/node_modules"):
         (folder / path).mkdir(parents=True)
-    shutil.copy2(ROOT / ".ci" / "run", folder / ".ci" / "run")
+    for path in ("Makefile", ".ci/run"):
+        shutil.copy2(ROOT / path, folder / path)
+    installed = (".venv/.installed-dev", ".venv/bin/helm", f"{provider}/node_modules/.package-lock.json")
+    needed = ("pyproject.toml", "requirements-dev.lock", "scripts/get-helm", f"{provider}/package-lock.json")
+    for path in (*needed, *installed):
+        (folder / path).touch()
+    (folder / absent).unlink() if absent else None
     refused = "|".join(failing) or "none"
     scripts = {
         ".ci/tools": "exit 0",
-        "bin/make": f'echo "output of $2"; case $2 in {refused}) exit 2;; esac',
+        "bin/make": f'[ "$2" = test ] && exec {shutil.which("make")} "$@"; '
+        f'echo "output of $2"; case $2 in {refused}) exit 2;; esac',
         ".venv/bin/python": f'echo "tests: $@"; exit {tests}',
     }
     for name, text in scripts.items():
@@ -30,8 +38,9 @@ def run_pipeline(folder: Path, failing: list[str], *, tests: int) -> subprocess.
         (folder / name).chmod(0o755)
     env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTEST": "--chosen"}
     return subprocess.run(
-        [folder / ".ci" / "run"], env=env, capture_output=True, text=True, timeout=60, check=False, cwd=folder
-    )
+        [folder / ".ci" / "run"],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False, cwd=folder,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("failing", [[], ["types"], ["words"], ["types", "lock-check"]])
@@ -51,4 +60,12 @@ def test_a_failed_check_is_reported_and_fails_the_pipeline(tmp_path: Path, faili
 def test_failed_tests_fail_the_pipeline(tmp_path: Path) -> None:
     done = run_pipeline(tmp_path, [], tests=1)
     assert done.returncode == 1
-    assert "::: all quick checks passed" in done.stdout
+    lines = done.stdout.splitlines()
+    assert "::: all quick checks passed" in lines
+    assert lines[-1].startswith("tests: "), "pytest prints last, and not make"
+
+
+def test_tests_that_cannot_begin_fail_the_pipeline(tmp_path: Path) -> None:
+    done = run_pipeline(tmp_path, [], tests=0, absent="pyproject.toml")
+    assert done.returncode == 1
+    assert "tests: " not in done.stdout

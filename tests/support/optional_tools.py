@@ -55,11 +55,11 @@ TOOLS = (
         "make deps-debian (or: apt-get install pgbouncer)",
         lambda: bool(find_pgbouncer()),
     ),
-    OptionalTool("helm", "helm", "make deps-helm", lambda: bool(find_helm())),
+    OptionalTool("helm", "helm", "make setup-test (Linux on x86-64)", lambda: bool(find_helm())),
     OptionalTool(
         "oidc",
         "Node.js with npm's oidc-provider",
-        "make deps-oidc",
+        "make deps-debian, then make setup-test",
         lambda: bool(shutil.which("node")) and (NPM_PROVIDER / "node_modules" / "oidc-provider").is_dir(),
     ),
 )
