@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from heapq import heappop, heappush, heapreplace
 from itertools import chain
+from typing import NamedTuple
 
 from pools.domain.values.amounts import Number
 from scheduling.domain.engine.fast.loss_tables import Loss, LossTable, LossTables, RefreshPolicy, gains_of, units_of
@@ -25,10 +25,8 @@ from scheduling.domain.engine.rules.victims import (
     BranchPoint,
     HelpsStart,
     InnerVictims,
-    is_above_share,
-    is_borrowing,
+    entitlement_over,
     is_inside_quota,
-    keeps_quota,
     lenders_by_rank,
 )
 from scheduling.domain.engine.state.evicted import AlikeTasks, EvictedAmounts, EvictionUnit
@@ -44,13 +42,12 @@ FindLosses = Callable[[QueueState], list[Loss]]
 _NO_GAINS: Mapping[int, list[Number]] = {}
 
 
-class EvictionRight(Enum):
-    """How the top queue of a request may evict from others: by its own quota; by its share of the surplus; or by the
-    quota that it is inside of only after evictions of its own, from those above their share."""
+class EvictionRight(NamedTuple):
+    """Whether the top queue of a request is inside its quota: at the beginning of the search, and after the evictions
+    below itself."""
 
-    QUOTA = auto()
-    SHARE = auto()
-    LATE_QUOTA = auto()
+    at_first: bool
+    later: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +257,7 @@ class ReclaimOutlook(VictimOutlook):
             self._tables.keep(top, key, found)
         units, is_inside, gains = found
         outlook = Outlook(world, units, gains)
-        right = EvictionRight.LATE_QUOTA if is_inside else EvictionRight.SHARE
-        if is_inside_quota(top, request):
-            right = EvictionRight.QUOTA
+        right = EvictionRight(is_inside_quota(top, request), is_inside)
         table = _table_of(self._tables, world, request, right, need)
 
         def find(theirs: QueueState) -> list[Loss]:
@@ -379,17 +374,14 @@ def _losses(
     world: WorldState, top: QueueState, request: Request, right: EvictionRight, helps: HelpsStart
 ) -> list[Loss]:
     """All that a top queue may lose, whatever the others lose."""
-    if not is_borrowing(top, request) or (right is not EvictionRight.QUOTA and not is_above_share(top)):
+    if not entitlement_over(top, request, is_inside=right.at_first):
         return []
-    where, before = BranchPoint(top, top, (), 0), world.mark()
-    branch, found = Branch(where, request), []
-    while is_borrowing(top, request) and (right is not EvictionRight.SHARE or is_above_share(top)):
-        rank, gang = victim_rank(top), branch.head(helps)
-        if gang is None:
+    branch, before, found = Branch(BranchPoint(top, top, (), 0), request), world.mark(), []
+    while True:
+        rank, entitlement = victim_rank(top), entitlement_over(top, request, is_inside=right.later)
+        unit = branch.take_next(world, helps, entitlement)
+        if unit is None:
             break
-        if right is not EvictionRight.SHARE or keeps_quota(gang, request, where):
-            found.append(Loss(rank, branch.victims(gang).take_head(world, may_postpone=True)))
-        else:
-            branch.victims(gang).skip()
+        found.append(Loss(rank, unit))
     world.undo(before)
     return found

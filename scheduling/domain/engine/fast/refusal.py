@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from pools.domain.values.amounts import Amount, Number
-from scheduling.domain.engine.rules.victims import Candidate
+from pools.domain.values.amounts import Number
+from scheduling.domain.engine.rules.victims import Candidate, may_lose_for
 from scheduling.domain.engine.state.evicted import EvictionUnit
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState
@@ -45,20 +45,13 @@ def is_refused_anyway(
         have = top.alloc[r] + needed - own
         if missing <= own or have <= top.fair[r]:
             continue
-        lenders = _lenders_allowed(world.tops, top, have, r)
+        lenders = [each for each in world.tops if each is not top and may_lose_for(each, have, top.fair[r], r)]
         if missing <= own + _lost(lenders, units, r) or world.nodes.is_overfull(r):
             continue
         lenders.append(top)
         if len(gangs) == 1 or not _may_replace(source, lenders, missing, r):
             return True
     return False
-
-
-def _lenders_allowed(tops: Iterable[QueueState], ours: QueueState, have: Number, r: int) -> list[QueueState]:
-    """The other top queues that may lose work if ours has so much, more than its fair share: those further above their
-    own fair share, and those without one."""
-    fair: Amount = ours.fair[r]
-    return [top for top in tops if top is not ours and (top.fair[r] <= 0 or top.alloc[r] * fair > have * top.fair[r])]
 
 
 def _lost(tops: Collection[QueueState], units: Iterable[EvictionUnit], r: int) -> Number:

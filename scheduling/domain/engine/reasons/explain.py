@@ -93,11 +93,11 @@ class Explainer:
         if closed is not None:
             return closed
         tasks = gang.explaining_tasks()
-        ask = sum_requests([gang.requests[i] for i in tasks])
+        request = sum_requests([gang.requests[i] for i in tasks])
         blockers = [
-            *self._over_quota(gang, queue, ask),
-            *self._over_limit(queue, ask),
-            *self._over_tree(queue, ask),
+            *self._over_quota(gang, queue, request),
+            *self._over_limit(queue, request),
+            *self._over_tree(queue, request),
             *self._nodes(gang, tasks),
         ]
         blockers = self._one_for_each_setting(blockers)
@@ -113,7 +113,7 @@ class Explainer:
         first = never or blockers[0]
         return Reason(
             code=ReasonCode.NEVER_FITS if never else first.code,
-            message=self._message(first) + self._fair_share_note(gang, queue, ask, blockers),
+            message=self._message(first) + self._fair_share_note(gang, queue, request, blockers),
             queue=first.node or queue.fact.name,
             limit=first.limit,
             requested=first.requested,
@@ -135,12 +135,13 @@ class Explainer:
             told = [each for each in told if len(each[0]) == 1] or told[:1]
         blockers = [blocker for _remedies, blocker, _takes in told]
         remedies = [[*found[:-1], replace(found[-1], takes=takes)] for found, _blocker, takes in told]
-        ask = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
+        request = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
         first = blockers[0]
         return replace(
             reason,
             code=first.code,
-            message=self._message(first) + ("" if queue is None else self._fair_share_note(gang, queue, ask, blockers)),
+            message=self._message(first)
+            + ("" if queue is None else self._fair_share_note(gang, queue, request, blockers)),
             queue=first.node or gang.fact.queue,
             limit=first.limit,
             requested=first.requested,
@@ -155,9 +156,10 @@ class Explainer:
         """The reason of a gang that would reclaim or preempt what it lacks if no other work waited."""
         if _SHARE_NOTE in reason.message or gang.queue is None:
             return reason
-        ask = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
+        request = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
         note = (
-            self._fair_share_note(gang, gang.queue, ask, []) or " It would take the place of other work if less waited."
+            self._fair_share_note(gang, gang.queue, request, [])
+            or " It would take the place of other work if less waited."
         )
         return replace(reason, message=reason.message + note)
 
@@ -264,12 +266,12 @@ class Explainer:
             known = self._lending[key] = unlent, given
         return known
 
-    def _fair_share_note(self, gang: GangState, queue: QueueState, ask: Request, blockers: list[Blocker]) -> str:
+    def _fair_share_note(self, gang: GangState, queue: QueueState, request: Request, blockers: list[Blocker]) -> str:
         """A sentence about the fair share of a gang that only the nodes block while preemptible work of other leaves
         runs: inside the share it would reclaim."""
         if any(blocker.limit != "nodes" or blocker.is_permanent for blocker in blockers):
             return ""
-        over = [(r, n) for r, n in ask if queue.alloc[r] + n > queue.fair[r]]
+        over = [(r, n) for r, n in request if queue.alloc[r] + n > queue.fair[r]]
         if not over or not any(other.running for other in self._world.queues if other is not queue):
             return ""
         r, amount = over[0]
@@ -277,17 +279,17 @@ class Explainer:
         share, wanted = (self._world.amounts_text({key: each}) for each in (queue.fair[r], queue.alloc[r] + amount))
         return f"{_SHARE_NOTE}: {wanted} would be over the fair share of {queue.fact.name}, {share}."
 
-    def _over_quota(self, gang: GangState, queue: QueueState, ask: Request) -> Iterator[Blocker]:
+    def _over_quota(self, gang: GangState, queue: QueueState, request: Request) -> Iterator[Blocker]:
         if gang.preemptible:
             return
         for above in queue.path:
-            over = [(r, n) for r, n in ask if above.non_preemptible[r] + n > above.quota[r]]
+            over = [(r, n) for r, n in request if above.non_preemptible[r] + n > above.quota[r]]
             if over:
                 yield self._blocker(ReasonCode.OVER_QUOTA, above, "quota", over, above.non_preemptible, above.quota)
 
-    def _over_limit(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
+    def _over_limit(self, queue: QueueState, request: Request) -> Iterator[Blocker]:
         for above in queue.path:
-            over = [(r, n) for r, n in ask if above.alloc[r] + n > above.limit[r]]
+            over = [(r, n) for r, n in request if above.alloc[r] + n > above.limit[r]]
             if over:
                 yield self._blocker(ReasonCode.OVER_LIMIT, above, "limit", over, above.alloc, above.limit)
 
@@ -312,11 +314,11 @@ class Explainer:
             is_permanent=bool(infeasible),
         )
 
-    def _over_tree(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
+    def _over_tree(self, queue: QueueState, request: Request) -> Iterator[Blocker]:
         if not queue.has_cohort_above:
             return
         world, keys, names = self._world, self._world.keys, self._world.tree.names
-        for r, amount in ask:
+        for r, amount in request:
             column = world.columns[r]
             free = column.available(queue.column)
             if amount <= free:

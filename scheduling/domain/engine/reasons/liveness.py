@@ -131,20 +131,20 @@ def _could_replace(world: World, leaf: QueueState, gang: GangState) -> bool:
     """Whether the gang could start on nothing but the places of lower work of its leaf, those of guests left out."""
     lower = [other for other in leaf.running or () if other.fact.priority < gang.fact.priority]
     freed = sum_requests([other.running_request for other in lower])
-    ask, most = gang.next_request, dict(freed)
-    if not is_within_quota(leaf, ask) or any(amount > most.get(r, 0) for r, amount in ask):
+    request, most = gang.next_request, dict(freed)
+    if not is_within_quota(leaf, request) or any(amount > most.get(r, 0) for r, amount in request):
         return False
-    if any(above.alloc[r] - most[r] + amount > above.limit[r] for above in leaf.path for r, amount in ask):
+    if any(above.alloc[r] - most[r] + amount > above.limit[r] for above in leaf.path for r, amount in request):
         return False
-    if leaf.has_cohort_above and not _has_tree(world, leaf, ask, freed):
+    if leaf.has_cohort_above and not _has_tree(world, leaf, request, freed):
         return False
     guests = {} if world.policy is None else world.policy.guest_places(leaf)
     return world.nodes is None or _fits_in_place(world.nodes, lower, guests, gang)
 
 
-def _has_tree(world: World, leaf: QueueState, ask: Request, freed: Request) -> bool:
+def _has_tree(world: World, leaf: QueueState, request: Request, freed: Request) -> bool:
     """Whether the cohort tree has the amounts once the leaf has released others."""
-    wanted = dict(ask)
+    wanted = dict(request)
     for r, amount in freed:
         column = world.columns[r]
         column.release(leaf.column, amount)

@@ -110,8 +110,8 @@ class BarTrials:
             (*have, *(int(name not in each) for each in columns))
             for name, have in zip(self._names, self._amounts, strict=True)
         ]
-        asked = [(*self._requests[i], (columns[barred[i]], 1)) for i in which]
-        return place_requests(NodeIndex(self._names, capacity, self._width), asked) is not None
+        requests = [(*self._requests[i], (columns[barred[i]], 1)) for i in which]
+        return place_requests(NodeIndex(self._names, capacity, self._width), requests) is not None
 
     def _named(self, cause: str, lever: str) -> NamedBar:
         for need in self._topology:

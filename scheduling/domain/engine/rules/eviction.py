@@ -333,15 +333,12 @@ class EvictionSearch:
 
     def commit(self, result: EvictionResult, action: StepAction, step_log: StepLog) -> list[QueueState]:
         """Record the steps and make them final. Returns the leaves that changed."""
-        world = self.world
         for gang, tasks in result.evicted:
             step_log.record(action, gang, tasks, self.gang)
         for gang, tasks in result.moved:
             step_log.record(StepAction.MOVE, gang, tasks, self.gang)
-            if world.policy is not None:
-                world.policy.note_restart(gang)
         step_log.record(StepAction.START, self.gang, result.started)
-        return [gang.queue for gang in world.make_final() if gang.queue is not None]
+        return [gang.queue for gang in self.world.make_final() if gang.queue is not None]
 
 
 class _Trials:

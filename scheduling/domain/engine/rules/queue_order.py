@@ -44,11 +44,11 @@ def dominant_share(allocated: Sequence[Number], allocatable: Sequence[Amount]) -
     return largest
 
 
-def service_key(queue: QueueState, ask: Request) -> Rank:
-    """The sort key of a queue among its siblings when `ask` is the request of the best gang below it; small is
+def service_key(queue: QueueState, request: Request) -> Rank:
+    """The sort key of a queue among its siblings when this is the request of the best gang below it; small is
     first."""
     after = list(queue.alloc)
-    for r, amount in ask:
+    for r, amount in request:
         after[r] += amount
     allocatable, is_above_quota = queue.allocatable, False
     for have, quota in zip(after, queue.quota, strict=True):
@@ -59,7 +59,7 @@ def service_key(queue: QueueState, ask: Request) -> Rank:
         _is_over_fair_share(queue),
         is_above_quota,
         -queue.fact.priority,
-        any(allocatable[r] == 0 for r, _amount in ask),
+        any(allocatable[r] == 0 for r, _amount in request),
         dominant_share(after, allocatable),
         dominant_share(queue.alloc, allocatable),
         tuple(allocatable),

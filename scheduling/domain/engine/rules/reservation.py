@@ -149,14 +149,17 @@ class StartPolicy(Watcher):
         self._note_lists(gang)
 
     def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
-        """Tasks started or stopped."""
+        """Tasks started or stopped. A gang whose tasks moved begins again."""
         self._will_have.clear()
+        moved = {gang for gang, i, node in changes if node != NOWHERE and gang.status[i] == RUNNING}
         for gang in {change.gang for change in changes}:
             self._note_lists(gang)
-            if any(gang.active):
-                self._started.setdefault(gang.index, self.now)
-            else:
+            if not any(gang.active):
                 self._started.pop(gang.index, None)
+            elif gang in moved:
+                self._started[gang.index] = self.now
+            else:
+                self._started.setdefault(gang.index, self.now)
 
     def _note_lists(self, gang: GangState) -> None:
         """The waiting gangs of its leaf change."""
@@ -164,10 +167,6 @@ class StartPolicy(Watcher):
             self._stale[gang.queue.index] = gang.queue
             if gang.queue.path[-1].fact.is_external:
                 self._together.clear()
-
-    def note_restart(self, gang: GangState) -> None:
-        """The gang moved, and begins again."""
-        self._started[gang.index] = self.now
 
     def started_at(self, gang: GangState) -> Number | None:
         """When a running gang started; None if it waits or the time is not known."""

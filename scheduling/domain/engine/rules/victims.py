@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, pairwise
 from typing import Protocol
 
-from pools.domain.values.amounts import UNLIMITED, Amount
+from pools.domain.values.amounts import Amount
 from scheduling.domain.engine.rules.queue_order import is_within_all_quotas, victim_rank
 from scheduling.domain.engine.state.evicted import EvictionUnit, next_eviction_unit
 from scheduling.domain.engine.state.nodes import Request
@@ -154,34 +153,34 @@ class BranchPoint:
     nearness: int
 
 
-def inner_branch_points(leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+def inner_branch_points(leaf: QueueState, request: Request) -> Iterator[BranchPoint]:
     """Every branch above its quota in a requested resource among the siblings of the leaf, of its parent, and so on
     upward, below its top queue."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:
-            if theirs is not ours and is_borrowing(theirs, ask):
+            if theirs is not ours and is_borrowing(theirs, request):
                 yield BranchPoint(ours, theirs, (), 10**6 + len(above.path))
 
 
-def near_branch_points(world: WorldState, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+def near_branch_points(world: WorldState, leaf: QueueState, request: Request) -> Iterator[BranchPoint]:
     """The same, and every such branch among the top queues that share a cohort with that of the leaf."""
-    yield from inner_branch_points(leaf, ask)
+    yield from inner_branch_points(leaf, request)
     ours = leaf.path[-1]
     above_us = set(world.cohorts_above(ours))
     for theirs in world.cohort_neighbours(ours):
-        if theirs is not ours and is_borrowing(theirs, ask):
+        if theirs is not ours and is_borrowing(theirs, request):
             above_them = world.cohorts_above(theirs)
             between = tuple(x for x in above_them if x not in above_us)
             yield BranchPoint(ours, theirs, between, len(above_them) - len(between))
 
 
-def far_branch_points(world: WorldState, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
+def far_branch_points(world: WorldState, leaf: QueueState, request: Request) -> Iterator[BranchPoint]:
     """Every other top queue above its quota in a requested resource, first victims first, as they stand now."""
     ours = leaf.path[-1]
     tree = world.root_cohort(ours)
     for theirs in lenders_by_rank(world):
         is_near = theirs is ours or (tree is not None and world.root_cohort(theirs) == tree)
-        if not is_near and is_borrowing(theirs, ask):
+        if not is_near and is_borrowing(theirs, request):
             yield BranchPoint(ours, theirs, (), 0)
 
 
@@ -198,23 +197,28 @@ class Entitlement(IntEnum):
     QUOTA = 2
 
 
-def entitlement_to(world: WorldState, ask: Request, where: BranchPoint) -> Entitlement:
+def entitlement_to(world: WorldState, request: Request, where: BranchPoint) -> Entitlement:
     """The entitlement of the requesting leaf to the branch in the current state, before an eviction."""
-    b = where.theirs
-    if not is_borrowing(b, ask):
-        return Entitlement.NONE
     for x in where.cohorts:
-        if not any(world.columns[r].balance(x) < 0 for r, _amount in ask):
+        if not any(world.columns[r].balance(x) < 0 for r, _amount in request):
             return Entitlement.NONE
-    if is_inside_quota(where.ours, ask):
+    return entitlement_over(where.theirs, request, is_inside=is_inside_quota(where.ours, request))
+
+
+def entitlement_over(theirs: QueueState, request: Request, *, is_inside: bool) -> Entitlement:
+    """The entitlement to evict below a branch. `is_inside`: the branch of the requesting leaf stays inside its
+    quota."""
+    if not is_borrowing(theirs, request):
+        return Entitlement.NONE
+    if is_inside:
         return Entitlement.QUOTA
-    return Entitlement.SHARE if is_above_share(b) else Entitlement.NONE
+    return Entitlement.SHARE if is_above_share(theirs) else Entitlement.NONE
 
 
-def is_inside_quota(queue: QueueState, ask: Request) -> bool:
+def is_inside_quota(queue: QueueState, request: Request) -> bool:
     """Whether the queue is within its quota in every resource if it starts this request."""
     after = list(queue.alloc)
-    for r, amount in ask:
+    for r, amount in request:
         after[r] += amount
     for have, quota in zip(after, queue.quota, strict=True):  # noqa: SIM110  as below
         if have > quota:
@@ -230,20 +234,20 @@ def is_above_share(queue: QueueState) -> bool:
     return False
 
 
-def is_borrowing(queue: QueueState, ask: Request) -> bool:
+def is_borrowing(queue: QueueState, request: Request) -> bool:
     """Whether the queue is above its quota in a requested resource."""
     alloc, quota = queue.alloc, queue.quota
-    for r, _amount in ask:  # noqa: SIM110  a plain loop is quick, and this call is frequent
+    for r, _amount in request:  # noqa: SIM110  a plain loop is quick, and this call is frequent
         if alloc[r] > quota[r]:
             return True
     return False
 
 
-def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
+def keeps_quota(gang: GangState, request: Request, where: BranchPoint) -> bool:
     """Whether no queue from the gang's leaf up to the branch point falls below its quota with the next unit."""
     lost = dict(sum_requests([gang.requests[i] for i in gang.next_to_give_up()]))
     for queue in gang.queue.path if gang.queue is not None else ():
-        for r, _amount in ask:
+        for r, _amount in request:
             if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):
                 return False
         if queue is where.theirs:
@@ -255,8 +259,8 @@ class Branch:
     """One branch that may lose work, and its leaves, last served first. It is read only when it is its turn, because
     most requests need only the first branch."""
 
-    def __init__(self, where: BranchPoint, ask: Request) -> None:
-        self.where, self._ask = where, ask
+    def __init__(self, where: BranchPoint, request: Request) -> None:
+        self.where, self._request = where, request
         self._heap: list[tuple[list[Rank], int]] | None = None
         self._leaves: dict[int, QueueState] = {}
         self._victims: dict[int, LeafVictims] = {}
@@ -270,7 +274,7 @@ class Branch:
         stack = [self.where.theirs]
         while stack:
             queue = stack.pop()
-            if is_borrowing(queue, self._ask):
+            if is_borrowing(queue, self._request):
                 stack += queue.children
                 if queue.running:
                     yield queue
@@ -290,7 +294,7 @@ class Branch:
             return [leaf.rank or victim_rank(leaf)]
         return [victim_rank(queue) for queue in reversed(path[: path.index(top)])]
 
-    def head(self, helps: HelpsStart | None) -> GangState | None:
+    def _head(self, helps: HelpsStart | None) -> GangState | None:
         """The gang that loses its next unit, or None when no gang of the branch may lose one and helps."""
         if self._heap is None:
             self._heap = []
@@ -314,16 +318,21 @@ class Branch:
 
     def _may_lose(self, leaf: QueueState) -> bool:
         for queue in leaf.path:
-            if not is_borrowing(queue, self._ask):
+            if not is_borrowing(queue, self._request):
                 return False
             if queue is self.where.theirs:
                 break
         return True
 
-    def victims(self, gang: GangState) -> LeafVictims:
-        """The victims of the leaf of this gang."""
-        assert gang.queue is not None
-        return self._victims_of(gang.queue)
+    def take_next(self, world: WorldState, helps: HelpsStart | None, entitlement: Entitlement) -> EvictionUnit | None:
+        """Evict one unit of the next victim that this entitlement allows and that helps; None when none is left."""
+        while entitlement and (gang := self._head(helps)) is not None:
+            assert gang.queue is not None
+            victims = self._victims_of(gang.queue)
+            if entitlement is Entitlement.QUOTA or keeps_quota(gang, self._request, self.where):
+                return victims.take_head(world, may_postpone=helps is not None)
+            victims.skip()
+        return None
 
     def _victims_of(self, leaf: QueueState) -> LeafVictims:
         """Most searches evict from one leaf of a branch only, so the others are not read."""
@@ -337,8 +346,8 @@ class ReclaimVictims:
     """The victims of a reclaim, branch by branch, last served first. The branches far from the leaf are sorted by the
     world and drawn one after the other: most searches end before the second."""
 
-    def __init__(self, world: WorldState, leaf: QueueState, ask: Request) -> None:
-        self._world, self._leaf, self._ask = world, leaf, ask
+    def __init__(self, world: WorldState, leaf: QueueState, request: Request) -> None:
+        self._world, self._leaf, self._request = world, leaf, request
         self._branches: list[Branch] = []
         self._near: dict[int, BranchPoint] = {}
         self._heap: list[tuple[tuple[int, Rank], int]] = []
@@ -349,22 +358,22 @@ class ReclaimVictims:
         self._is_ready = True
         # A search evicts siblings of the leaf too, which brings the top queue of both back inside its quota. The
         # entitlement to other top queues is that of the beginning.
-        self._is_inside = is_inside_quota(self._leaf.path[-1], self._ask)
+        self._is_inside = is_inside_quota(self._leaf.path[-1], self._request)
         # Most branches lend nothing and are dropped here.
         near = self._near_points()
-        self._near = {w.theirs.index: w for w in near if entitlement_to(self._world, self._ask, w)}
+        self._near = {w.theirs.index: w for w in near if entitlement_to(self._world, self._request, w)}
         for where in self._near.values():
-            self._push(Branch(where, self._ask))
+            self._push(Branch(where, self._request))
         self._far = self._far_lenders()
         self._next_far = next(self._far, None)
 
     def _near_points(self) -> Iterator[BranchPoint]:
-        return near_branch_points(self._world, self._leaf, self._ask)
+        return near_branch_points(self._world, self._leaf, self._request)
 
     def _far_lenders(self) -> Iterator[Branch]:
-        for where in far_branch_points(self._world, self._leaf, self._ask):
-            if self._is_inside or is_above_share(where.theirs):
-                yield Branch(where, self._ask)
+        for where in far_branch_points(self._world, self._leaf, self._request):
+            if entitlement_over(where.theirs, self._request, is_inside=self._is_inside):
+                yield Branch(where, self._request)
 
     def _push(self, branch: Branch) -> None:
         heappush(self._heap, (branch.sort_key(), len(self._branches)))
@@ -389,32 +398,28 @@ class ReclaimVictims:
                 heapreplace(self._heap, (now, i))
                 self._draw()
                 continue
-            entitlement = entitlement_to(self._world, self._ask, branch.where)
-            gang = branch.head(helps) if entitlement else None
-            if gang is None:
-                heappop(self._heap)
-                self._draw()
-            elif entitlement is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
-                return branch.victims(gang).take_head(self._world, may_postpone=helps is not None)
-            else:
-                branch.victims(gang).skip()
+            unit = branch.take_next(self._world, helps, entitlement_to(self._world, self._request, branch.where))
+            if unit is not None:
+                return unit
+            heappop(self._heap)
+            self._draw()
         return None
 
     def candidates(self) -> Iterator[list[Candidate]]:
         """All gangs that may lose work, branch by branch and leaf by leaf."""
         if not self._is_ready:
             self._prepare()
-        near = sorted((Branch(where, self._ask) for where in self._near.values()), key=Branch.sort_key)
+        near = sorted((Branch(where, self._request) for where in self._near.values()), key=Branch.sort_key)
         return map(Branch.candidates, chain(near, self._far_lenders()))
 
     def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
         """Those below these top queues, and perhaps some more, in any order."""
         if not self._is_ready:
             self._prepare()
-        near = (Branch(where, self._ask) for where in self._near.values() if where.theirs.path[-1] in tops)
+        near = (Branch(where, self._request) for where in self._near.values() if where.theirs.path[-1] in tops)
         ours = self._leaf.path[-1]
         others = (top for top in tops if top is not ours and top.index not in self._near)
-        far = (Branch(BranchPoint(ours, top, (), 0), self._ask) for top in others)
+        far = (Branch(BranchPoint(ours, top, (), 0), self._request) for top in others)
         return map(Branch.candidates, chain(near, far))
 
     def may_take(self, gang: GangState) -> bool:
@@ -422,15 +427,15 @@ class ReclaimVictims:
         if not self._is_ready:
             self._prepare()
         for queue in gang.queue.path if gang.queue is not None else ():
-            if not is_borrowing(queue, self._ask):
+            if not is_borrowing(queue, self._request):
                 return False
             where = self._near.get(queue.index)
             if where is None and queue.parent is None:
                 where = BranchPoint(self._leaf.path[-1], queue, (), 0)
             if where is not None:
-                entitlement = entitlement_to(self._world, self._ask, where)
+                entitlement = entitlement_to(self._world, self._request, where)
                 return entitlement is Entitlement.QUOTA or (
-                    entitlement is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
+                    entitlement is Entitlement.SHARE and keeps_quota(gang, self._request, where)
                 )
         return False
 
@@ -444,7 +449,7 @@ class InnerVictims(ReclaimVictims):
     """Those of them that are below the top queue of the leaf."""
 
     def _near_points(self) -> Iterator[BranchPoint]:
-        return inner_branch_points(self._leaf, self._ask)
+        return inner_branch_points(self._leaf, self._request)
 
     def _far_lenders(self) -> Iterator[Branch]:
         return iter(())
@@ -513,26 +518,23 @@ class GuestVictims:
         return ("guests", self._guests) if gang in self._guests else self._borrowers.equal_victims(gang)
 
 
-def is_fair_after(leaf: QueueState, ask: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:
+def is_fair_after(leaf: QueueState, request: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:
     """KAI's check after a reclaim: on no level may the requesting branch be above its fair share and at least as far
     above it as a sibling that lost work. `evicted`: the evicted amounts of each leaf."""
     losers: dict[int, tuple[QueueState, set[int]]] = {}
     for queue, amounts in evicted:
         for above in queue.path:
-            losers.setdefault(above.index, (above, set()))[1].update(r for r, _amount in (*ask, *amounts))
+            losers.setdefault(above.index, (above, set()))[1].update(r for r, _amount in (*request, *amounts))
     for ours in leaf.path:
         for sibling, resources in losers.values():
             if sibling.parent is not ours.parent or sibling is ours:
                 continue
-            for r in resources:
-                mine = _saturation(ours, r)
-                if mine > 1 and sibling.fair[r] > 0 and mine >= _saturation(sibling, r):
-                    return False
+            if not all(may_lose_for(sibling, ours.alloc[r], ours.fair[r], r) for r in resources):
+                return False
     return True
 
 
-def _saturation(queue: QueueState, r: int) -> Amount:
-    have, fair = queue.alloc[r], queue.fair[r]
-    if have <= 0 or fair == UNLIMITED:
-        return 0
-    return UNLIMITED if fair == 0 else Fraction(have) / Fraction(fair)
+def may_lose_for(sibling: QueueState, have: Amount, fair: Amount, r: int) -> bool:
+    """Whether the fair shares let a queue lose work to a sibling that then has this amount of the resource."""
+    theirs = sibling.fair[r]
+    return have <= fair or theirs <= 0 or sibling.alloc[r] * fair > have * theirs

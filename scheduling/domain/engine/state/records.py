@@ -108,10 +108,10 @@ class GangState:
     __slots__ = (
         "_ageing",
         "_alike",
-        "_ask",
         "_fresh",
         "_give_up",
         "_next",
+        "_next_request",
         "_order",
         "_ruled_out",
         "_running",
@@ -183,7 +183,7 @@ class GangState:
         """The signature under which the gang is in the lists of its queue."""
         self._signature: Signature | None = None
         self._fresh: object = None
-        self._ask: Request | None = None
+        self._next_request: Request | None = None
         self._running: Request | None = None
         self._give_up: tuple[int, ...] | None = None
         self._next: list[int] | None = None
@@ -219,7 +219,7 @@ class GangState:
         return node
 
     def _forget(self) -> None:
-        self._signature = self._ask = self._next = self._order = self._running = self._give_up = None
+        self._signature = self._next_request = self._next = self._order = self._running = self._give_up = None
 
     @property
     def task_index(self) -> TaskIndex:
@@ -333,9 +333,9 @@ class GangState:
     @property
     def next_request(self) -> Request:
         """The total request of its next attempt; for a gang that can never be complete, of all its waiting tasks."""
-        if self._ask is None:
-            self._ask = sum_requests([self.requests[i] for i in self.next_tasks()])
-        return self._ask
+        if self._next_request is None:
+            self._next_request = sum_requests([self.requests[i] for i in self.next_tasks()])
+        return self._next_request
 
     @property
     def has_choice(self) -> bool:

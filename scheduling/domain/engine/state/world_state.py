@@ -21,7 +21,8 @@ from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState
 
 
 class TaskChange(NamedTuple):
-    """A change of one task: it left or took the node."""
+    """A change of one task. In the journal: it left or took the node. For watchers: it was on this node before, or
+    waited (`NOWHERE`)."""
 
     gang: GangState
     task: int
@@ -432,18 +433,20 @@ class WorldState:
 
 
 def _net_changes(journal: Sequence[TaskChange]) -> list[TaskChange]:
-    """The changes without those of tasks that are where they were before: each entry of a task turns its state."""
+    """The changes without those of tasks that are as they were before: each entry of a task turns its state."""
     firsts: dict[tuple[GangState, int], TaskChange] = {}
     turned: dict[tuple[GangState, int], bool] = {}
     for change in journal:
         key = change.gang, change.task
         firsts.setdefault(key, change)
         turned[key] = not turned.get(key, False)
-    return [
-        change
-        for (gang, i), change in firsts.items()
-        if turned[gang, i] or (gang.status[i] == RUNNING and gang.node[i] != change.node)
-    ]
+    found = []
+    for (gang, i), first in firsts.items():
+        runs = gang.status[i] == RUNNING
+        node = first.node if runs != turned[gang, i] else NOWHERE
+        if turned[gang, i] or (runs and gang.node[i] != node):
+            found.append(TaskChange(gang, i, node))
+    return found
 
 
 def _name_of(gang: GangState) -> str:
