@@ -6,14 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from granian._granian import RSGIProtocolClosed
+from granian.rsgi import ProtocolClosed
 
 from osmo_admin.serving.refusals import RequestRefused
 from pools.domain.errors import Fault
 
 if TYPE_CHECKING:
-    from granian._granian import RSGIHTTPProtocol as HTTPProtocol
-    from granian.rsgi import Scope
+    from granian.rsgi import HTTPProtocol, Scope
 
 # A longer body is read in parts, so that only the bytes that have arrived count.
 READ_AT_ONCE = 64 * 1024
@@ -41,7 +40,7 @@ class RequestBodies:
         except TimeoutError:
             message = f"The request's body did not arrive within {self.seconds:g} s. Send it without a pause."
             raise RequestRefused(408, Fault.BODY_TOO_SLOW, message, limit=round(self.seconds)) from None
-        except RSGIProtocolClosed:
+        except ProtocolClosed:
             raise RequestRefused(400, Fault.BODY_INCOMPLETE, "The request's body is incomplete.") from None
 
     def release(self, body: bytes) -> None:

@@ -11,7 +11,7 @@ from django.template import loader
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, Fault, NotFound, Violation
 
 if TYPE_CHECKING:
-    from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+    from granian.rsgi import HTTPProtocol
 
 _TITLES = {
     400: "This request could not be read",

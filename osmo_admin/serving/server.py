@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from granian._granian import RSGIProtocolClosed
+from granian.rsgi import ProtocolClosed
 
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.environ import make_environ
@@ -25,8 +25,7 @@ from osmo_admin.serving.threads import Lane
 from pools.domain.errors import Fault
 
 if TYPE_CHECKING:
-    from granian._granian import RSGIHTTPProtocol as HTTPProtocol
-    from granian.rsgi import Scope
+    from granian.rsgi import HTTPProtocol, Scope
 
 HEALTH, READY = "/health", "/ready"
 EVENTS = "text/event-stream"
@@ -149,7 +148,7 @@ class Server:
                 chunk, is_over = await self._streams.run(context, _read_until_pause, stream.iterator)
                 if chunk:
                     await transport.send_bytes(chunk)
-        except RSGIProtocolClosed:  # the client has gone
+        except ProtocolClosed:  # the client has gone
             return
         except Exception:
             logger.exception("stream_failed")

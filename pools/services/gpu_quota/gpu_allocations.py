@@ -88,7 +88,6 @@ def insert_allocation(row: GpuAllocation) -> None:
     each allocation runs it."""
     values = [json.dumps(row.written) if name == "written" else getattr(row, name) for name in _INSERTED]
     [(row.pk, row.created_at, row.changed_at)] = read_rows(_INSERT_SQL, values)
-    row._state.adding = False
 
 
 _STAMPED = ("id", "created_at", "changed_at")

@@ -69,9 +69,8 @@ class TaskAttempts:
 
     def place_on_node(self, task: Task, node: str) -> None:
         """Start a waiting attempt on a node."""
-        task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
-        if task._state.adding is False:
-            self._placed[task.pk] = task
+        self._start(task, node)
+        self._placed[task.pk] = task  # the row of a new attempt is inserted with these values
 
     def record_observed(
         self, task: Task, status: TaskStatus, *, node: str, pod_ip: str, started: datetime | None
@@ -95,12 +94,15 @@ class TaskAttempts:
             **{name: getattr(task, name) for name in _COPIED_FIELDS},
         )
         if node is not None:
-            self.place_on_node(following, node)
+            self._start(following, node)
         self._new.append(following)
         found = self._open
         assert found is not None
         found[task.group_id].append(following)
         found[task.group_id].sort(key=lambda each: (each.position, each.name))
+
+    def _start(self, task: Task, node: str) -> None:
+        task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
 
     def save(self) -> None:
         """Write all changes."""
