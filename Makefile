@@ -7,6 +7,7 @@ BIN    := $(VENV)/bin
 UP     ?=
 PYTEST ?=
 STATUS ?=
+PART   ?=
 JOBS   ?= 2
 
 # The certified OpenID provider of the tests.
@@ -37,8 +38,10 @@ run: setup ## start OSMO Admin (UP="--port 9000 --no-demo" for options of osmo-a
 test: setup-test ## run every test; names at the end the tests whose tools are missing
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)$(if $(STATUS),; echo $$? > $(STATUS))
 
-test-nightly: setup-test ## run the long tests too, with larger samples
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly -o timeout=3600 $(PYTEST)
+test-nightly: setup-test ## run the long tests and the larger samples, in parts (PART=faults runs one of them)
+	@failed=; for part in $(or $(PART),$$($(BIN)/python -m tests.support.nightly_parts)); do \
+	 echo "::: $$part"; $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly --part $$part -o timeout=3600 $(PYTEST) \
+	 || failed="$$failed $$part"; done; [ -z "$$failed" ] || { echo "::: FAILED:$$failed"; exit 1; }
 
 check-history: setup-dev ## check a history under faults (SEED=7 OPERATIONS=10000 FAULTS=200 PLANT=lock OUT=folder)
 	@$(BIN)/python -m tests.history.run --operations $(OPERATIONS) --faults $(FAULTS) \

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support import optional_tools, services, static_files
+from tests.support import nightly_parts, optional_tools, services, static_files
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
 from tests.support.up import UpProcess
@@ -51,6 +51,7 @@ hypothesis.settings.register_profile("nightly", parent=hypothesis.settings.get_p
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the tests marked nightly, with larger samples")
+    parser.addoption("--part", choices=nightly_parts.PARTS, help="run only the nightly tests of this part")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,6 +78,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if dropped := nightly_parts.select(items, config.getoption("--part")):
+        config.hook.pytest_deselected(items=dropped)
     optional_tools.mark_missing(items, nightly=bool(config.getoption("--nightly")))
     items.sort(key=_place_in_order)
 
