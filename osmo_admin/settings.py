@@ -111,25 +111,31 @@ AUTH_USER_MODEL = "pools.User"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_mb * 1024 * 1024  # the default allows 500 workflow files in one request
 
+# The outermost first. Requests of programs pass the same list without SKIPPED_BY_PROGRAMS.
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "osmo_admin.web.middleware.OneSlashMiddleware",
-    "osmo_admin.web.api_path.ApiPathMiddleware",  # requests of programs pass only some of those below
+    "osmo_admin.web.programs.ProgramMiddleware",  # decides who calls
     "django.middleware.security.SecurityMiddleware",
     "osmo_admin.web.static_files.StaticFilesMiddleware",
     "osmo_admin.web.static_files.PageCompressionMiddleware",
     "osmo_admin.web.content_policy.ContentPolicyMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "osmo_admin.web.programs.SessionMiddleware",
     "osmo_admin.web.middleware.SnapshotMiddleware",  # inside the middleware that saves the session
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "osmo_admin.web.programs.AuthenticationMiddleware",
     "osmo_admin.web.middleware.RequestLogMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "osmo_admin.web.programs.MessageMiddleware",
     "osmo_admin.web.middleware.PageParametersMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
     "osmo_admin.monitoring.request_metrics.RequestMetricsMiddleware",
+]
+SKIPPED_BY_PROGRAMS = [
+    "osmo_admin.web.programs.SessionMiddleware",
+    "osmo_admin.web.programs.AuthenticationMiddleware",  # of browsers; the views authenticate programs
+    "osmo_admin.web.programs.MessageMiddleware",
 ]
 if ENV.traces_url:
     MIDDLEWARE.insert(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from csp.middleware import CSPMiddleware, PolicyParts
+from collections.abc import Callable
+
+from csp.constants import HEADER
+from csp.utils import build_policy
 from django.http import HttpRequest, HttpResponseBase
 
 _OWN_FILES_POLICY = {
@@ -22,15 +25,15 @@ API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks
 _DOCS_PAGE = "/api/docs"
 
 
-class ContentPolicyMiddleware(CSPMiddleware):
-    """Chooses the policy by address; `CONTENT_SECURITY_POLICY` allows nothing."""
+class ContentPolicyMiddleware:
+    """Chooses the policy by address; `CONTENT_SECURITY_POLICY` allows nothing. Both are built once."""
 
-    def get_policy_parts(
-        self, request: HttpRequest, response: HttpResponseBase, report_only: bool = False
-    ) -> PolicyParts:
-        parts: PolicyParts = super().get_policy_parts(request, response, report_only)
-        if report_only:
-            return parts
-        if request.path_info == _DOCS_PAGE or not request.path_info.startswith(API_PREFIXES):
-            parts.config = dict(_OWN_FILES_POLICY)
-        return parts
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+        self._nothing, self._own_files = build_policy(), build_policy(config=_OWN_FILES_POLICY)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self._get_response(request)
+        is_page = request.path_info == _DOCS_PAGE or not request.path_info.startswith(API_PREFIXES)
+        response.headers.setdefault(HEADER, self._own_files if is_page else self._nothing)
+        return response

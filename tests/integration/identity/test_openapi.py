@@ -81,12 +81,14 @@ def _views() -> set[Any]:
 def test_every_address_below_api_is_in_the_file_or_left_out_on_purpose(document: dict[str, Any]) -> None:
     left_out = {"/api/schema", "/api/docs", "/api/configs/{kind}"}
     served = set()
-    for prefix in get_resolver().url_patterns:
-        route = str(prefix.pattern)
-        if route == "api/" and hasattr(prefix, "url_patterns"):
-            served |= {
-                "/api/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(each.pattern)) for each in prefix.url_patterns
-            }
+    stack = [("/", each) for each in get_resolver().url_patterns if str(each.pattern) == "api/"]
+    while stack:
+        prefix, entry = stack.pop()
+        route = prefix + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(entry.pattern))
+        if hasattr(entry, "url_patterns"):
+            stack += [(route, each) for each in entry.url_patterns]
+        else:
+            served.add(route)
     assert served
     assert served - left_out == {path for path in document["paths"] if path.startswith("/api/")}
 
