@@ -12,9 +12,10 @@ from django.db.models.functions import Now
 
 from pools.domain import names
 from pools.domain.audit_actions import AuditAction
-from pools.domain.configuration.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings, rows_from_stored
+from pools.domain.configuration.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.quota.rules import MAX_QUOTA_ROWS
+from pools.domain.quota.stored_quotas import rows_from_stored
 from pools.domain.quota.tree import AMOUNT_KEYS
 from pools.domain.values.amounts import simplify
 from pools.models.ownership import OwnedTrigger
@@ -137,7 +138,7 @@ class Cohort(models.Model):
 
     A cohort that is only named (by a pool, or by another cohort as its parent) is implicit: it has no quota, no limits
     and no parent. It becomes `explicit` when it is configured, and is deleted when no pool or cohort names it. `quotas`
-    is by `flavor/resource` (:data:`pools.domain.configuration.cohort_config.StoredQuotas`). `inactive_since` is the
+    is by `flavor/resource` (:data:`pools.domain.quota.stored_quotas.StoredQuotas`). `inactive_since` is the
     time when a check found its parents in a cycle, which only a write past the triggers can cause.
     """
 

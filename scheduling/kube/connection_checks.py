@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from scheduling.domain.cluster.naming import FIELD_MANAGER
+from scheduling.domain.cluster.naming import FIELD_MANAGER, root_queue_name
 from scheduling.domain.kubernetes_json import Object
-from scheduling.domain.queues.desired import DesiredQueue, QueueTarget, queue_manifest, root_queue_name
+from scheduling.domain.queues.desired import DesiredQueue, QueueTarget, queue_manifest
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.error_messages import condition_reason, error_message
 from scheduling.kube.connection.errors import ClusterError

@@ -26,11 +26,11 @@ from pools.admin.effect_tables import changed_fields
 from pools.admin.forms import script_media
 from pools.admin.git_ownership import owned_reason
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PutCohort
-from pools.domain.configuration.cohort_config import rows_from_stored
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
+from pools.domain.quota.stored_quotas import rows_from_stored
 from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, NO_LIMIT, UNLIMITED
 from pools.models import Cohort
 from pools.permissions import require_platform

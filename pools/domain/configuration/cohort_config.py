@@ -17,10 +17,10 @@ from typing import Any, Final, TypedDict, cast
 from pools.domain.errors import Fault, Violation
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.quota.rules import AmountsBody, QuotaRow, check_quota_rows, check_weight
-from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS, NodeQuota
+from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
 from pools.domain.structured_input.config_fields import TEXT, ConfigField, Schema, object_schema, properties_of
 from pools.domain.structured_input.fields import FieldReader
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, as_json, decode_gpus, simplify
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, as_json, simplify
 from pools.domain.values.scalars import typed_number
 
 MAX_AMOUNT: Final = 2**53 - 1
@@ -37,9 +37,6 @@ ANSWER_KEYS: Final = frozenset(
     }
 )  # fmt: skip
 """What answers add; it may come back with a PUT and says nothing there."""
-
-StoredQuotas = Mapping[str, Mapping[str, Any]]
-"""The quotas as a row keeps them: amounts by their keys, by `flavor/resource`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,33 +183,3 @@ def row_from_text(text: str) -> dict[str, Any] | None:
 def optional_number(text: str | None) -> int | float | str | None:
     """The number of a text; None for an empty one."""
     return typed_number(text) if text and text.strip() else None
-
-
-def stored_from_rows(rows: Sequence[QuotaRow]) -> dict[str, AmountsBody]:
-    """The rows as the ledger stores them, by `flavor/resource`."""
-    return {
-        f"{row.flavor}/{row.resource}": row.amounts for row in sorted(rows, key=lambda row: (row.flavor, row.resource))
-    }
-
-
-def rows_from_stored(stored: StoredQuotas) -> tuple[QuotaRow, ...]:
-    """The rows as they are written, by flavor and resource."""
-    rows = []
-    for place, (key, amounts) in enumerate(sorted(stored.items())):
-        flavor, _, resource = key.partition("/")
-        nominal, limits = amounts.get("nominal") or 0, [amounts.get(limit) for limit in LIMIT_KEYS]
-        rows.append(QuotaRow(f"quotas[{place}]", flavor, resource, nominal, *limits))
-    return tuple(rows)
-
-
-def without_limits(stored: StoredQuotas) -> dict[str, dict[str, int | None]]:
-    """The same quotas for a cohort without a parent, where borrowing and lending limits mean nothing."""
-    return {key: {**amounts, **dict.fromkeys(LIMIT_KEYS)} for key, amounts in stored.items()}
-
-
-def quotas_from_stored(stored: StoredQuotas) -> dict[str, NodeQuota]:
-    """The quotas in the form that the quota tree uses."""
-    return {
-        key: NodeQuota(amounts.get("nominal") or 0, *(decode_gpus(amounts.get(limit)) for limit in LIMIT_KEYS))
-        for key, amounts in stored.items()
-    }

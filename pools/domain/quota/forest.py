@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pools.domain.configuration.cohort_config import StoredQuotas, quotas_from_stored
+from pools.domain.quota.stored_quotas import StoredQuotas, quotas_from_stored
 from pools.domain.quota.tree import NO_QUOTA, NodeQuota, QuotaNode, QuotaTree
 from pools.domain.values.amounts import GPU, UNLIMITED, Gpus, Number
 

@@ -15,20 +15,14 @@ from typing import Any
 from pools.database.transactions import change
 from pools.domain import names
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
-from pools.domain.configuration.cohort_config import (
-    CohortSettings,
-    editable_body,
-    parse_cohort,
-    rows_from_stored,
-    stored_from_rows,
-    without_limits,
-)
+from pools.domain.configuration.cohort_config import CohortSettings, editable_body, parse_cohort
 from pools.domain.configuration.pool_config import without_cohort
 from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
+from pools.domain.quota.stored_quotas import rows_from_stored, stored_from_rows, without_limits
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.values.amounts import GPU
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees

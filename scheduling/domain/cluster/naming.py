@@ -134,3 +134,8 @@ def read_uuid_label(labels: Mapping[str, str] | None, key: str) -> UUID | None:
         return UUID((labels or {}).get(key, ""))
     except ValueError:
         return None
+
+
+def root_queue_name(namespace: str) -> str:
+    """The name of the queue above all our queues."""
+    return f"osmo-default-{namespace}"

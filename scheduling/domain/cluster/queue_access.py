@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain.errors import Fault, Violation
-from scheduling.domain.cluster.naming import INSTALLATION_LABEL, POD_GROUP_OF_POD
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL, POD_GROUP_OF_POD, root_queue_name
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
-from scheduling.domain.queues.desired import root_queue_name
 
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 

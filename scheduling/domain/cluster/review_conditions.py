@@ -12,11 +12,16 @@ import json
 from collections.abc import Iterable
 
 from scheduling.domain.cluster.drift import OUR_LABEL_PREFIX, SCHEDULER_FIELDS
-from scheduling.domain.cluster.naming import INSTALLATION_LABEL, OBSERVED_FINALIZER, POD_GROUP_OF_POD, TASK_UUID
+from scheduling.domain.cluster.naming import (
+    INSTALLATION_LABEL,
+    OBSERVED_FINALIZER,
+    POD_GROUP_OF_POD,
+    TASK_UUID,
+    root_queue_name,
+)
 from scheduling.domain.cluster.own_changes import own_label_keys
 from scheduling.domain.cluster.pods.gpu_pod import AMOUNT_ANNOTATIONS, WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
-from scheduling.domain.queues.desired import root_queue_name
 
 _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 

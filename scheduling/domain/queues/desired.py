@@ -18,7 +18,7 @@ from pools.domain import names
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, Gpus, encode_gpus
-from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, MANAGED_BY_LABEL
+from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, MANAGED_BY_LABEL, root_queue_name
 from scheduling.domain.kubernetes_json import Object
 
 NAMESPACE_LABEL = "osmo.namespace"
@@ -84,11 +84,6 @@ class DesiredTopology:
     name: str
     pool: str
     levels: tuple[str, ...]
-
-
-def root_queue_name(namespace: str) -> str:
-    """The name of the queue above all our queues."""
-    return f"osmo-default-{namespace}"
 
 
 def cohort_queue_name(namespace: str, cohort: str) -> str:

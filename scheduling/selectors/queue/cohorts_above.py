@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.configuration.cohort_config import quotas_from_stored
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_node_quota
 from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.quota.stored_quotas import quotas_from_stored
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount
 from pools.models import Backend, Cohort, Pool

@@ -1,7 +1,7 @@
 """Waiting gangs that the GPU quota of their pool's namespace holds back, with the reason.
 
 They are read without locks and excluded from the plan. A start is checked again under the locks
-(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs headroom for all of them, an
+(:mod:`scheduling.services.workflows.gpu_workers`). A gang whose tasks start together needs headroom for all of them, an
 elastic gang for its minimum, and a running gang for one more task.
 """
 

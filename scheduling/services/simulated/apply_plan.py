@@ -32,7 +32,7 @@ from scheduling.models import Decision, Group, Task
 from scheduling.selectors.queue.live_facts import GangRef, LiveFacts
 from scheduling.selectors.queue.start_gates import read_gate_paths, read_tree_gates
 from scheduling.services.decisions import DecisionRows, build_decision
-from scheduling.services.gpu_quota.workloads import NamespaceHeadroom
+from scheduling.services.workflows.gpu_workers import NamespaceHeadroom
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 MAX_STARTS_TOGETHER, MAX_TREES_TOGETHER = 200, 8

@@ -36,7 +36,7 @@ from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.cluster.node_fit import unfitting_warnings
 from scheduling.selectors.cluster.queue_sync_state import read_closed_queues
-from scheduling.services.gpu_quota.workloads import single_worker_violations
+from scheduling.services.workflows.gpu_workers import single_worker_violations
 from scheduling.services.workflows.group_commit import GroupCommit, Take
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.live_work import (

@@ -23,8 +23,7 @@ from scheduling.domain.gang import tree_from_json
 from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK_STATUSES, TaskStatus, derive_workflow_status
 from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
-from scheduling.services.gpu_quota import workloads
-from scheduling.services.workflows import bulk_sql
+from scheduling.services.workflows import bulk_sql, gpu_workers
 from scheduling.services.workflows.attempts import TaskAttempts
 
 QUEUE_TIMEOUT_MESSAGE = "waited longer than its queue_timeout"
@@ -196,7 +195,7 @@ class WorkflowTransition:
         self._write_tasks()
         self._write_workflows()
         workflow_names = {pk: workflow.name for pk, workflow in self.workflows.items()}
-        workloads.update_allocations(self.root, self._touched.values(), self.attempts, workflow_names)
+        gpu_workers.update_allocations(self.root, self._touched.values(), self.attempts, workflow_names)
 
     def _exit_action(self, group: Group, code: int) -> str | None:
         tasks = self.attempts.open_attempts(group.pk)

@@ -35,8 +35,8 @@ from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task
 from scheduling.selectors.queue.dispatched_usage import read_dispatched_usage
 from scheduling.selectors.queue.start_gates import build_tree_gates, read_gate_paths, read_quota_tree
-from scheduling.services.gpu_quota.workloads import reserve_for_dispatch
 from scheduling.services.kubernetes.dispatching.observation import set_waiting_reasons
+from scheduling.services.workflows.gpu_workers import reserve_for_dispatch
 
 MAX_GANGS_PER_TRANSACTION = 50
 """Every other start of work in the same tree of cohorts waits for the transaction."""
