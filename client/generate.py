@@ -1,4 +1,4 @@
-"""The build hook of the wheel: the client generated from the OpenAPI file, beside the modules of this folder."""
+"""The build hook of the wheel: the client generated from the OpenAPI file, added to the modules of this folder."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _is_slack_token(text: str) -> None:
 
 
 def _as_path(text: str) -> Path | None:
-    """An empty text is no path: `Path("")` would be the current folder."""
+    """An empty text is not a path: `Path("")` would be the current folder."""
     return Path(text) if text else None
 
 

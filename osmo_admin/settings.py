@@ -39,8 +39,8 @@ def database_settings(url: str) -> dict[str, object]:
     # Reads that wait for an ALTER TABLE time out too; changes set the same limit themselves.
     limits = f"-c lock_timeout={ENV.lock_timeout_ms} {query.pop('options', '')}".strip()
     options: dict[str, object] = {"application_name": "osmo-admin", "connect_timeout": 5, "options": limits}
-    # psycopg's own number: with Django's None it prepares nothing, even when asked (`pools/database/driver.py`). What
-    # Django's cursors send is never prepared, because the values are in the text.
+    # psycopg's own number: with Django's None it prepares nothing, even with `prepare=True`
+    # (`pools/database/driver.py`). What Django's cursors send is never prepared, because the values are in the text.
     options["prepare_threshold"] = 5
     if ENV.db_pool_size:
         options["pool"] = {"min_size": 1, "max_size": ENV.db_pool_size, "timeout": 10}

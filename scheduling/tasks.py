@@ -237,7 +237,7 @@ def make_and_send_notices() -> None:
 
 @long_job(task_names.FIND_CONDITIONS)
 def find_notice_conditions() -> None:
-    """Periodic: find what people are told about and no change announces, as long waits and late jobs."""
+    """Periodic: find what people get notices of and no change announces, as long waits and late jobs."""
     find_conditions()
 
 

@@ -69,7 +69,7 @@ class LoginForm(AuthenticationForm):
 
 
 def login_choices(request: HttpRequest) -> dict[str, Any]:
-    """What the login page offers beside the password."""
+    """The ways to log in that the page offers in addition to the password."""
     from osmo_admin.access.sign_on import directory_titles, provider_buttons  # noqa: PLC0415  # pages, which are loaded later
 
     asked = request.GET.get(REDIRECT_FIELD_NAME) or request.POST.get(REDIRECT_FIELD_NAME) or ""

@@ -24,7 +24,7 @@ _turn = threading.Lock()
 
 class OneAtATimeHasher(PBKDF2PasswordHasher):
     """Django's hasher with its name, so passwords that it has stored stay valid. Raises Throttled instead of a third
-    hash beside two others."""
+    hash at the same time as two others."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         with hash_turn():

@@ -142,7 +142,9 @@ def finish(request: HttpRequest, name: str) -> HttpResponse:
             )
         issuer = request.GET.get("iss")
         if issuer is not None and issuer != provider.issuer:
-            raise _bad_attempt(Fault.WRONG_ISSUER, "Another provider has answered than was asked. Sign on again.")
+            raise _bad_attempt(
+                Fault.WRONG_ISSUER, "Another provider has answered than the one that you chose. Sign on again."
+            )
         if "error" in request.GET:
             reason = request.GET.get("error_description") or request.GET["error"]
             raise _bad_attempt(Fault.PROVIDER_REFUSED, f"{provider.title} did not sign you on: {reason[:200]}")

@@ -189,7 +189,7 @@ def declared_parameter(
 
 
 def without_approval_needs(effect: Any) -> Any:
-    """The effect of a change for which an approval is requested: the need of it is no refusal."""
+    """The effect of a change for which an approval is requested: the need of it is not a refusal."""
     if not isinstance(effect, dict):
         return effect
     violations = [each for each in effect.get("violations") or [] if each.get("code") != Fault.APPROVAL_NEEDED]

@@ -94,7 +94,7 @@ def root(
 def main() -> None:
     """The console script."""
     if sys.argv[1:2] not in (["follow"], ["manage"]):
-        logging.disable(logging.INFO)  # the lines of a command are its output; warnings are shown beside them
+        logging.disable(logging.INFO)  # the lines of a command are its output; warnings are shown as well
     app()
 
 

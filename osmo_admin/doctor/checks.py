@@ -41,7 +41,7 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def check_database() -> Iterator[Finding]:
-    """Reach, version, migrations, and the clock of the database beside the one of this machine."""
+    """Reach, version, migrations, and the difference between the clocks of the database and of this machine."""
     try:
         with connection.cursor() as cursor:
             before = time.time()

@@ -50,7 +50,7 @@ def diagnose(*, seconds: float = ANSWER_SECONDS) -> Diagnosis:
     try:
         reports = list(ask_processes(seconds=seconds))
     except redis.RedisError:
-        message = "The processes could not be asked, because the broker does not answer from here."
+        message = "The broker does not answer from here, so the processes report nothing."
         found.append(("installation", Finding("process", "", False, message, "See the check of the broker above.")))
         return Diagnosis(tuple(found))
     found += [("installation", finding) for finding in compare(reports, has_clusters=_has_clusters())]

@@ -181,7 +181,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _hide_named_value(match: re.Match[str]) -> str:
-    """The name with a hidden value. JSON stays JSON: its switches and numbers are no secrets, and a text keeps its
+    """The name with a hidden value. JSON stays JSON: its switches and numbers are not secrets, and a text keeps its
     quotes."""
     name, value = match[1], match[2]
     if match.re is _NAMED_IN_JSON and _JSON_VALUE.match(value):

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 class Liveness:
     """The signs of life of this process; `start` begins them. `is_working`: whether its other threads or child
-    processes do not hang; asked in the thread, so it must be quick and must not wait."""
+    processes do not hang; called in the thread, so it must be quick and must not wait."""
 
     def __init__(self, kind: str, is_working: Callable[[], bool] = lambda: True) -> None:
         self.kind = kind

@@ -75,7 +75,7 @@ def _collect_notices() -> Iterator[Metric]:
 def _collect_sign_ons() -> Iterator[Metric]:
     sign_ons = GaugeMetricFamily(
         "osmo_sign_ons",
-        "Valid sign-ons by provider; renewable=no: the provider gave no refresh token and cannot be asked again.",
+        "Valid sign-ons by provider; renewable=no: the provider gave no refresh token and confirms nobody again.",
         labels=["provider", "renewable"],
     )
     for (provider, is_renewable), count in signed_on_counts().items():

@@ -37,7 +37,7 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     """
 
     _ensured = False
-    _is_leader: bool | None = None  # None: not asked yet
+    _is_leader: bool | None = None  # None: not known yet
     _liveness = Liveness(heartbeat.BEAT)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
 """The counters of a process without an address (worker, clusters) for Prometheus, at a port of its own.
 
 These processes count their calls to clusters, repairs, leases and Events. Where they share a folder with the web
-processes (`osmo-admin up`), `/metrics` has the sums; in pods of their own each must be asked itself. The page has only
+processes (`osmo-admin up`), `/metrics` has the sums; in pods of their own each has a page of its own. The page has only
 these counters: names of backends, kinds and fields, and no login. Source: docs/watching.md, "Metrics".
 """
 

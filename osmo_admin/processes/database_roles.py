@@ -66,9 +66,9 @@ def runtime_role() -> RuntimeRole | None:
 
 def refuse_another_database(parameters: Mapping[str, Any]) -> None:
     """Called as the owner, with the parameters of a connection of the role at run time. Raises ImproperlyConfigured if
-    that role would work in another database than the one that is prepared. The servers are asked, because one server
-    may have several addresses, such as that of a pooler for one of the roles. A role that cannot connect, which may not
-    exist yet, refuses nothing."""
+    that role would work in another database than the one that is prepared. The servers say which they are, because one
+    server may have several addresses, such as that of a pooler for one of the roles. A role that cannot connect, which
+    may not exist yet, refuses nothing."""
     try:
         with psycopg.connect(**parameters) as session:
             theirs = database_identity(session)

@@ -97,7 +97,7 @@ def _compute_once() -> None:
     """What each service would compute at its first use, and so keep in memory of its own."""
     reverse("openapi")  # the table of all addresses
     for model in apps.get_models():
-        str(model._base_manager.order_by("pk").query)  # no database is asked
+        str(model._base_manager.order_by("pk").query)  # without a query
     # Logs are configured. Celery and the agents set Django up once more, which would write to each logger.
     settings.LOGGING_CONFIG = None
 

@@ -3,7 +3,7 @@
 No thread reads from or writes to a connection, so neither a slow client nor a silent one holds a thread. There are
 three lanes with threads of their own: requests; `/health`, which so answers while every other thread is busy; and
 streams of events, from their first byte. The iterator of a stream yields an empty chunk if it has nothing to send yet
-(PEP 3333 allows it); its thread then serves others, and the iterator is asked again after `STREAM_PAUSE`. Granian takes
+(PEP 3333 allows it); its thread then serves others, and reads the iterator again after `STREAM_PAUSE`. Granian takes
 whatever it is given, also for a client that reads nothing, so a stream itself ends before it has sent much.
 """
 

@@ -3,7 +3,7 @@ it.
 
 It is granian's own server with two rules of ours. A process that dies is started again after a growing pause and
 without an end: granian ends the whole server when one dies twice within 5.5 s. And a process ends when its parent has
-been killed: it would go on serving the port beside its successor.
+been killed: it would share the port with its successor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Input of a preview that its address cannot have: a secret, or a text that is too long.
 
-It is kept encrypted beside the database for a limited time, under a key that only its user can read it with. A lost
+It is kept encrypted outside of the database for a limited time, under a key that only its user can read it with. A lost
 cache costs the input only: the form then asks for it again.
 """
 

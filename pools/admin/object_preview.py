@@ -1,4 +1,5 @@
-"""The preview of a change of one object that is no pool and no cohort: a cluster, a GPU quota, roles, settings."""
+"""The preview of a change of one object that is neither a pool nor a cohort: a cluster, a GPU quota, roles,
+settings."""
 
 from __future__ import annotations
 

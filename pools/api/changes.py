@@ -57,7 +57,7 @@ Unwrap = Callable[[Request, list[Violation]], Unwrapped]
 class ChangeAnswer(Generic[CommandT, ResultT]):
     """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which
     calls the function that it is given. `guard` refuses an address of another kind, and actors who may not change what
-    belongs to somebody else; with `guards_repetitions` it is asked only before an answer is repeated, because it makes
+    belongs to somebody else; with `guards_repetitions` it is called only before an answer is repeated, because it makes
     a query that the service repeats. `repeat_secret` answers the repetition of a change whose answer had a secret,
     which is not stored. A change that does not keep its answers is made again when a request is repeated."""
 

@@ -3,7 +3,7 @@
 A stream lasts about half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
 nothing. Streams that began together end one by one, so that they do not come back together. Between two polls a stream
 yields an empty chunk, and our server then gives its thread to others. All streams of a process ask together whether
-there are new entries. Beyond the allowed number of streams a client gets the present events, is told so by an event
+there are new entries. Beyond the allowed number of streams a client gets the present events, learns of it by an event
 `crowded`, and reconnects a little later, so no client is refused or has to wait.
 """
 

@@ -106,7 +106,7 @@ def body_object(request: Request) -> dict[str, Any]:
 
 
 class BodyReader(FieldReader):
-    """An object in the body of a request. Every change takes `description` and `tags` beside its own keys."""
+    """An object in the body of a request. Every change takes `description` and `tags` in addition to its own keys."""
 
     def __init__(self, body: Mapping[str, Any], path: str = "", faults: Faults | list[Violation] | None = None) -> None:
         super().__init__(body, path, [] if faults is None else faults)

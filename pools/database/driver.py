@@ -29,7 +29,7 @@ class _Sent(NamedTuple):
 
 
 class _PreparingCursor(psycopg.Cursor[Any]):
-    """psycopg's own cursor: values travel beside the text, and each text is prepared."""
+    """psycopg's own cursor: values travel apart from the text, and each text is prepared."""
 
     def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
         super().execute(query, params, prepare=True)

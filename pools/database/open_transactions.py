@@ -14,7 +14,8 @@ from threading import Lock
 from django.db import connection
 
 PATIENCE_SECONDS = 1.0
-"""Most transactions end within milliseconds; only a longer one is looked at, so that a busy server is asked nothing."""
+"""Most transactions end within milliseconds; only a longer one is looked at, so that a busy server gets no further
+query."""
 
 # A session that one of the views does not name may be one of ours. A transaction that ends between the two reads has
 # committed before any later query, so a horizon beyond it loses nothing.

@@ -292,8 +292,8 @@ def _plain(entry: _AuditEntry) -> str:
     return f"{verb} {what or 'something'}{entry.changes()}"
 
 
-_DECIDED: Final = "{verb} the change of {{subject}} that {{requested_by}} asked for (request {{name}})"
-"""A decision names its requester, beside the actor."""
+_DECIDED: Final = "{verb} the change of {{subject}} that {{requested_by}} requested (request {{name}})"
+"""A decision names its requester, in addition to the actor."""
 
 
 class AuditAction(StrEnum):
@@ -332,7 +332,7 @@ class AuditAction(StrEnum):
     COHORT_INACTIVE = "cohort.inactive", "found a cycle in the parents of cohort {name}: nothing new starts below it"
     COHORT_ACTIVE = "cohort.active", "found the cycle in the parents of cohort {name} resolved"
 
-    APPROVAL_REQUESTED = "approval.requested", "asked for the approval of a change of {subject} (request {name})"
+    APPROVAL_REQUESTED = "approval.requested", "requested the approval of a change of {subject} (request {name})"
     APPROVAL_APPROVED = "approval.approved", _DECIDED.format(verb="approved")
     APPROVAL_REJECTED = "approval.rejected", _DECIDED.format(verb="rejected")
     APPROVAL_WITHDRAWN = "approval.withdrawn", "withdrew the request for a change of {subject} (request {name})"

@@ -21,7 +21,7 @@ class FieldChange:
 
 def field_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[FieldChange]:
     """Every value that differs, maps key by key and lists as a whole. None is a configuration that does not exist, so
-    empty values of the other one are no change."""
+    empty values of the other one are not a change."""
     return list(_changes(before, after, ""))
 
 

@@ -58,7 +58,7 @@ HOLDER_COLUMNS = list_columns("workflow", "owner", "priority", Column("holds", i
 COHORT_COLUMNS = list_columns("cohort", "parent", number_column(WEIGHT), "quotas", "cohorts", "pools")
 
 NODE_COLUMNS = list_columns("node", "kind")
-"""Of the nodes of the quota tree, beside the numbers of `TREE_NUMBERS`."""
+"""Of the nodes of the quota tree, in addition to the numbers of `TREE_NUMBERS`."""
 
 GPU_QUOTA_COLUMNS = list_columns(
     "namespace", "status", *(Column(key, number.label) for key, number in GPU_QUOTA_NUMBERS.items())

@@ -3,7 +3,7 @@ options of the client.
 
     @dataclass(frozen=True, slots=True)
     class AuditQuery(Page):
-        actor: str = asked(TEXT, "Only what this user did.", label="User", hint="exact name")
+        actor: str = parameter(TEXT, "Only what this user did.", label="User", hint="exact name")
 
 The lists are in `pools/domain/lists.py` and `scheduling/domain/lists.py`.
 """
@@ -36,7 +36,7 @@ def any_of(kind: type[StrEnum]) -> ValueKind:
     return dataclasses.replace(TEXTS, schema=schema, parse=lambda text: in_any_case.get(text.lower()), rule=rule)
 
 
-def asked(
+def parameter(
     kind: ValueKind,
     help: str,  # noqa: A002  # as in `command.value`
     *,
@@ -53,12 +53,14 @@ def asked(
 def page_limit(default: int, **words: Any) -> Any:
     """The number of rows of a page."""
     words = {"option": "--limit --count", "short": "-c", **words}
-    return asked(whole_number(1, MAX_ROWS), "The largest number of rows.", default=default, **words)
+    return parameter(whole_number(1, MAX_ROWS), "The largest number of rows.", default=default, **words)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of a list that is asked for."""
+    """The page of a list that the query names."""
 
     limit: int = page_limit(20)
-    offset: int = asked(whole_number(0, MAX_INTEGER), "The number of rows to leave out first.", default=0, short="-f")
+    offset: int = parameter(
+        whole_number(0, MAX_INTEGER), "The number of rows to leave out first.", default=0, short="-f"
+    )

@@ -169,7 +169,7 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
         return rows
 
     def read_page(self) -> tuple[list[Any], bool]:
-        """The rows of the page that is asked for, and whether more follow. One query. Raises as `matching_rows`."""
+        """The rows of the requested page, and whether more follow. One query. Raises as `matching_rows`."""
         rows, limit, offset = self.matching_rows(), self.value("limit"), self.value("offset")
         found = list(rows[offset : offset + limit + 1])
         return found[:limit], len(found) > limit

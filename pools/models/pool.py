@@ -266,11 +266,11 @@ class Pool(models.Model):
     A subpool owns its name, its quota and its state; everything else is read from the parent. `last_quota` is the
     quota of the subpool while it is ACTIVE, and its last quota afterwards. A top-level row also represents its hidden
     shared leaf. `guarantee` is the quota of a pool and `maximum` its limit, in GPUs; -1 is unlimited, null is "not
-    configured", which means the same. `borrowing_limit` and `lending_limit` are GPUs too, null is no limit; only a pool
-    in a cohort has them. A temporary quota of a subpool ends at `quota_until`; a background job then sets the quota to
-    `quota_after`, which is lower. A draining subpool may have a deadline, `drain_by`: the time at which somebody wants
-    its work to have ended, which stops no work; a change of it leaves `updated_at`. `version` grows with configuration
-    and state, never with usage.
+    configured", which means the same. `borrowing_limit` and `lending_limit` are GPUs too, null means no limit; only a
+    pool in a cohort has them. A temporary quota of a subpool ends at `quota_until`; a background job then sets the
+    quota to `quota_after`, which is lower. A draining subpool may have a deadline, `drain_by`: the time at which
+    somebody wants its work to have ended, which stops no work; a change of it leaves `updated_at`. `version` grows
+    with configuration and state, never with usage.
     """
 
     name = models.TextField(unique=True)

@@ -1,6 +1,6 @@
 """The parameters of a page's address, and the names of those that the page does not know.
 
-A page asks the query for the names that it knows, so a name that was never asked for had no effect. No page lists its
+A page asks the query for the names that it knows, so a name that no code has read had no effect. No page lists its
 parameters a second time.
 """
 
@@ -15,7 +15,7 @@ from pools.domain.structured_input import Faults, join_words
 
 
 class AskedQuery(QueryDict):
-    """A query that remembers the names that were asked for. Copies share this memory; the methods that read a query as
+    """A query that remembers the names that were read. Copies share this memory; the methods that read a query as
     a whole (`items`, `lists`, `urlencode`) ask for no name."""
 
     asked: set[str]
@@ -51,7 +51,7 @@ class AskedQuery(QueryDict):
         return copy  # type: ignore[no-any-return]
 
     def unknown_names(self) -> list[str]:
-        """The names in the address that nothing has asked for."""
+        """The names in the address that nothing has read."""
         return [name for name, _ in self.lists() if name not in self.asked]
 
     def fault(self, subject: str) -> str:

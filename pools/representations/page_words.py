@@ -1,6 +1,6 @@
 """The words of this product that pages explain where they use them, in one or two sentences each, and the numbers.
 
-The keys are terms of docs/glossary.md, which has the words of other schedulers beside them.
+The keys are terms of docs/glossary.md, which also has the words of other schedulers.
 """
 
 from __future__ import annotations

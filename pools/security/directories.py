@@ -64,7 +64,7 @@ def check_password(directory: LdapDirectory, username: str, password: str) -> Pr
         facts: ProviderFacts | Forbidden
         try:
             facts = _facts(directory, connection, found[0])
-        except Forbidden as refusal:  # told to the person alone, so after the password
+        except Forbidden as refusal:  # shown to the person alone, so after the password
             facts = refusal
         if not _binds(directory, connection, found[0]["dn"], encoded):
             return None
@@ -127,7 +127,7 @@ def _escaped_id(subject: str) -> str:
 def _connected(directory: LdapDirectory) -> Iterator[Connection]:
     """A connection with the account of OSMO Admin, to the first server that answers."""
     if not _calls.acquire(blocking=False):
-        message = f"{directory.title} is asked about many people right now. Try again in a moment."
+        message = f"{directory.title} answers for many people right now. Try again in a moment."
         raise Throttled(message, retry_after=2)
     try:
         connection = _open(directory)

@@ -173,11 +173,11 @@ def _require_what_was_asked(provider: OpenIdProvider, claims: Mapping[str, Any])
         at = claims.get("auth_time")
         if not isinstance(at, int | float) or time.time() > at + int(asked["max_age"]) + LEEWAY:
             raise _refusal(
-                provider, Fault.TOO_OLD, "does not say that you have logged in there as lately as is asked here"
+                provider, Fault.TOO_OLD, "does not say that you have logged in there as lately as is required here"
             )
     if "acr_values" in asked and claims.get("acr") not in asked["acr_values"].split():
         raise _refusal(
-            provider, Fault.WEAK_LOGIN, "does not say that you have logged in there in the way that is asked here"
+            provider, Fault.WEAK_LOGIN, "does not say that you have logged in there in the way that is required here"
         )
 
 

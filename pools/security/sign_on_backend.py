@@ -43,7 +43,7 @@ class SignOnBackend(BaseBackend):
 
 
 def refusal_of(request: HttpRequest | None) -> DomainError | None:
-    """Why a directory let nobody in, if the login with this request has asked one."""
+    """Why a directory let nobody in, if the login with this request has reached one."""
     return getattr(request, REFUSAL_ATTRIBUTE, None)
 
 

@@ -77,7 +77,7 @@ def verify_jwt(encoded: str) -> AccessToken | None:
 @functools.lru_cache(maxsize=512)
 def _signed_claims(encoded: str, key: str) -> dict[str, Any]:
     """The claims of a JWT that this key signed. A client sends the same JWT for minutes, and its signature stays
-    right; whether it has expired, and whether its token is revoked, is asked for each request. Raises
+    right; whether it has expired, and whether its token is revoked, is checked for each request. Raises
     jwt.InvalidTokenError, which is not kept."""
     return jwt.decode(
         encoded,

@@ -131,7 +131,7 @@ def stream_horizon(seen: str | None = None) -> StreamPosition:
 
 
 def seconds_held_back() -> float:
-    """For how many seconds the oldest entry has waited for an older transaction that is still open; 0 without one.
+    """The seconds for which the oldest entry has waited for an older transaction that is still open; 0 without one.
     Entries of before a restore may have numbers that this server has not reached; they wait for none."""
     seen = current_snapshot()
     with connection.cursor() as cursor:

@@ -133,7 +133,7 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
 
 @dataclass(frozen=True, slots=True)
 class ChangedGauge:
-    """One amount of a namespace beside a change of its caps: its use after the change, and the cap before and after,
+    """One amount of a namespace at a change of its caps: its use after the change, and the cap before and after,
     as readable texts; a missing cap is empty. `available` is a percentage of the cap after the change."""
 
     label: str

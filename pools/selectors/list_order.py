@@ -27,7 +27,7 @@ def read_list_order(
     parameters: Mapping[str, str], columns: Mapping[str, Column], *, default: str, **orders: Any
 ) -> ListOrder:
     """The order that the parameters of an address ask for (`request.GET`). `default` is the `sort` of a column,
-    with `-` in front for descending; `orders` are the expressions of columns that are no field, by their `sort`. An
+    with `-` in front for descending; `orders` are the expressions of columns that are not fields, by their `sort`. An
     unknown key counts as the default. Missing values come last, and rows with equal values are in the order of their
     primary keys, so that pages do not overlap.
     """

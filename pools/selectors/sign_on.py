@@ -18,7 +18,7 @@ from pools.models import ConfigurationOwner, RoleAssignment, SignOnIdentity, Use
 @dataclass(frozen=True, slots=True)
 class IdentityRow:
     """An account at a provider for a page or an answer. `sync` is None when the provider is no longer configured.
-    `is_renewable`: the provider can be asked again without the person."""
+    `is_renewable`: the provider can confirm the sign-on again without the person."""
 
     provider: str
     title: str
@@ -62,7 +62,7 @@ def identity_rows(user: User) -> list[IdentityRow]:
 
 
 def signed_on_counts() -> dict[tuple[str, bool], int]:
-    """The number of valid sign-ons of each configured provider by (name, whether the provider can be asked again)."""
+    """The number of valid sign-ons of each configured provider by (name, whether the provider can confirm it again)."""
     providers = sign_on_providers()
     counts = {
         (provider.name, is_renewable): 0

@@ -18,7 +18,7 @@ from pools.api.views import View
 from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.numbers import USAGE_NUMBERS
-from pools.domain.questions import Page, asked
+from pools.domain.questions import Page, parameter
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
 from scheduling.replay.trace_file import csv_trace, swf_trace
@@ -37,11 +37,11 @@ DEFAULT_WINDOW = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class TraceQuery:
-    """What is asked of the history."""
+    """The query of the history."""
 
-    since: datetime | None = asked(TIME, "Submitted from this time on; 30 days ago if it is not given.")
-    until: datetime | None = asked(TIME, "Submitted before this time; now if it is not given.")
-    format: str = asked(choice(["csv", "swf"]), "The form of the trace.", default="csv")
+    since: datetime | None = parameter(TIME, "Submitted from this time on; 30 days ago if it is not given.")
+    until: datetime | None = parameter(TIME, "Submitted before this time; now if it is not given.")
+    format: str = parameter(choice(["csv", "swf"]), "The form of the trace.", default="csv")
 
 
 class UsageNumbers(TypedDict):

@@ -79,7 +79,7 @@ class Section:
 
 
 _UNSET: Final[tuple[object, ...]] = (None, "", [], {})
-"""Values that say the same as no value; 0 is one."""
+"""Values that mean the same as a missing one; 0 is one."""
 
 
 def pool_body(settings: PoolSettings) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 The file has the keys of OSMO's configuration, each a map in the form of its REST objects: `pools` are read as they are;
 of `backends` the namespace, the description and the scheduler; of `workflow` our two settings. The other keys have no
 counterpart in OSMO Admin and are left out with a note. Our own sections (`cohorts`, `gpu_quotas`, roles with `users`)
-may stand beside them.
+may be in the same file.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class GangTreeRow:
 
     @property
     def spare(self) -> int:
-        """How many of its children, or pods, are not needed."""
+        """The number of its children, or pods, that are not needed."""
         return max(0, self.size - self.threshold)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.lists import NamedPools
-from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, asked, page_limit
+from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, page_limit, parameter
 from pools.domain.values.query_values import MAX_INTEGER
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
@@ -32,78 +32,82 @@ _SELECTORS = dataclasses.replace(
 
 @dataclass(frozen=True, slots=True)
 class WorkQuery(Page):
-    """What is asked of workflows and of tasks alike; without a condition on users, the caller's own."""
+    """The query of workflows and of tasks alike; without a condition on users, the caller's own."""
 
-    order: bool = asked(ORDER, "By submit time; DESC if not given.", default=True, option="")
-    users: list[str] = asked(
+    order: bool = parameter(ORDER, "By submit time; DESC if not given.", default=True, option="")
+    users: list[str] = parameter(
         TEXTS, "Only work of these users; without it your own.", option="--user", short="-u", metavar="USER..."
     )
-    all_users: bool = asked(BOOLEAN, "The work of all users, as far as you may see it.", default=False, short="-a")
-    pools: list[str] = asked(TEXTS, "Only work on these pools.", option="--pool", short="-p", metavar="POOL...")
-    all_pools: bool = asked(BOOLEAN, "Work on every pool; the default without `pools`.", default=False, option="")
-    priority: list[Priority] = asked(
+    all_users: bool = parameter(BOOLEAN, "The work of all users, as far as you may see it.", default=False, short="-a")
+    pools: list[str] = parameter(TEXTS, "Only work on these pools.", option="--pool", short="-p", metavar="POOL...")
+    all_pools: bool = parameter(BOOLEAN, "Work on every pool; the default without `pools`.", default=False, option="")
+    priority: list[Priority] = parameter(
         any_of(Priority), "Only work of these priorities: HIGH, NORMAL or LOW.", label="Priority", metavar="PRIORITY..."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowQuery(WorkQuery):
-    """What is asked of the list of workflows."""
+    """The query of the list of workflows."""
 
-    statuses: list[WorkflowStatus] = asked(
+    statuses: list[WorkflowStatus] = parameter(
         any_of(WorkflowStatus),
         "Only workflows with these statuses, as RUNNING or PENDING.",
         option="--status",
         short="-s",
         metavar="STATUS...",
     )
-    name: str = asked(TEXT, "Only ids that contain this text.", label="Name", hint="part of a name", short="-n")
-    tags: list[str] = asked(TEXTS, "Only workflows with all of these tags.", metavar="TAG...")
-    label: list[tuple[str, str]] = asked(
+    name: str = parameter(TEXT, "Only ids that contain this text.", label="Name", hint="part of a name", short="-n")
+    tags: list[str] = parameter(TEXTS, "Only workflows with all of these tags.", metavar="TAG...")
+    label: list[tuple[str, str]] = parameter(
         _SELECTORS, "Only with this label: `*` is anything, `(A|B)` are alternatives.", metavar="KEY=VALUE..."
     )
-    no_label: list[str] = asked(FILTER_TEXTS, "Only workflows without this label.", metavar="KEY...")
-    app: str = asked(TEXT, "Only work of this app, as UUID or UUID:VERSION.", option="")
-    submitted_after: datetime | None = asked(TIME, "From this time on.", label="Submitted from")
-    submitted_before: datetime | None = asked(TIME, "Before this time.", label="Submitted until")
-    details: bool = asked(
+    no_label: list[str] = parameter(FILTER_TEXTS, "Only workflows without this label.", metavar="KEY...")
+    app: str = parameter(TEXT, "Only work of this app, as UUID or UUID:VERSION.", option="")
+    submitted_after: datetime | None = parameter(TIME, "From this time on.", label="Submitted from")
+    submitted_before: datetime | None = parameter(TIME, "Before this time.", label="Submitted until")
+    details: bool = parameter(
         BOOLEAN,
         "With the GPUs of each workflow, and the reason and start of work that waits.",
         default=False,
         option="",
     )
-    total: bool = asked(BOOLEAN, "With the number of all workflows that match, as `total`.", default=False, option="")
+    total: bool = parameter(
+        BOOLEAN, "With the number of all workflows that match, as `total`.", default=False, option=""
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery(WorkQuery):
-    """What is asked of the list of tasks."""
+    """The query of the list of tasks."""
 
-    statuses: list[TaskStatus] = asked(
+    statuses: list[TaskStatus] = parameter(
         any_of(TaskStatus), "Only tasks with these statuses.", option="--status", short="-s", metavar="STATUS..."
     )
-    nodes: list[str] = asked(TEXTS, "Only tasks on these nodes.", option="--node", short="-n", metavar="NODE...")
-    workflow_id: str = asked(TEXT, "Only tasks of workflows whose id contains this.", short="-w")
-    started_after: datetime | None = asked(TIME, "From this time on.")
-    started_before: datetime | None = asked(TIME, "Before this time.")
-    summary: bool = asked(BOOLEAN, "The sums of their requests, by user, pool and priority.", default=False, short="-S")
-    aggregate_by_workflow: bool = asked(BOOLEAN, "The sums by workflow, too.", default=False, short="-W")
+    nodes: list[str] = parameter(TEXTS, "Only tasks on these nodes.", option="--node", short="-n", metavar="NODE...")
+    workflow_id: str = parameter(TEXT, "Only tasks of workflows whose id contains this.", short="-w")
+    started_after: datetime | None = parameter(TIME, "From this time on.")
+    started_before: datetime | None = parameter(TIME, "Before this time.")
+    summary: bool = parameter(
+        BOOLEAN, "The sums of their requests, by user, pool and priority.", default=False, short="-S"
+    )
+    aggregate_by_workflow: bool = parameter(BOOLEAN, "The sums by workflow, too.", default=False, short="-W")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingQueueQuery(Page):
-    """What is asked of the waiting gangs."""
+    """The query of the waiting gangs."""
 
     limit: int = page_limit(100)
-    pool: list[str] = asked(
+    pool: list[str] = parameter(
         FILTER_TEXTS,
         "Only on this pool with its subpools, or on this subpool.",
         default=(),
         short="-p",
         metavar="POOL...",
     )
-    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=(), short="-u", metavar="USER...")
-    workflow: list[str] = asked(FILTER_TEXTS, "Only the groups of this workflow.", default=(), option="")
+    user: list[str] = parameter(FILTER_TEXTS, "Only work of this user.", default=(), short="-u", metavar="USER...")
+    workflow: list[str] = parameter(FILTER_TEXTS, "Only the groups of this workflow.", default=(), option="")
 
 
 class UsageKey(StrEnum):
@@ -132,38 +136,40 @@ USUAL_BUCKET = Bucket.MONTH
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery(Page):
-    """What is asked of the record of use."""
+    """The query of the record of use."""
 
     limit: int = page_limit(1000)
-    since: datetime | None = asked(TIME, "From this time on; 30 days ago if it is not given.")
-    until: datetime | None = asked(TIME, "Up to this time; now if it is not given.")
-    by: UsageKey = asked(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
-    bucket: Bucket = asked(
+    since: datetime | None = parameter(TIME, "From this time on; 30 days ago if it is not given.")
+    until: datetime | None = parameter(TIME, "Up to this time; now if it is not given.")
+    by: UsageKey = parameter(choice(list(UsageKey)), "What a row is about; by default pool.", default=UsageKey.POOL)
+    bucket: Bucket = parameter(
         choice(list(Bucket)), "The length of time of a row, in UTC; over the API by default day.", default=Bucket.DAY
     )
-    pool: list[str] = asked(
+    pool: list[str] = parameter(
         FILTER_TEXTS, "Only this pool with its subpools, or this subpool.", default=(), short="-p", metavar="POOL..."
     )
-    user: list[str] = asked(FILTER_TEXTS, "Only work of this user.", default=(), short="-u", metavar="USER...")
-    format: str = asked(choice(["json", "csv"]), "JSON, or a CSV file of all rows.", default="json", option="")
+    user: list[str] = parameter(FILTER_TEXTS, "Only work of this user.", default=(), short="-u", metavar="USER...")
+    format: str = parameter(choice(["json", "csv"]), "JSON, or a CSV file of all rows.", default="json", option="")
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuery(NamedPools):
-    """Which nodes are asked for."""
+    """The nodes of the query."""
 
-    platforms: list[str] = asked(TEXTS, "Only these platforms.", default=(), option="--platform", metavar="PLATFORM...")
+    platforms: list[str] = parameter(
+        TEXTS, "Only these platforms.", default=(), option="--platform", metavar="PLATFORM..."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LineQuery:
-    """Which lines of a log are asked for."""
+    """The lines of a log of the query."""
 
-    task_name: str = asked(TEXT, "Only of this task.", default="", option="--task", short="-t")
-    retry_id: int | None = asked(
+    task_name: str = parameter(TEXT, "Only of this task.", default="", option="--task", short="-t")
+    retry_id: int | None = parameter(
         whole_number(0, MAX_INTEGER), "Only of this attempt of the task; the latest if not given.", short="-r"
     )
-    last_n_lines: int = asked(
+    last_n_lines: int = parameter(
         whole_number(0, MAX_INTEGER),
         "Only the last lines, this many; all if not given.",
         default=MAX_INTEGER,

@@ -1,4 +1,4 @@
-"""Promised starts: the certain latest starts that people were told, and whether they came true.
+"""Promised starts: the certain latest starts that people have seen, and whether they came true.
 
 A promise stands until the gang has started or its time is over, which is a minute of grace after the latest start.
 Before the latest start it may be withdrawn, because the gang ended or its bound is another one. In the minute of grace

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pools.domain.changes.command import TEXT, TIME
-from pools.domain.questions import Page, any_of, asked
+from pools.domain.questions import Page, any_of, parameter
 from pools.filtersets.base import QueryFilter, QueryFilterSet
 from scheduling.domain.engine.steps import StepAction
 from scheduling.selectors.work.decisions import about_workflow, in_pool
@@ -15,24 +15,24 @@ from scheduling.selectors.work.decisions import about_workflow, in_pool
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEventQuery(Page):
-    """What is asked of the decisions of the schedulers."""
+    """The query of the decisions of the schedulers."""
 
-    pool: str = asked(
+    pool: str = parameter(
         TEXT,
         "Only events in this pool with its subpools, or in this subpool.",
         label="Pool or subpool",
         hint="team or team--a",
     )
-    workflow: str = asked(
+    workflow: str = parameter(
         TEXT,
         "Only events of this workflow, and those that it caused.",
         label="Workflow",
         hint="hello-1: its own events, and those that it caused",
     )
-    action: list[StepAction] = asked(any_of(StepAction), "Only these events.", label="Event")
-    user: str = asked(TEXT, "Only events of work of this user.", label="Submitted by", hint="exact name")
-    since: datetime | None = asked(TIME, "From this time on.", label="From")
-    until: datetime | None = asked(TIME, "Before this time.", label="Until")
+    action: list[StepAction] = parameter(any_of(StepAction), "Only these events.", label="Event")
+    user: str = parameter(TEXT, "Only events of work of this user.", label="Submitted by", hint="exact name")
+    since: datetime | None = parameter(TIME, "From this time on.", label="From")
+    until: datetime | None = parameter(TIME, "Before this time.", label="Until")
 
 
 class SchedulerEventFilterSet(QueryFilterSet):

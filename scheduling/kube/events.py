@@ -67,7 +67,7 @@ class EventSubject:
 
 @dataclass(frozen=True, slots=True)
 class EventLimits:
-    """Events a second on average and at once, the number of Events that wait, and for how many seconds equal Events
+    """Events a second on average and at once, the number of Events that wait, and the seconds for which equal Events
     are one. A repetition is written at most every `repeat` seconds."""
 
     rate: float = 5.0

@@ -51,7 +51,7 @@ class WebhookSpec:
     address. `fails_closed`: the API server refuses what claims something of ours while we do not answer.
     `namespace_selector` is a label selector in the API's form; None: every namespace except the system's.
     `gpu_namespaces` are the namespaces with a GPU quota. `accounts` are the users and groups whose changes of our own
-    objects are not asked about, our own among them; without any nobody's are. `shard_key` is the label by which a shard
+    objects are not sent, our own among them; without any nobody's are. `shard_key` is the label by which a shard
     of KAI selects its objects."""
 
     backend: str

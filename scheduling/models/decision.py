@@ -40,7 +40,7 @@ AUDIT_PREEMPTIONS = AuditTrigger(
     operation=pgtrigger.Insert,
     condition=pgtrigger.Condition("NEW.action IN ('preempt', 'reclaim')"),
 )
-"""The owner of preempted work is told of it from the audit trail. Readers of the entry may not know the beneficiary."""
+"""The owner of preempted work gets a notice from the audit trail. Readers of the entry may not know the beneficiary."""
 
 
 class DecisionQuerySet(models.QuerySet["Decision"]):

@@ -107,7 +107,7 @@ class WebhookInstallation(models.Model):
 
 
 class UnmarkedReviews(models.Model):
-    """Reviews that were asked for a backend without the mark of its webhooks: by anybody on the network, or by a
+    """Reviews that came for a backend without the mark of its webhooks: by anybody on the network, or by a
     cluster whose configuration is older than the mark. They are only counted, at intervals of seconds."""
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="unmarked_reviews")

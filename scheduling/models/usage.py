@@ -1,4 +1,4 @@
-"""The record of use: who held how many GPUs when, what was promised and what there was, and why work waited.
+"""The record of use: who held which GPUs when, what was promised and what there was, and why work waited.
 
 The truth are rows that nothing can forget to write: the attempts of tasks, the audit trail, and the rows of this module
 that triggers write from them (:mod:`scheduling.models.usage_triggers`). Hourly sums are computed from the truth by one

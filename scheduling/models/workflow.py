@@ -56,7 +56,8 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
         mine = Q(submitted_by=actor.user_id, submit_time__gte=account_start(actor))
-        # As `= ANY (ARRAY (…))`: with `IN (…)` no index helps beside another condition, and a count reads all rows.
+        # As `= ANY (ARRAY (…))`: with `IN (…)` no index helps together with another condition, and a count reads all
+        # rows.
         on_them = Func(
             F("root_pool"), ArraySubquery(roots), template="(%(expressions)s))", arg_joiner=" = ANY (",
             output_field=models.BooleanField(),

@@ -16,7 +16,7 @@ from scheduling.replay.run import Progress, ReplayRequest, Report, read_input
 
 
 def advise_from_files(request: ReplayRequest, replays: int, report: Report = lambda _progress: None) -> dict[str, Any]:
-    """The advice for the pools of `request.on` from its trace, in at most so many replays besides today's. Raises
+    """The advice for the pools of `request.on` from its trace, in at most `tries` replays besides today's. Raises
     `ReplayFault`."""
     began = time.monotonic()
     given = read_input(request)

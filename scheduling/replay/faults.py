@@ -9,7 +9,7 @@ from typing import Any
 from pools.domain.errors import Fault, RuleName, Violation
 
 MAX_LISTED = 100
-"""How many faults are listed; a file may have millions."""
+"""The number of faults that are listed; a file may have millions."""
 
 ERROR_CODE = "TRACE"
 

@@ -23,7 +23,7 @@ from scheduling.domain.engine.facts import (
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds, find_broken_bounds
 
 MAX_NAMES_IN_MESSAGE = 20
-"""How many names of a cycle a message lists."""
+"""The number of names of a cycle that a message lists."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class ScenarioDraft:
     gang_paths: dict[str, str] = field(default_factory=dict)
     rule_violations: list[Violation] = field(default_factory=list)
     queue_count: int = 0
-    """How many queues were written, and workloads submitted: the default of `created` and `submitted`."""
+    """The number of queues written, and of workloads submitted: the default of `created` and `submitted`."""
     last_submitted: Number = 0
     task_count: int = 0
     bounds: ScenarioBounds = FILE_BOUNDS

@@ -28,7 +28,7 @@ MANUAL_QUEUE_SYNC_TASK = "scheduling.sync_queues_by_hand"
 CONNECTION_TEST_TASK = "scheduling.test_connection"
 HISTORY_REPLAY_TASK = "scheduling.replay_history"
 _WAKE_CHANNEL = "osmo:moved"  # the channel on which agents of clusters are woken
-_ANSWERS_CHANNEL = "osmo:cluster-answers"  # the channel on which the end of a cluster's outage is told
+_ANSWERS_CHANNEL = "osmo:cluster-answers"  # the channel on which the end of a cluster's outage is announced
 _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
 # A request is a key until a task takes it, so that a run sees at its end that another one was requested. Its task is
 # sent again after a moment: the first one may have vanished with its worker or its broker. A second does no harm.
@@ -141,7 +141,7 @@ def await_reconcile_turn(backend_id: int) -> None:
 
 
 def postpone_reconcile(backend_id: int, seconds: float) -> None:
-    """The next reconciliation of this backend begins after a pause, because the last one took so many seconds and had
+    """The next reconciliation of this backend begins after a pause, because the last one took `seconds` and had
     nothing to do. A stream of submissions to a full backend would keep the worker and the database busy with reading
     all running work. The pause ends after `_LONGEST_PAUSE`, so free capacity is used after that time at the latest."""
     pause = min(_LONGEST_PAUSE, round(_POSTPONE_FACTOR * seconds * 1000))

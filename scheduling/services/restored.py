@@ -40,8 +40,8 @@ def forget_other_server() -> None:
 
 
 def _last_told_entry() -> int:
-    """The id of the entry before the first one of which no notices were made. A few later ones may have been told
-    already; they have their notices, so they are not told again."""
+    """The id of the entry before the first one of which no notices were made. A few later ones may have their notices
+    already, so they get no second ones."""
     newest = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
     progress = NoticeProgress.objects.first()
     if progress is None:
@@ -52,9 +52,9 @@ def _last_told_entry() -> int:
 
 
 def forget_credentials() -> list[str]:
-    """Remove the credentials of all clusters and switch the targets of notices off, so that a copy cannot work beside
-    the original; returns the names of the backends. Queues are not written either until an admin sends a credential
-    and a sync mode."""
+    """Remove the credentials of all clusters and switch the targets of notices off, so that a copy cannot work at the
+    same time as the original; returns the names of the backends. Queues are not written either until an admin sends a
+    credential and a sync mode."""
     with change(actor=SYSTEM, description="restored from a backup as a copy"):
         found = list(KubernetesSettings.objects.select_related("backend").order_by("backend__name"))
         for row in found:

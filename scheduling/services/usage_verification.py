@@ -91,7 +91,7 @@ def _find_sum_differences(now: datetime) -> Iterator[LedgerDifference]:
 
 
 def _compare(table: str, begin: str, stored: str, computed: str, values: dict[str, Any]) -> Iterator[LedgerDifference]:
-    """The sums of a table, whose first column is their time, beside the computed ones. `begin` is the beginning of the
+    """The sums of a table, whose first column is their time, with the computed ones. `begin` is the beginning of the
     statement with the common table expressions of `computed`."""
     more = "," if begin != "WITH" else ""
     with connection.cursor() as cursor:

@@ -13,7 +13,7 @@ from scheduling.specs.whole_numbers import parse_whole_number
 from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 
 MAX_FAULTS = 100
-"""How many faults of one file are listed."""
+"""The number of faults of one file that are listed."""
 
 
 class _WorkflowFile(Dialect):

@@ -33,7 +33,7 @@ class DocumentMap(dict[str, Any]):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """One document: its value, or the faults that keep it from being read. `lines`: path → line, from 1, if asked
+    """One document: its value, or the faults that keep it from being read. `lines`: path → line, from 1, if wanted
     for."""
 
     value: Any = None

@@ -17,7 +17,7 @@ _PART = '<span class="oa-part--{}" style="flex-grow:{}" title="{}"></span>'
 @register.simple_tag
 def gpu_bar(node: MappedNode) -> SafeString:
     """The GPUs of a node: one part for each workflow, then hidden and foreign work, unusable and free GPUs. The text
-    beside the bar has the same numbers."""
+    next to the bar has the same numbers."""
     parts = [
         ("low" if each.priority == "LOW" else "inside", each.gpus, f"{each.workflow}: {each.gpus}")
         for each in node.work

@@ -3,7 +3,7 @@
 "use strict";
 
 (function () {
-  const WAIT = 120; // milliseconds after a key, before the server is asked
+  const WAIT = 120; // milliseconds after a key, before the request to the server
   const form = document.querySelector("[data-search]");
   const keys = document.getElementById("oa-keys");
   const input = form?.querySelector("input[type=search]");

@@ -13,7 +13,7 @@
   const MIN_PAUSE = 500; // between two refreshes
   const MAX_PAUSE = 15000;
   const COST = 6; // a page waits for this many times the usual duration of a refresh
-  const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are no events for this person
+  const WITHOUT_EVENTS = 30000; // some changes, such as those of other people's work, are not events for this person
   const REOPEN = 10000;
   const RESUMED = 600000; // after a longer pause a stream begins with what comes
   const BROKEN = 8000; // without a stream, until the page says so; the pause of a crowded server is shorter
@@ -101,7 +101,7 @@
       lastEnd = Date.now();
       const duration = lastEnd - begin;
       usual = usual ? (3 * usual + duration) / 4 : duration;
-      pause = Math.min(Math.max(MIN_PAUSE, COST * Math.min(duration, usual)), MAX_PAUSE); // one slow answer is no reason to wait
+      pause = Math.min(Math.max(MIN_PAUSE, COST * Math.min(duration, usual)), MAX_PAUSE); // one slow answer should not make it wait
       isRunning = false;
       if (isAsked) ask();
     }

@@ -3,7 +3,7 @@
 "use strict";
 
 (function () {
-  const WAIT = 150; // milliseconds after a key, before the server is asked
+  const WAIT = 150; // milliseconds after a key, before the request to the server
   const ROLE_ENDS = ["admin", "user"];
 
   // "osmo-team-us" asks for pools that begin with "team".

@@ -276,7 +276,7 @@ def test_without_a_broker_the_rest_is_still_found(db: None, settings: Any) -> No
     heartbeat.redis_client.cache_clear()
     found = diagnosis.diagnose(seconds=1)
     assert not found.is_ok
-    assert "The processes could not be asked" in json.dumps(found.as_json())
+    assert "The broker does not answer from here" in json.dumps(found.as_json())
     assert by_check([finding for _, finding in found.findings])["database"]
 
 

@@ -22,7 +22,7 @@ ENDINGS = {
 
 
 def pause(seconds: float) -> None:
-    """Wait before the server is asked again."""
+    """Wait before the next request to the server."""
     time.sleep(seconds)
 
 

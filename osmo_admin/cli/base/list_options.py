@@ -15,7 +15,7 @@ class OptionGrammar:
     """The options and arguments of one command.
 
     `lists`: options that may be repeated; `pairs`: those of them whose values are KEY=VALUE; `single`: other options
-    that take one value; `positional`: how many positional arguments there can be, None for any number.
+    that take one value; `positional`: the number of possible positional arguments, None for any.
     """
 
     lists: frozenset[str]

@@ -79,7 +79,7 @@ def print_parts(text: AnswerText, output: OutputFormat) -> None:
 
 
 def _print_csv(text: AnswerText) -> None:
-    """Print the table; a remark without a table, such as "There are no workflows to view.", is no data."""
+    """Print the table; a remark without a table, such as "There are no workflows to view.", is not data."""
     table = answer_as_csv(text)
     if table is None:
         print_warning("\n".join(str(part) for part in answer_parts(text)))

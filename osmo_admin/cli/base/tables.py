@@ -157,7 +157,7 @@ def list_table(
 
 
 def headings(columns: Iterable[Column]) -> list[str]:
-    """The headings of columns, for a table whose cells are no list of keys."""
+    """The headings of columns, for a table whose cells are not a list of keys."""
     return [column.published or column.heading for column in columns]
 
 

@@ -64,7 +64,9 @@ def login(
     ] = None,
     password_file: Annotated[
         str | None,
-        typer.Option(help="File that holds the password, - for standard input. Without it the password is asked for."),
+        typer.Option(
+            help="File that holds the password, - for standard input. Without it the command asks for the password."
+        ),
     ] = None,
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Show the address of the page, and open no browser.")
@@ -104,7 +106,7 @@ def _read_token(token: str | None, token_file: str | None) -> str:
 
 
 def _read_password(password_file: str | None) -> str:
-    """The password, without the end of its line; asked for on the terminal if no file is named."""
+    """The password, without the end of its line; typed on the terminal if no file is named."""
     if password_file is not None:
         password = _read_file(password_file, "password file").removesuffix("\n").removesuffix("\r")
     elif sys.stdin.isatty():

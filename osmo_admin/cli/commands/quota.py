@@ -222,7 +222,7 @@ def fits(
     limit: WorkerLimitOption = None,
     gpus: GpusOption = 1,
 ) -> None:
-    """Show how many more workers of a size fit, and the caps that refuse the next one."""
+    """Show the number of further workers of a size that fit, and the caps that refuse the next one."""
     sizes = _worker_amounts(request, limit).items()
     query = {f"{side}_{key}": value for side, amounts in sizes for key, value in amounts.items()}
     answer = session.http().get(url_path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})

@@ -107,7 +107,7 @@ def replay(
         typer.Option(
             min=2,
             metavar="REPLAYS",
-            help=f"With --advise: how many replays it may take besides today's (default: {DEFAULT_REPLAYS}).",
+            help=f"With --advise: the largest number of replays besides today's (default: {DEFAULT_REPLAYS}).",
         ),
     ] = None,
     forecast: Annotated[

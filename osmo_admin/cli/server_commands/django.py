@@ -25,7 +25,7 @@ def check(
     data_dir: DataDirOption = None,
 ) -> None:
     """Check the configuration, and the server and the role of DATABASE_URL if the database answers. Exit code 1 if
-    there is a mistake. Says about how many people an identity provider cannot be asked again."""
+    there is a mistake. Says how many people an identity provider cannot confirm again."""
     use_django(data_dir, database=False)
     from django.core.management import call_command
     from django.db import Error, connection

@@ -22,7 +22,7 @@ def doctor(
 ) -> None:
     """Check everything that this installation needs, from here and from each running process.
 
-    It runs beside a running installation, also in any pod of it. Each line is one check: OK, or PROBLEM with what to
+    It works while the installation runs, also in any pod of it. Each line is one check: OK, or PROBLEM with what to
     do. No secret is shown. Exit code 0: all is right; 1: there is a problem.
     """
     use_django(data_dir, database=False)

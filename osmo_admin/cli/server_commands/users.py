@@ -1,4 +1,4 @@
-"""`user` and `token`: accounts and access tokens, beside a running server."""
+"""`user` and `token`: accounts and access tokens, while a server runs."""
 
 from __future__ import annotations
 

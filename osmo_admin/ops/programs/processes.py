@@ -238,7 +238,7 @@ def process_start_time(pid: int) -> str:
 
 
 def read_tail(path: Path, lines: int = TAIL_LINES, *, most_bytes: int = 64 * 1024) -> str:
-    """The last `lines` lines of a file that may be long or missing, at most so many bytes."""
+    """The last `lines` lines of a file that may be long or missing, at most that many bytes."""
     try:
         with path.open("rb") as source:
             source.seek(0, os.SEEK_END)

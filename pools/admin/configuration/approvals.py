@@ -81,7 +81,7 @@ class ApprovalAdmin(PolicyAdmin):
             ),
             command=CommandForm.command,
             service=approve,
-            success_message=f"The change of {row.subject} that {row.requested_by} asked for was made.",
+            success_message=f"The change of {row.subject} that {row.requested_by} requested was made.",
             success_url=_address_after,
         )
         return ConfirmFlow(self, request, change).respond()

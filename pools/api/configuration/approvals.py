@@ -37,7 +37,7 @@ class ApprovalList(View):
     """The requests that the caller may see: of the pools of a pool admin, and the own ones."""
 
     @describe_operation(
-        "List the changes of quotas for which somebody asked for an approval, the newest first.",
+        "List the changes of quotas for which somebody requested an approval, the newest first.",
         query_parameters=parameters_of(ApprovalQuery),
         answer=ApprovalListAnswer,
     )

@@ -18,7 +18,7 @@ WRAPPERS = ("configs", "configs_dict")
 
 
 def read_configuration(request: Request, faults: list[Violation]) -> Unwrapped:
-    """The configuration inside `configs` or `configs_dict` with description and tags beside it; or plain, where
+    """The configuration inside `configs` or `configs_dict`, with description and tags; or plain, where
     `description` is the pool's own."""
     body = body_object(request)
     if any(wrapper in body for wrapper in WRAPPERS):

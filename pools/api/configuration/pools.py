@@ -53,7 +53,7 @@ class PoolConfigListAnswer(TypedDict):
 
 
 def _wrapped(wrapper: str, inner: Schema) -> Schema:
-    """A body with the reason and tags beside the configuration; a plain configuration has the keys of a pool."""
+    """A body with the configuration, the reason and tags; a plain configuration has the keys of a pool."""
     return object_with(
         {wrapper: inner, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], additional=True
     )

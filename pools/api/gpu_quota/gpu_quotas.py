@@ -115,8 +115,8 @@ class GpuHeadroom(View):
     """The number of further workers of one size that fit."""
 
     @describe_operation(
-        "Show how many more workers of a size fit in a namespace (null: no cap counts them), and the caps that "
-        "stop the next one.",
+        "Show the number of further workers of a size that fit in a namespace (null: no cap counts them), and the caps "
+        "that stop the next one.",
         query_parameters=WORKER_PARAMETERS,
         answer=HeadroomAnswer,
     )

@@ -161,7 +161,7 @@ class ChangeField:
 
     @property
     def sentence(self) -> str:
-        """What is said where the label does not stand beside it; a yes or no is said by its label."""
+        """The words where the label is not next to it; a yes or no is said by its label."""
         return f"{self.label}. {self.help}" if self.kind is BOOLEAN and self.label else self.help
 
     @property
@@ -263,7 +263,7 @@ def summary_of(kind: type[ChangeCommand]) -> str:
 
 
 def read_fields(reader: FieldReader, fields: Mapping[str, ChangeField]) -> dict[str, Any]:
-    """The values that an object gives to these fields; `null` is the same as no value. Faults are noted."""
+    """The values that an object gives to these fields; `null` is the same as a missing value. Faults are noted."""
     for name, about in fields.items():
         if about.is_required and about.missing and not reader.is_given(name):
             reader.add_fault(name, Fault.MISSING, about.missing)

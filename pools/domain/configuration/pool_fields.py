@@ -155,7 +155,7 @@ POOL_FIELDS: Final = (
     ),
     ConfigField(
         "borrowing_limit", _LIMIT, f"{BORROWING_LIMIT.label} in GPUs",
-        "In its cohort: how many GPUs LOW work may use beyond the quota. Empty: no limit.",
+        "In its cohort: the GPUs that LOW work may use beyond the quota. Empty: no limit.",
         is_column=True, input="borrowing_limit",
     ),
     ConfigField(

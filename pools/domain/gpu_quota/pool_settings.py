@@ -41,6 +41,7 @@ def gpu_namespace_of(config: Mapping[str, Any]) -> str:
 
 
 def worker_for_task(platform: Mapping[str, Any], gpus: int) -> GpuWorker:
-    """The worker of a task with so many GPUs of a platform: it requests the whole GPUs, as request and as limit."""
+    """The worker of a task with this number of GPUs of a platform: it requests the whole GPUs, as request and as
+    limit."""
     each = GpuAmounts(*(parse_quantity(platform[key]) if key in platform else ZERO for key in (GPU_TFLOPS, GPU_VRAM)))
     return GpuWorker(each, each, gpus)

@@ -146,7 +146,8 @@ class UncountedWorker:
 
 
 def uncounted_condition(workers: Sequence[UncountedWorker]) -> GpuQuotaCondition:
-    """The condition about pods with amounts that are not counted (at least one); it exists only beside such pods."""
+    """The condition about pods with amounts that are not counted (at least one); it exists only while there are such
+    pods."""
     named = [f"{each.workload} ({each.annotations.replace(' ', ', ')})" for each in workers[:MAX_NAMED_WORKERS]]
     more = f" and {len(workers) - len(named)} more" if len(workers) > len(named) else ""
     count = "1 worker has" if len(workers) == 1 else f"{len(workers)} workers have"

@@ -81,7 +81,7 @@ NO_AMOUNTS = GpuAmounts()
 
 @dataclass(frozen=True, slots=True)
 class GpuWorker:
-    """One worker: amounts per GPU, and how many GPUs."""
+    """One worker: amounts per GPU, and the number of GPUs."""
 
     request: GpuAmounts = NO_AMOUNTS
     limit: GpuAmounts = NO_AMOUNTS

@@ -12,7 +12,7 @@ from pools.domain.errors import Fault, Violation
 
 
 class NoticeKind(StrEnum):
-    """The subjects of notices. `test` is asked for, all others are chosen."""
+    """The subjects of notices. `test` is sent on request, all others are chosen."""
 
     WORKFLOW_ENDED = "workflow_ended"
     PREEMPTED = "preempted"
@@ -58,12 +58,12 @@ class Channel(StrEnum):
 
 MAX_ATTEMPTS = 8
 MAX_AGE = timedelta(hours=24)
-"""A notice that failed is a dead letter after so many attempts, or when it is older than this."""
+"""A notice that failed is a dead letter after this number of attempts, or when it is older than this."""
 _PAUSES = (5, 30, 120, 600, 1800, 3600)
 
 
 def retry_pause(failures: int) -> timedelta:
-    """The pause of a target after so many failures one after another, from 1."""
+    """The pause of a target after this number of failures one after another, from 1."""
     return timedelta(seconds=_PAUSES[min(max(failures, 1), len(_PAUSES)) - 1])
 
 

@@ -60,7 +60,7 @@ class OpenIdProvider(SignOnProvider):
     @property
     def asked_parameters(self) -> dict[str, str]:
         """Further parameters of the request for a sign-on. A provider may ignore the scope offline_access without the
-        consent of the person (OpenID Connect Core, section 11), so it is asked for; an empty value leaves a parameter
+        consent of the person (OpenID Connect Core, section 11), so it is requested; an empty value leaves a parameter
         out."""
         consent = {"prompt": "consent"} if OFFLINE_SCOPE in self.scopes else {}
         return {name: value for name, value in {**consent, **self.parameters}.items() if value}
@@ -94,8 +94,8 @@ class LdapDirectory(SignOnProvider):
 @dataclass(frozen=True, slots=True)
 class ProviderFacts:
     """The verified statement of a provider on one person. `subject` is the person's id there, which never changes; the
-    other texts may. `is_renewable`: the provider can be asked again without the person, by `refresh_token` if it is no
-    directory; `lifetime` is the remaining time of the statement in seconds."""
+    other texts may. `is_renewable`: the provider can confirm the sign-on again without the person, by `refresh_token`
+    if it is no directory; `lifetime` is the remaining time of the statement in seconds."""
 
     issuer: str
     subject: str
@@ -155,7 +155,7 @@ def parse_parameters(entries: Iterable[str]) -> dict[str, str]:
 def not_renewable_message(title: str) -> str:
     """What follows where a provider has given no refresh token, for the person."""
     return (
-        f"{title} gave no refresh token, so it cannot be asked about you again: a change of your groups there counts "
+        f"{title} gave no refresh token, so it cannot confirm you again: a change of your groups there counts "
         "at your next sign-on, and this one ends when the statement of the provider does."
     )
 

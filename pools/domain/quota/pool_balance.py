@@ -192,7 +192,7 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
     return Violation(
         "quota",
         Fault.QUOTA_EXCEEDS_PARENT,
-        f"{quota} GPUs asked for {balance.name}--{name}, {free} are free to give: pool {balance.name} guarantees "
+        f"{quota} GPUs requested for {balance.name}--{name}, {free} are free to give: pool {balance.name} guarantees "
         f"{balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most {free}, or shrink "
         "another subpool.",
         numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free)),

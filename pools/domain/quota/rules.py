@@ -28,7 +28,7 @@ class AmountsBody(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """One row as written: None is no limit. `path` is the path of its fields, such as `quotas[2]`."""
+    """One row as written: None means no limit. `path` is the path of its fields, such as `quotas[2]`."""
 
     path: str
     flavor: str

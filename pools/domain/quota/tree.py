@@ -28,7 +28,7 @@ from pools.domain.values.amounts import UNLIMITED, Amount, Number
 
 @dataclass(frozen=True, slots=True)
 class NodeQuota:
-    """The quota of one node for one (flavor, resource). A limit of `UNLIMITED` is the same as no limit."""
+    """The quota of one node for one (flavor, resource). A limit of `UNLIMITED` does not bind."""
 
     nominal: Amount = 0
     borrowing_limit: Amount = UNLIMITED

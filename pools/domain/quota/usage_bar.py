@@ -5,7 +5,7 @@ the quota, which yields to guaranteed work of its own leaf; `free` is unused quo
 quota, which may be reclaimed; `draining` is usage whose quota is gone: HIGH and NORMAL work above a reduced quota, and
 all work on a subpool that is being deleted.
 
-The parts agree with the numbers beside them: on an ACTIVE leaf *guaranteed in use* is `guaranteed + draining` and
+The parts agree with the numbers next to them: on an ACTIVE leaf *guaranteed in use* is `guaranteed + draining` and
 *total in use* is all but `free`; without use over the quota *guaranteed free* is `low_inside + free`.
 """
 

@@ -6,8 +6,8 @@ from django.db import models
 
 
 class LastBackup(models.Model):
-    """One row, written after each complete `osmo-admin backup`. It is no part of the ledger, so the audit trail has no
-    entry of it; a database that was restored has the time of the backup before the one that it comes from."""
+    """One row, written after each complete `osmo-admin backup`. It does not belong to the ledger, so the audit trail
+    has no entry of it; a database that was restored has the time of the backup before the one that it comes from."""
 
     made_at = models.DateTimeField()
     size = models.PositiveBigIntegerField()

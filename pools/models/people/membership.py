@@ -57,7 +57,7 @@ class User(AbstractUser):
     default_pool = models.TextField(blank=True)
     email_notification = models.BooleanField(default=False)
     slack_notification = models.BooleanField(default=False)
-    password_login_at = models.DateTimeField(null=True, blank=True)  # kept only beside identity providers
+    password_login_at = models.DateTimeField(null=True, blank=True)  # kept only where there are identity providers
 
     sign_on_epoch: int | None = None
     """Of a session that began at an identity provider: the sum of the epochs of the user's identities; not a column."""

@@ -137,7 +137,7 @@ class Notice(models.Model):
 
 
 class NoticeCondition(models.Model):
-    """A state that somebody is told about, as long as it lasts: late background jobs, silent clusters, long waits,
+    """A state of which somebody gets a notice, as long as it lasts: late background jobs, silent clusters, long waits,
     quotas that are nearly used, overdue drains. Its beginning and its end are entries of the audit trail, from which
     notices are made. `pool` and `owner` decide who may see it."""
 

@@ -86,7 +86,7 @@ _USED, _TOTAL = (
 )
 
 POOL_ORDERS = {"used": _USED, "free": big_column("guarantee") - _USED, "total": _TOTAL}
-"""The sorted columns of the list of pools that are no field, by their `sort`."""
+"""The sorted columns of the list of pools that are not fields, by their `sort`."""
 
 
 def pool_trees(roots: PoolQuerySet, *, page: str = "1", order: Sequence[Any] = ("name",)) -> PoolTreePage:

@@ -41,7 +41,7 @@ _SERVICES: Mapping[type[ChangeCommand], Callable[..., object]] = {
     DeleteSubpool: delete_subpool,
 }
 MAX_WAITING = 50
-"""Requests of one person that wait at the same time: each is told to everybody who can decide."""
+"""Requests of one person that wait at the same time: each is a notice to everybody who can decide."""
 EXPIRED_NOTE = "nobody decided in time"
 
 
@@ -84,7 +84,7 @@ def request_approval(
         except IntegrityError:
             if (other := waiting.first()) is None:
                 raise
-            return _same_request(other, new)  # of a person who asked at the same moment
+            return _same_request(other, new)  # of a person who requested it at the same moment
         new.refresh_from_db()
         return new
 
@@ -101,7 +101,7 @@ def _same_request(waiting: ApprovalRequest, new: ApprovalRequest) -> ApprovalReq
 
 
 def _content(row: ApprovalRequest) -> tuple[object, ...]:
-    """What makes two requests the same; a value of null is the same as no value."""
+    """What makes two requests the same; a value of null is the same as a missing one."""
     arguments = {name: value for name, value in row.arguments.items() if value is not None}
     return (row.service, arguments, row.arguments_format, row.expected_version, row.requested_by)
 
@@ -214,7 +214,7 @@ def run_requested(actor: Actor, row: ApprovalRequest) -> object:
 
 
 def _read_stored(row: ApprovalRequest) -> tuple[ChangeCommand, dict[str, Any]]:
-    """The stored change, and the tags beside it. Raises Conflict, after which the request still waits, if another
+    """The stored change, and its tags. Raises Conflict, after which the request still waits, if another
     version of the product stored what this one cannot read."""
     kind, values, note = APPROVABLE.get(row.service), dict(row.arguments), {}
     if kind is not None and kind.has_tags:

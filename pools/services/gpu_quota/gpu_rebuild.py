@@ -108,7 +108,7 @@ def rebuild_gpu_usage(
         by_namespace.setdefault(pod.namespace, []).append(pod)
     repairs: list[GpuRepair] = []
     for namespace in sorted({*by_namespace, *_known_namespaces()} if only is None else {only}):
-        # A person who asks for one namespace is told of its error.
+        # A person who asks for one namespace gets its error.
         guard = nullcontext() if only else left_out_on_error("the rebuild of the GPU usage of a namespace", namespace)
         with guard, change(actor=SYSTEM, description="rebuilt"):
             facts = lock_namespace(namespace)

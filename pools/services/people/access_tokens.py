@@ -69,7 +69,7 @@ def create_token(
 
 def note_token_use(token: AccessToken) -> None:
     """Note that a token is exchanged for a session. The time is kept to the minute, so that a program that logs in
-    often does not write often. It is no configuration, so it has no entry in the audit trail."""
+    often does not write often. It is not configuration, so it has no entry in the audit trail."""
     is_stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - USE_PRECISION)
     AccessToken.objects.filter(is_stale, pk=token.pk).update(last_used_at=Now())
 
@@ -124,7 +124,7 @@ def _acting_token(actor: Actor) -> AccessToken | None:
 def _tokens_within_reach(actor: Actor, owner: User, permission: Permission) -> QuerySet[AccessToken]:
     """The tokens of `owner` that the actor may see or delete. A token with fewer roles than its owner reaches itself
     and its descendants only. The platform permission reaches the tokens of other users, and only that to write reaches
-    those of the own owner, which are no business of a token that only looks."""
+    those of the own owner, which a token that only looks does not need."""
     rows = AccessToken.objects.filter(owner=owner)
     acting = _acting_token(actor)
     needed = Permission.PLATFORM_WRITE if acting is not None and acting.owner_id == owner.pk else permission

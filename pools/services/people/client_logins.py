@@ -28,7 +28,7 @@ LIFETIME = timedelta(minutes=10)
 INTERVAL = 2  # seconds between two questions of a client
 MAX_OPEN = 1000  # logins that wait, of all clients
 MAX_OPEN_OF_ADDRESS = 20
-CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # no vowels: a code is no word; 20⁸ codes
+CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # no vowels: a code is not a word; 20⁸ codes
 MAX_NAME = 64
 
 

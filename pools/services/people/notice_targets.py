@@ -205,7 +205,7 @@ def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Noti
                 f"{MAX_TESTS} tests were sent within an hour, which is the most for the targets of an owner"
             )
         NoticeTarget.objects.filter(pk=target.pk).update(retry_at=None)
-        text = f"This is a test of the notice target {target.name}, asked for by {actor.username}."
+        text = f"This is a test of the notice target {target.name}, requested by {actor.username}."
         data = {"subject": f"notice_target/{target.name}", "sentence": text, "actor": actor.username}
         return Notice.objects.create(
             target=target, kind=NoticeKind.TEST, subject=data["subject"], title="Test notice", text=text,

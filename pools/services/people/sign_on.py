@@ -1,7 +1,7 @@
 """Accounts that sign on through an identity provider or a directory: making and linking them, their roles, and the end
 of a sign-on.
 
-The network is never asked under a lock: callers bring the verified facts (:mod:`pools.security.openid`,
+No request goes to the network under a lock: callers bring the verified facts (:mod:`pools.security.openid`,
 :mod:`pools.security.directories`).
 """
 
@@ -70,8 +70,9 @@ def configured_directories() -> list[LdapDirectory]:
 
 
 def sign_on_by_password(*, username: str, password: str) -> User | None:
-    """Let a person in whose name and password are right in one of the directories, which are asked one after another;
-    None if they are in none. Raises as :func:`sign_on`; Ambiguous; Busy and Throttled if one could not be asked."""
+    """Let a person in whose name and password are right in one of the directories, which are searched one after
+    another; None if they are in none. Raises as :func:`sign_on`; Ambiguous; Busy and Throttled if one did not
+    answer."""
     unanswered: Busy | Throttled | None = None
     for directory in configured_directories():
         try:
@@ -117,7 +118,7 @@ def sign_on(*, provider: SignOnProvider, facts: ProviderFacts, link_to: str | No
         user.sign_on_epoch = sign_on_epoch(user)
     if not facts.is_renewable:
         logger.warning(
-            "%s gave no refresh token for %s, so it cannot be asked again about this person; docs/sign-on.md names the "
+            "%s gave no refresh token for %s, so it cannot confirm this person again; docs/sign-on.md names the "
             "ways to get one.",
             provider.name,
             user.username,
@@ -161,14 +162,14 @@ def check_due_identities() -> None:
 
 
 def _end_unrenewable(providers: Mapping[str, SignOnProvider]) -> None:
-    """Nobody can be asked about people without a refresh token, so their groups count as long as their sign-on."""
+    """No provider confirms people without a refresh token again, so their groups count as long as their sign-on."""
     exact = [each.name for each in providers.values() if isinstance(each, OpenIdProvider) and _is_exact(each)]
     over = SignOnIdentity.objects.filter(provider__in=exact, refresh_token="", valid_until__lte=Now())
     rows = over.exclude(groups=[]).filter(user__is_active=True)
     for pk, name, username in rows.values_list("pk", "provider", "user__username")[:MAX_CHECKS]:
         with left_out_on_error("the end of a sign-on", f"{username} at {name}"):
             title = providers[name].title
-            _take_away(pk, providers[name], reason=f"The sign-on is over, and {title} cannot be asked again.")
+            _take_away(pk, providers[name], reason=f"The sign-on is over, and {title} cannot confirm it again.")
 
 
 def _is_exact(provider: SignOnProvider) -> bool:
@@ -202,7 +203,7 @@ def _check_identity(pk: int, provider: SignOnProvider, opened: _OpenDirectories)
         SignOnIdentity.objects.filter(pk=pk).update(claimed_until=None)
         return False
     except UnreadableSecret as problem:
-        logger.warning("%s is not asked about %s: %s", provider.name, identity.user, problem)
+        logger.warning("%s cannot be queried about %s: %s", provider.name, identity.user, problem)
         _pause(identity)  # another process may have the key
     except Forbidden as refusal:
         if _is_about_person(refusal):
@@ -260,7 +261,7 @@ def _record_answer(provider: SignOnProvider, facts: ProviderFacts, identity: Sig
 
 def end_sign_on(pk: int, provider: SignOnProvider, *, reason: str) -> None:
     """End what began with this sign-on: browser sessions and the tokens of client logins. The roles follow the groups
-    as before: the provider is asked with the refresh token, which is kept for that."""
+    as before: the provider confirms the person by the refresh token, which is kept for that."""
     with change(actor=sign_on_actor(provider), description=reason[:500]):
         identity = SignOnIdentity.objects.select_related("user").filter(pk=pk).first()
         if identity is None:
@@ -286,7 +287,7 @@ def _ask_again(provider: SignOnProvider, identity: SignOnIdentity, opened: _Open
 
 def _take_away(pk: int, provider: SignOnProvider, *, reason: str, is_final: bool = True) -> None:
     """The provider no longer lets this person in: they have no groups, and what began with a sign-on ends, once. Unless
-    it is final, the provider is asked again, and the person has not been confirmed."""
+    it is final, the provider gets another request, and the person has not been confirmed."""
     actor = sign_on_actor(provider)
     with change(actor=actor, description=reason[:500]):
         identity = SignOnIdentity.objects.select_related("user").filter(pk=pk).first()
@@ -303,7 +304,7 @@ def _take_away(pk: int, provider: SignOnProvider, *, reason: str, is_final: bool
 
 
 def end_by_provider(provider: SignOnProvider, subject: str, session_id: str) -> int:
-    """End the sign-ons that the provider names (back-channel logout); how many there were. Raises Busy if one of them
+    """End the sign-ons that the provider names (back-channel logout); returns their number. Raises Busy if one of them
     did not end."""
     rows = SignOnIdentity.objects.filter(issuer=provider.issuer)
     rows = rows.filter(subject=subject) if subject else rows.filter(session_id=session_id)
@@ -359,7 +360,7 @@ def _link(
 
 
 def _make_account(actor: Actor, facts: ProviderFacts) -> User:
-    """A new account, unless one of a similar name exists: a name is no proof of a person."""
+    """A new account, unless one of a similar name exists: a name does not prove who a person is."""
     existing = User.objects.filter(username__iexact=facts.username).order_by("-is_active").first()
     if existing is not None and (existing.is_active or existing.has_usable_password() or existing.groups.exists()):
         raise _conflict(

@@ -130,7 +130,7 @@ def set_password(command: SetPassword, *, actor: Actor, description: str = "") -
 
 
 def record_password_login(user: User) -> None:
-    """Leave an entry in the audit trail: beside an identity provider, a login by password is an exception."""
+    """Leave an entry in the audit trail: where there is an identity provider, a login by password is an exception."""
     with change(actor=user.as_actor()):
         User.objects.filter(pk=user.pk).update(password_login_at=Now())
 
@@ -193,7 +193,7 @@ def list_roles(username: str) -> list[str]:
 
 def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "") -> User:
     """Change the actor's own settings; None keeps a setting, an empty `email` removes the address. Raises BadInput for
-    a pool to which the actor may not submit and for a text that is no mail address, Conflict for the address of an
+    a pool to which the actor may not submit and for a text that is not a mail address, Conflict for the address of an
     account of an identity provider, which states it at each sign-on."""
     pool, email = command.pool, command.email
     with change(actor=actor, description=description):
@@ -302,7 +302,7 @@ def _require_unlike_others(username: str) -> None:
 
 
 def role_violations(roles: Collection[str], path: str = "roles", *, held: Collection[str] = ()) -> list[Violation]:
-    """The violation of unknown roles, which are told by their numbers. The two platform roles always exist, and those
+    """The violation of unknown roles, which it names by their numbers. The two platform roles always exist, and those
     that are `held`; the roles of a pool exist as long as the pool."""
     exist = {*PLATFORM_ROLES, *held}
     of_pools = {number: parse_pool_role(role) for number, role in enumerate(roles, 1) if role not in exist}

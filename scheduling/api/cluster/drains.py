@@ -14,7 +14,7 @@ from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.numbers import POOL_NUMBERS
-from pools.domain.questions import FILTER_TEXTS, Page, asked, page_limit
+from pools.domain.questions import FILTER_TEXTS, Page, page_limit, parameter
 from scheduling.selectors.work.drains import Drain, read_drains
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
@@ -45,10 +45,10 @@ class DrainListAnswer(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DrainQuery(Page):
-    """What is asked of the drains."""
+    """The query of the drains."""
 
     limit: int = page_limit(1000)
-    pool: list[str] = asked(FILTER_TEXTS, "Only subpools of this pool, or this subpool.", default=())
+    pool: list[str] = parameter(FILTER_TEXTS, "Only subpools of this pool, or this subpool.", default=())
 
 
 class DrainList(View):
@@ -57,7 +57,7 @@ class DrainList(View):
     that somebody set, and `overdue` says that it has passed; it stops no work."""
 
     @describe_operation(
-        "List draining subpools: since when, how many GPUs are in use, when time limits end their work, and the "
+        "List draining subpools: since when, the GPUs in use, when time limits end their work, and the "
         "deadline that somebody set.",
         query_parameters=parameters_of(DrainQuery),
         answer=DrainListAnswer,

@@ -13,7 +13,7 @@ from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TEXT, whole_number
-from pools.domain.questions import Page, asked
+from pools.domain.questions import Page, parameter
 from pools.domain.values.query_values import MAX_INTEGER
 from scheduling.selectors.cluster.node_map import MappedNode, NodeMap, NodeWork, read_node_map
 
@@ -48,7 +48,7 @@ class NodeAnswer(TypedDict):
 
 
 class FitAnswer(TypedDict):
-    """How many tasks of so many GPUs still fit."""
+    """The number of tasks of this size that still fit."""
 
     gpus: int
     tasks: int
@@ -73,10 +73,10 @@ class NodeMapAnswer(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class NodeQuery(Page):
-    """Which nodes are asked for."""
+    """The nodes of the query."""
 
-    name: str = asked(TEXT, "Only nodes whose names contain this text.", default="")
-    free: int = asked(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)
+    name: str = parameter(TEXT, "Only nodes whose names contain this text.", default="")
+    free: int = parameter(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)
 
 
 class NodeMapDetail(View):

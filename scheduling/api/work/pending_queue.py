@@ -35,7 +35,7 @@ class StartAnswer(TypedDict):
 
 
 class ReasonAnswer(TypedDict):
-    """Why work waits; the amounts are GPUs, null where the reason is no amount."""
+    """Why work waits; the amounts are GPUs, null where the reason is not an amount."""
 
     code: str
     message: str

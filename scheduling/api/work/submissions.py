@@ -201,7 +201,7 @@ def _submit_or_check(view: View, query: SubmissionQuery, prepare: Callable[[], P
 
 
 def _starts(actor: Actor, query: BatchQuery, prepared: PreparedSubmissions) -> list[StartAnswer | None]:
-    """The start of each workflow: computed with `start=true`, none with `start=false`; otherwise what can be told at
+    """The start of each workflow: computed with `start=true`, none with `start=false`; otherwise what is known at
     once, because the dry run of a large cluster has to stay quick."""
     if query.start is False:
         return [None] * len(prepared.items)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pools.api.changes import properties_of
 from pools.api.schema import ANY_VALUE, array_of, object_with
 from pools.domain.changes.command import BOOLEAN, body_fields, query_fields
-from pools.domain.questions import asked
+from pools.domain.questions import parameter
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.priorities import Priority
 
@@ -15,7 +15,7 @@ PRIORITY = {"type": "string", "enum": [str(each) for each in Priority]}
 _SUBMITTED = properties_of(body_fields(SubmitWorkflow))
 _ACCOMPANYING = {key: about for key, about in query_fields(SubmitWorkflow).items() if key != "workflow_id"}
 BATCH_ITEM_FIELDS = body_fields(SubmitWorkflow) | _ACCOMPANYING
-"""In a batch, what accompanies a file stands beside it."""
+"""In a batch, what accompanies a file is in the same object."""
 SUBMISSION_BODY = object_with(_SUBMITTED, required=[])
 BATCH_ITEM = object_with(properties_of(BATCH_ITEM_FIELDS), required=["file"])
 BATCH_SUBMISSION_BODY = object_with(
@@ -33,8 +33,8 @@ NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required
 class BatchQuery:
     """How a batch is submitted: really, or as a question."""
 
-    dry_run: bool = asked(BOOLEAN, "Check the file and answer the rendered file; submit nothing.", default=False)
-    start: bool | None = asked(
+    dry_run: bool = parameter(BOOLEAN, "Check the file and answer the rendered file; submit nothing.", default=False)
+    start: bool | None = parameter(
         BOOLEAN,
         "With dry_run: when the work would start. True: it is computed, in up to seconds on a large cluster. False: "
         "it is left out. Not given: computed on a cluster of at most 64 nodes and 100 live workflows; on a larger one "
@@ -46,7 +46,7 @@ class BatchQuery:
 class SubmissionQuery(BatchQuery):
     """How one workflow is submitted."""
 
-    ways: bool = asked(
+    ways: bool = parameter(
         BOOLEAN, "With dry_run: also list other ways in with their starts. Takes up to some seconds.", default=False
     )
-    validation_only: bool = asked(BOOLEAN, "Check the file and answer a message; submit nothing.", default=False)
+    validation_only: bool = parameter(BOOLEAN, "Check the file and answer a message; submit nothing.", default=False)

@@ -70,7 +70,7 @@ class ListedWorkflowAnswer(_WorkflowTimes):
 
 
 class WorkflowListAnswer(TypedDict):
-    """A page of the workflows; `total` is there if it was asked for."""
+    """A page of the workflows; `total` is there on request."""
 
     workflows: list[ListedWorkflowAnswer]
     more_entries: bool

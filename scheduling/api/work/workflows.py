@@ -16,7 +16,7 @@ from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import BOOLEAN
 from pools.domain.people.roles import Actor
-from pools.domain.questions import asked
+from pools.domain.questions import parameter
 from pools.services.changes.dry_run import EffectAnswer, read_effect
 from scheduling.api.work.work_schemas import NOTES_BODY
 from scheduling.api.work.workflow_bodies import (
@@ -74,7 +74,7 @@ class WorkflowList(View):
 class WorkflowDetailQuery:
     """How much of a workflow is shown."""
 
-    verbose: bool = asked(BOOLEAN, "With the earlier attempts of its tasks.", default=False)
+    verbose: bool = parameter(BOOLEAN, "With the earlier attempts of its tasks.", default=False)
 
 
 class WorkflowDetail(View):

@@ -143,7 +143,7 @@ def advise(
 
 def _that_keeps_use(pool: AdvicePool, window: Window) -> AdvicePool:
     """Without HIGH and NORMAL work no job forbids a division: then a leaf keeps the GPUs that its work used on average,
-    rounded up, if it has so many today."""
+    rounded up, if it has that many today."""
     if _guaranteed_jobs(pool, window):
         return pool
     hours = max(window.hours, 1 / HOUR)
@@ -223,7 +223,7 @@ def _together(found: Sequence[Found], trials: Trials, backend: str | None) -> Pr
 
 
 def changes_of(today: Allotment, proposed: Allotment) -> list[QuotaChange]:
-    """What differs: quotas that fall, then those that rise, then lending limits; a limit of None is no limit."""
+    """What differs: quotas that fall, then those that rise, then lending limits; a limit of None means none."""
     pairs = zip(today.quotas, proposed.quotas, strict=True)
     moved = sorted(((name, before, after) for (name, before), (_, after) in pairs), key=lambda move: move[2] > move[1])
     quotas: list[QuotaChange] = [

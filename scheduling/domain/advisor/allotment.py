@@ -16,7 +16,7 @@ from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """Whole GPUs by leaf, and lending limits by lender; `UNLIMITED` is no limit."""
+    """Whole GPUs by leaf, and lending limits by lender; `UNLIMITED` means no limit."""
 
     quotas: tuple[tuple[str, int], ...]
     lending: tuple[tuple[str, Amount], ...] = ()
@@ -39,7 +39,7 @@ class Allotment:
         return tuple(found)
 
     def distance(self, other: Allotment) -> tuple[int, int]:
-        """How many lending limits differ, and how many GPUs of quota move."""
+        """The number of lending limits that differ, and of GPUs of quota that move."""
         limits = sum(mine != theirs for mine, theirs in zip(self.lending, other.lending, strict=True))
         gpus = sum(abs(mine[1] - theirs[1]) for mine, theirs in zip(self.quotas, other.quotas, strict=True))
         return limits, gpus
@@ -105,7 +105,7 @@ def quota_of(queue: QueueFacts) -> Amount:
 
 
 def lending_limit_of(queue: QueueFacts) -> Amount:
-    """How many GPUs of its quota others may use."""
+    """The GPUs of its quota that others may use."""
     return queue.lending_limit.get(GPU, UNLIMITED)
 
 
@@ -139,7 +139,7 @@ def _whole(amount: Amount) -> int:
 
 
 def _divisions(total: int, least: Sequence[int], most: Sequence[Amount]) -> Iterator[tuple[int, ...]]:
-    """Every way to write the total as so many whole numbers, each within its bounds."""
+    """Every way to write the total as this number of whole numbers, each within its bounds."""
     if len(most) == 1:
         if least[0] <= total <= most[0]:
             yield (total,)

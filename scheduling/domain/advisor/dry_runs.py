@@ -14,7 +14,7 @@ QuotaChange = TypedDict("QuotaChange", {"name": str, "key": str, "from": float |
 
 
 def what_if(change: QuotaChange) -> dict[str, Any]:
-    """The change in the form of a question about the present state, where -1 is no limit."""
+    """The change in the form of a question about the present state, where -1 means no limit."""
     to = -1 if change["to"] is None else change["to"]
     return {"set": {"name": change["name"], change["key"]: to}}
 

@@ -45,7 +45,7 @@ class IdleSums:
         self._unclaimed = max(0.0, capacity - sum(quotas.values()))
 
     def change(self, name: str, use: int, waiting: int) -> None:
-        """A team uses so many GPUs more, and its waiting work requests so many more."""
+        """A team uses some GPUs more, and its waiting work requests some more."""
         team = self._teams.setdefault(name, _Team(0.0))
         team.use += use
         team.waiting += waiting

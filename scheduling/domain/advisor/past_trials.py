@@ -183,7 +183,8 @@ class PastTrials:
         )
 
     def _compared(self, past: Past, last: Configuration) -> tuple[Counter[str], int]:
-        """By name, the HIGH and NORMAL jobs that wait longer than today, and how many jobs never start again."""
+        """By name, the HIGH and NORMAL jobs that wait longer than today, and the number of jobs that never start
+        again."""
         later: Counter[str] = Counter()
         never_again = 0
         for name, job in past.jobs.items():

@@ -165,8 +165,8 @@ class _Search:
                     self._try(self._best.with_lending_limit(lender, limit))
 
     def _moves(self, step: int) -> Iterator[Allotment]:
-        """Moves of so many GPUs, or of all that a leaf has, from the leaves that use least of their quota to those
-        whose work waits most."""
+        """Moves of this number of GPUs, or of all that a leaf has, from the leaves that use least of their quota to
+        those whose work waits most."""
         best, least, most = self._best, self._pool.least, self._pool.most
         quotas = dict(best.quotas)
         teams, unused = self._trial.teams, self._trial.unused

@@ -62,7 +62,7 @@ class Trials(Protocol):
 
     @property
     def count(self) -> int:
-        """How many replays were begun."""
+        """The number of replays that were begun."""
 
     def run(self, allotment: Allotment, most: int | None = None) -> Trial | None:
         """Try one. With `most`, None as soon as it is not allowed or costs more than these GPU-microseconds."""

@@ -58,7 +58,7 @@ class RequestReplay(ChangeCommand):
     tries: int | None = value(
         whole_number(MIN_TRIES, MAX_TRIES),
         "Replays",
-        f"With `advise`: how many replays it may take besides today's (default {DEFAULT_TRIES}).",
+        f"With `advise`: the largest number of replays besides today's (default {DEFAULT_TRIES}).",
         default=None,
     )
 

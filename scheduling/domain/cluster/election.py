@@ -45,7 +45,7 @@ def lease_holder(spec: Mapping[str, Any]) -> str:
 
 
 def may_take(spec: Mapping[str, Any], candidate: Candidate, *, unchanged_for: float, duration: float) -> bool:
-    """Whether the candidate may hold this Lease now, after the Lease was seen unchanged for so many seconds. The
+    """Whether the candidate may hold this Lease now, after the Lease was seen unchanged for this time. The
     `duration` is the candidate's own; a longer one in the Lease counts."""
     holder = lease_holder(spec)
     if not holder or candidate.is_of_same_instance(holder):

@@ -42,7 +42,7 @@ class RecentArrivals:
     def later(
         self, now: float, random: Random, without: Collection[str], most: int
     ) -> Iterator[tuple[float, GangFacts, WorkKind]]:
-        """Gangs that arrive after `now` in one future, without those of some queues, at most so many, in the order of
+        """Gangs that arrive after `now` in one future, without those of some queues, at most `most`, in the order of
         their times."""
         if not self._known:
             return

@@ -25,7 +25,7 @@ class RecentWaits:
         self._any: deque[float] = deque(maxlen=RECENT)
 
     def started(self, team: str, gpus: int, wait: float) -> None:
-        """A job started for the first time after so many seconds."""
+        """A job started for the first time after this number of seconds."""
         size = size_class(gpus)
         self._own.setdefault((team, size), deque(maxlen=RECENT)).append(wait)
         self._all.setdefault(size, deque(maxlen=RECENT)).append(wait)

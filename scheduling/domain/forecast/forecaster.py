@@ -50,7 +50,7 @@ class FutureSet:
     middle: float
 
     def is_good_for(self, now: int, before: int) -> bool:
-        """Whether a job that comes now with so many GPUs before it may read it."""
+        """Whether a job that comes now with these GPUs before it may read it."""
         age = (now - self.made) / SECOND
         most = max((line.before[-1] for line in self.lines), default=-1)
         return is_young(age, self.middle) and is_within(before, most)
@@ -74,7 +74,7 @@ class Forecaster(ReplayObserver):
     def __init__(
         self, *, futures: int = FUTURES, score_since: int = 0, stopwatch: Callable[[], float] = time.perf_counter
     ) -> None:
-        """`score_since`: forecasts of jobs submitted before this instant of the clock are no part of the scores."""
+        """`score_since`: forecasts of jobs submitted before this instant of the clock do not count in the scores."""
         self._futures, self._score_since, self._stopwatch = futures, score_since, stopwatch
         self._run_times, self._recent = RunTimes(), RecentWaits()
         self._arrived: deque[Job] = deque(maxlen=REMEMBERED)
@@ -84,7 +84,7 @@ class Forecaster(ReplayObserver):
         self._sets: dict[Key, FutureSet] = {}
         self._open: dict[str, Open] = {}
         self._made_in: Counter[int] = Counter()
-        """How many forecasts each hour has."""
+        """The number of forecasts of each hour."""
         self.calibration = Calibration()
         self.score, self.baseline_score = Score(), Score()
         self.asked = self.sets_made = 0

@@ -38,7 +38,7 @@ class GangInfo:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor are asked for.
+    """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor have a forecast.
     `held`: waiting gangs that come to the cluster when some others have started, by name; the names of the
     others."""
 
@@ -53,7 +53,7 @@ class Present:
 def sample_waits(
     present: Present, wanted: Collection[str], count: int, seed: int, *, leave: bool = False
 ) -> list[dict[str, float]]:
-    """The waits from now of the waiting gangs, in each of so many futures. Of those that had not started when a future
+    """The waits from now of the waiting gangs, in each of the futures. Of those that had not started when a future
     stopped, the wanted gangs have `NEVER` and the others nothing.
 
     `leave`: the wanted gangs are alternatives to each other, so each leaves the cluster in the instant of its start."""

@@ -29,7 +29,7 @@ def is_young(age: float, middle: float) -> bool:
 
 
 def is_within(before: int, most: int) -> bool:
-    """Whether work with so many GPUs before it may be read from work with at most so many."""
+    """Whether work with these GPUs before it may be read from work with at most those."""
     return before <= BEYOND * most + 2
 
 
@@ -47,7 +47,7 @@ class Line:
             self.waits.append(max(wait, self.waits[-1] if self.waits else 0.0))
 
     def wait(self, before: int, gpus: int) -> float:
-        """The wait with so many GPUs before it, linear between two; beyond them in proportion."""
+        """The wait with these GPUs before it, linear between two; beyond them in proportion."""
         at = bisect_left(self.before, before)
         if at < len(self.before) and self.before[at] == before:
             return self.waits[at]
@@ -68,7 +68,7 @@ class KeptWaits:
 
 
 def read_waits(kept: Sequence[KeptWaits], before: int, gpus: int) -> list[float]:
-    """The waits of work with so many GPUs before it, in each of the futures. `kept`: at least one gang of its queue."""
+    """The waits of work with these GPUs before it, in each of the futures. `kept`: at least one gang of its queue."""
     ordered = sorted(kept, key=lambda gang: gang.before)
     return [_read_one(ordered, number, before, gpus) for number in range(min(len(gang.waits) for gang in ordered))]
 

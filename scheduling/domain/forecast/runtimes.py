@@ -20,8 +20,8 @@ from scheduling.domain.forecast.baseline import size_class
 REMEMBERED = 1500
 """Attempts of one kind that are remembered."""
 WINDOWS = (15, 30, 60, 120, 250)
-"""A future sees the last attempts of each kind until so many of them have ended by themselves: which of them are like
-the next ones is not known either."""
+"""A future sees the last attempts of each kind until this number of them have ended by themselves: which of them are
+like the next ones is not known either."""
 ENOUGH = 8
 """Attempts that ended by themselves, which are enough to draw from a kind."""
 LONGEST = 60 * 86_400.0
@@ -69,7 +69,7 @@ class RunTimes:
         self._kinds: dict[Hashable, deque[Attempt]] = {}
 
     def started(self, kind: WorkKind, now: float) -> Attempt:
-        """An attempt started; the answer is told when it ends."""
+        """An attempt started; its end gives the answer."""
         attempt = Attempt(now)
         for key in kind.like():
             self._kinds.setdefault(key, deque(maxlen=REMEMBERED)).append(attempt)
@@ -81,7 +81,7 @@ class RunTimes:
         attempt.ran, attempt.is_whole = now - attempt.start, is_whole
 
     def recent(self, key: Hashable, whole: int) -> list[Attempt]:
-        """The last attempts of a kind, the newest first, until so many of them ended by themselves; no attempts if
+        """The last attempts of a kind, the newest first, until enough of them ended by themselves; no attempts if
         fewer than `ENOUGH` did."""
         found = []
         left = whole

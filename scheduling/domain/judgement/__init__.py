@@ -1,1 +1,1 @@
-"""Whether work may start, beside the engine."""
+"""Whether work may start, outside of the engine."""

@@ -41,7 +41,7 @@ def needs_dispatch_admission(tree: QuotaTree, backends: int) -> bool:
 def dispatch_verdict(
     gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int
 ) -> StartRefusal | Shortfall | None:
-    """Why a gang of so many GPUs may not be dispatched on this leaf; None if it may.
+    """Why a gang of this size may not be dispatched on this leaf; None if it may.
 
     `gates` are the gates of its pool without the cohorts above. `gates` and `tree` count all dispatched work.
     """

@@ -16,7 +16,7 @@ from pools.domain.values.amounts import Amount
 from scheduling.domain.priorities import Priority
 
 VAIN_AFTER = 2
-"""A hold for a gang with room on its cluster ends after so many times the wait that the pool's setting names."""
+"""A hold for a gang with room on its cluster ends after this multiple of the wait that the pool's setting names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class DispatchHold:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Why a gang is not dispatched: each of `holds` keeps it here, and each has to go. `following`: so many other gangs
-    have waited as long, and would come first after those."""
+    """Why a gang is not dispatched: each of `holds` keeps it here, and each has to go. `following`: the number of
+    other gangs that have waited as long, and would come first after those."""
 
     holds: tuple[DispatchHold, ...]
     following: int = 0

@@ -128,7 +128,7 @@ class Gates:
         return self.path(leaf), self._tree.balances(leaf)
 
     def verdict(self, leaf: int, priority: Priority, gpus: int) -> StartRefusal | Shortfall | None:
-        """Why so many GPUs may not start on this leaf, or None if they may."""
+        """Why these GPUs may not start on this leaf, or None if they may."""
         wait = start_verdict(self.path(leaf), priority=priority, gpus=gpus)
         return wait or self._tree.shortfall(leaf, gpus)
 

@@ -18,7 +18,7 @@ class TreeGates:
         self._nodes = nodes or {}
 
     def shortfall(self, leaf: int, gpus: int) -> Shortfall | None:
-        """Why so many GPUs may not start there, or None if they may. On a cycle of parents nothing may."""
+        """Why these GPUs may not start there, or None if they may. On a cycle of parents nothing may."""
         if leaf not in self._nodes:
             return None
         return next(iter(self._tree.shortfalls(self._nodes[leaf], {GPU: gpus})), None)

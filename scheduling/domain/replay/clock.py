@@ -62,7 +62,7 @@ class LiveJob:
 
 
 class ReplayObserver:
-    """It is told what happens; a subclass overrides what it needs. Times are microseconds since instant 0."""
+    """It hears what happens; a subclass overrides what it needs. Times are microseconds since instant 0."""
 
     def never(self, job: Job) -> None:
         """The job arrived and could never start."""
@@ -82,7 +82,7 @@ class ReplayObserver:
         state."""
 
     def instant_over(self, now: int) -> None:
-        """Everything at this instant has been told."""
+        """This instant is complete."""
 
 
 class ArrivalCount(ReplayObserver):
@@ -125,7 +125,7 @@ class ReplayClock:
         self.live: dict[str, LiveJob] = {}
         """Every job that waits or runs, by its name in the engine."""
         self.instants = self.passes = self.happenings = 0
-        """How many instants, passes of the engine, and arrivals and ends there were."""
+        """The numbers of instants, passes of the engine, and arrivals and ends."""
         self._observers = tuple(observers)
         if facts.policy is not None:
             facts = replace(facts, policy=replace(facts.policy, submitted_per_second=SECOND))

@@ -132,7 +132,7 @@ class HistoryClock:
         is_over: Callable[[int], bool] = _never,
         watch: Callable[[PastJob], None] = _ignore,
     ) -> None:
-        """`change` makes another configuration of each recorded one; None replays the record. `is_over` is asked at
+        """`change` makes another configuration of each recorded one; None replays the record. `is_over` is called at
         each instant, and tells when the caller's time is over. `watch` sees each job that started or was stopped; what
         it raises ends the replay."""
         self._history, self._change, self._is_over, self._watch = history, change, is_over, watch

@@ -126,7 +126,7 @@ class _QuotaTime:
         """Seconds × the part of one GPU that is lent or idle (of unused quota) or borrowed (of use over quota)."""
 
     def change(self, now: int, team: str, gpus: int) -> None:
-        """The team holds so many GPUs more (less, if negative) from now on."""
+        """The team holds this number of GPUs more (less, if negative) from now on."""
         self._advance(now)
         changed = self.teams[team]
         self._close(changed)

@@ -8,7 +8,7 @@ from typing import Any
 MAX_TEAMS = 6
 """The teams with a sentence of their own, the largest change first."""
 _SMALL = 0.005
-"""A share below half a percent is no change to a reader."""
+"""A share below half a percent is not a change to a reader."""
 _MANY = 3
 """Above this many times a percentage says little."""
 
@@ -87,6 +87,6 @@ def _change_of_wait(on: float | None, against: float | None) -> str:
 
 
 def _waited_change(on: Mapping[str, Any], against: Mapping[str, Any]) -> float:
-    """By how many seconds all waits of a team change."""
+    """The seconds by which all waits of a team change."""
     before, after = (float((row["wait_mean_s"] or 0) * row["jobs"]) for row in (on, against))
     return abs(after - before)

@@ -63,7 +63,7 @@ class AttemptChart:
 
     @property
     def has_days(self) -> bool:
-        """Whether the ticks need a date beside the time of day."""
+        """Whether the ticks need a date in addition to the time of day."""
         return self.start.date() != self.end.date()
 
     @property

@@ -78,7 +78,7 @@ class LaneChart:
 
     @property
     def has_days(self) -> bool:
-        """Whether the ticks need a date beside the time of day."""
+        """Whether the ticks need a date in addition to the time of day."""
         return self.start.date() != self.end.date()
 
     @property

@@ -73,13 +73,13 @@ class CallLimiter:
         self._lock = threading.Lock()
 
     def wait(self, of: CallClass) -> None:
-        """Wait for the turn of a call. Raises TooManyRequests, without a call, during a pause that the API server asked
-        for in an answer to a call that was as urgent or more."""
+        """Wait for the turn of a call. Raises TooManyRequests, without a call, during a pause that the API server
+        demanded for in an answer to a call that was as urgent or more."""
         began = self._clock()
         with self._lock:
             left = self._paused_until.get(of, 0.0) - began
         if left > 0:
-            message = f"The API server asked for a pause; {left:.0f} s of it are left."
+            message = f"The API server demanded a pause; {left:.0f} s of it are left."
             raise errors.TooManyRequests(message, status=429, retry_after=left)
         reserved = _RESERVED[of] * self._burst
         while (pause := self._bucket.try_take(reserved)) and self._clock() - began < MAX_WAIT_SECONDS:

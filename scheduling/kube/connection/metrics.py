@@ -15,7 +15,7 @@ _WAITS = Counter(
     "osmo_cluster_call_wait_seconds", "Seconds that calls waited for their turn, by urgency.", ["backend", "urgency"]
 )
 _PAUSES = Counter(
-    "osmo_cluster_pauses", "Pauses that API servers asked for (429), by urgency of the call.", ["backend", "urgency"]
+    "osmo_cluster_pauses", "Pauses that API servers demanded (429), by urgency of the call.", ["backend", "urgency"]
 )
 _LEASES = Counter(
     "osmo_cluster_lease_transitions", "Leases on work with a cluster, by what happened.", ["loop", "event"]

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 # Fewer than the connections in the pool; an API server commits several writes at once faster than one by one.
 MAX_PARALLEL_WRITES = 6
 LEASE_CHECK_SECONDS = 2.0
-_MAX_CONSECUTIVE_FAILURES = 3  # after so many the run ends
+_MAX_CONSECUTIVE_FAILURES = 3  # then the run ends
 _MAX_WAIT_SECONDS = 30.0  # of one run in all, when the API server asks for pauses
 _ERRORS_OF_ONE_OBJECT = (
     errors.WriteConflict,

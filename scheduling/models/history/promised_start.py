@@ -1,4 +1,4 @@
-"""Promised starts: the certain latest starts that people were told, with what became of them."""
+"""Promised starts: the certain latest starts that people have seen, with what became of them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ STANDS = pgtrigger.Trigger(
 
 
 class PromisedStart(models.Model):
-    """A certain latest start that was told to the owner of a gang, and what became of it
+    """A certain latest start that the owner of a gang has seen, and what became of it
     (:mod:`scheduling.domain.promised_starts`).
 
     `gang` is the name that people know (`hello-1`, or `hello-1/train` where a workflow has several groups), and
-    `waits_since` names the wait: the gang's `ready_at` of that time. `latest_start` is the earliest one that was told.
+    `waits_since` names the wait: the gang's `ready_at` of that time. `latest_start` is the earliest one that was shown.
     `ended_at`: when the outcome came. The id of the backend is a plain number, because the record outlives the row.
     """
 

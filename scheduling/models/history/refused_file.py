@@ -11,7 +11,7 @@ from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 class RefusedFile(models.Model):
     """The last content of a source that could not be applied, until one of its contents is applied. `digest` is the
-    SHA-256 of the content, so that the same one is told once; `faults` counts the lines of `message`."""
+    SHA-256 of the content, so that the same one is reported once; `faults` counts the lines of `message`."""
 
     source = models.TextField(primary_key=True)
     path = models.TextField()

@@ -50,7 +50,7 @@ def read_owners() -> dict[ObjectKey, GitOwner]:
 
 def read_configuration(owners: dict[ObjectKey, GitOwner]) -> Bodies:
     """Every object by kind and name. Archived pools, cohorts that are only named, quotas that an object in a cluster
-    owns, disabled accounts, and all that runs are no part of it."""
+    owns, disabled accounts, and all that runs do not belong to it."""
     return {
         **_backends(),
         **_pools(owners),

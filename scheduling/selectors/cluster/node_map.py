@@ -129,7 +129,7 @@ def pools_of_node(actor: Actor, use: NodeUsage) -> list[str]:
 
 
 def count_fits(free: Collection[int], largest: int) -> list[TaskFit]:
-    """The number of tasks of 1, 2, 4, … GPUs, up to `largest`, that fit on nodes with so many free GPUs. Each size
+    """The number of tasks of 1, 2, 4, … GPUs, up to `largest`, that fit on nodes with these free GPUs. Each size
     is counted alone."""
     sizes = [1 << power for power in range(largest.bit_length())]
     return [TaskFit(size, sum(each // size for each in free)) for size in sizes]

@@ -18,8 +18,8 @@ from pools.domain.values.byte_sizes import exact_size_text
 class NodeUsage:
     """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
     usage of foreign pods (`other_…`), and sentences about both (`observed_notes`). `ending_…` are the amounts that pods
-    of ours hold beside running tasks: the task has ended and the pod not yet, or the pod is about to start. Memory and
-    storage in bytes."""
+    of ours hold in addition to running tasks: the task has ended and the pod not yet, or the pod is about to start.
+    Memory and storage in bytes."""
 
     backend_id: int
     name: str

@@ -22,7 +22,7 @@ _SQL = """
 
 @dataclass(frozen=True, slots=True)
 class ForecastRecord:
-    """Of so many scored forecasts, the shares of work that had started by the time for half of such work, and by that
+    """Of the scored forecasts, the shares of work that had started by the time for half of such work, and by that
     for nine of ten."""
 
     scored: int

@@ -24,7 +24,7 @@ from scheduling.selectors.queue.dispatch_holds import read_dispatch_holds, with_
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 
 MAX_WAITING_ON_PAGE = 1000
-"""With so many waiting gangs a page does not wait for the engine."""
+"""With this number of waiting gangs a page does not wait for the engine."""
 
 EVICTING_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT})
 

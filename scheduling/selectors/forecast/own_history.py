@@ -308,7 +308,7 @@ def _read_jobs(
 
 
 def _count_groups(groups: Iterable[Group]) -> dict[UUID, int]:
-    """How many groups each of these workflows has, those that ended before the window too."""
+    """The number of groups of each of these workflows, those that ended before the window too."""
     counts: dict[UUID, int] = defaultdict(int)
     workflows = {group.workflow_id for group in groups}
     for workflow in Group.objects.filter(workflow__in=workflows).values_list("workflow_id", flat=True):

@@ -167,7 +167,7 @@ def _read_hold_after(backend: Backend) -> dict[int, int]:
 
 def _find_possible(live: LiveFacts, holds: Iterable[DispatchHold], now: float) -> set[UUID]:
     """The gangs that would start if all other work ended. A gang that never can must not stop its pool; nor one that
-    could start beside all that runs and has not, after a long hold."""
+    could start in addition to all that runs and has not, after a long hold."""
     by_group = {hold.holder.group: hold for hold in holds}
     whole, found = live.facts, set()
     facts = {gang.name: gang for gang in whole.gangs}

@@ -121,7 +121,7 @@ class LiveFacts:
     waits_for_external: bool
     """Whether work may wait for changes elsewhere: in a GPU namespace, or on other backends of a cohort."""
     hold_after: Mapping[int, int] = field(default_factory=dict)
-    """Of the pools that say it, by id: after so many seconds a gang holds back later work of its pool."""
+    """Of the pools that say it, by id: the seconds after which a gang holds back later work of its pool."""
     topology_keys: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Of the pools that have some, by id: the topology keys with their node labels."""
 

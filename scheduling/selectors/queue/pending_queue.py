@@ -41,7 +41,7 @@ from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.selectors.queue.topology_needs import with_topology
 
 LARGE_QUEUE = 2000
-"""A queue with so many waiting gangs is large: the engine needs seconds to place and explain them."""
+"""A queue with this number of waiting gangs is large: the engine needs seconds to place and explain them."""
 
 WAITING_STATUSES = UNFINISHED_TASK_STATUSES - {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
 
@@ -326,7 +326,7 @@ def _dispatch_promises(backend: Backend, live: LiveFacts, rows: Mapping[UUID, _O
 
 
 def _passed_by(groups: Collection[UUID]) -> dict[UUID, int]:
-    """How many gangs have passed each of these."""
+    """The number of gangs that have passed each of these."""
     with connection.cursor() as cursor:
         cursor.execute(_PASSED_BY, [list(groups)])
         return dict(cursor.fetchall())

@@ -16,7 +16,8 @@ from scheduling.selectors.queue.admitted_specs import UnreadableSpec, find_group
 from scheduling.selectors.queue.live_facts import LiveFacts
 
 MAX_READ = 200
-"""The files of so many waiting gangs are read, oldest first: a reason says nothing of the topology of the others."""
+"""The files of this number of waiting gangs are read, oldest first: a reason says nothing of the topology of the
+others."""
 
 NodeLabels = Mapping[str, Mapping[str, str]]
 

@@ -64,8 +64,8 @@ class WaitingReservation:
 
 @dataclass(frozen=True, slots=True)
 class GangStart:
-    """When a gang is forecast to start: times by which it starts with that probability, from so many sampled futures.
-    None where too few of them start it; `never` is a sentence where none does."""
+    """When a gang is forecast to start: times by which it starts with that probability, from that number of sampled
+    futures. None where too few of them start it; `never` is a sentence where none does."""
 
     p10: datetime | None
     p50: datetime | None
@@ -303,7 +303,7 @@ def _within(start: GangStart | None, promise: StartPromise | None) -> GangStart 
 
 
 def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | None) -> WaitingReservation:
-    """The names of nodes are no secret: their owners are not named. `start`: the forecast, which is told beside it."""
+    """The names of nodes are not secret: their owners are not named. `start`: the forecast, which is shown with it."""
     if promise.latest_start is None:
         when = "when the work there has ended, whose end is not known"
     elif promise.is_certain:

@@ -206,7 +206,7 @@ def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
 
 
 def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, are_leaves_asked: bool) -> dict[str, Any]:
-    """The parameters of the statements. Of the pools of which no leaf is asked for, the sums are enough."""
+    """The parameters of the statements. Of the pools of which no leaf is wanted, the sums are enough."""
     computed = slots.computed
     visible = [] if actor.can_read_all else list(actor.pools_with(Permission.POOL_READ))
     return {

@@ -46,7 +46,7 @@ _SPAN = f"{_ms('since')} AS a, COALESCE({_ms('until')}, {_NEVER}) AS b"
 _IS_WHOLE = "(since <= %(begin)s AND (until IS NULL OR until >= %(end)s))"
 _IN_WINDOW = "since < %(end)s AND (until IS NULL OR until > %(begin)s)"
 
-# Subpools without work whose quota does not change are one leaf, except in pools of which each subpool is asked for.
+# Subpools without work whose quota does not change are one leaf, except in pools of which each subpool is wanted.
 _IS_TOGETHER = f"""
     ({_IS_WHOLE} AND pool_id NOT IN (SELECT leaf FROM held) AND parent_id IN (SELECT pool_id FROM whole_root))
 """

@@ -1,5 +1,5 @@
 """The states that somebody should look at: silent clusters, differing queues, late jobs, quotas that no node covers,
-GPU quota alerts, long drains, long waits, idle quota beside waiting work, stuck gangs, and promised starts that did not
+GPU quota alerts, long drains, long waits, idle quota while work waits, stuck gangs, and promised starts that did not
 come.
 
 Each search is one query, however many pools and workflows there are, and names only what its reader may see.
@@ -112,7 +112,7 @@ def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
     elif row.kind == Backend.Kind.KUBERNETES and getattr(row, "is_connected", False):
         is_silent = row.offline or heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
     if is_silent:
-        # The same failure keeps the queues out of sync, so its cause is told once.
+        # The same failure keeps the queues out of sync, so its cause is named once.
         never = "has never answered" if heard_at is None else "does not answer"
         message = f"Cluster {row.name} {never}, so its pools are offline and nothing starts there."
         if is_out_of_sync:
@@ -268,7 +268,7 @@ def overdue_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
 
 
 def contradicted_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
-    """Certain latest starts beside a forecast of no start at all: one of the two is wrong. One query."""
+    """Certain latest starts of gangs with a forecast of no start at all: one of the two is wrong. One query."""
     for promise in _with_workflow(contradicted_promises(now), actor):
         message = (
             f"{promise.gang} is promised to start by {promise.latest_start:%Y-%m-%d %H:%M} UTC, and its forecast says: "

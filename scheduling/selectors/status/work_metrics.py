@@ -155,7 +155,7 @@ def read_wait_faults(now: datetime) -> list[WaitFaults]:
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
-    """How many of these rows belong to the backend of the outer query."""
+    """The number of these rows that belong to the backend of the outer query."""
     counts = rows.filter(backend_id=OuterRef("pk")).order_by().values("backend_id").annotate(number=Count("*"))
     return Coalesce(Subquery(counts.values("number")), 0)
 

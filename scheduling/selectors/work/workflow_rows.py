@@ -34,7 +34,7 @@ class WorkflowRow:
 
 
 WORKFLOW_ORDERS = {"gpus": GPUS, "waited": WAITED, "ran": RAN}
-"""The sorted columns of the list of workflows that are no field, by their `sort`."""
+"""The sorted columns of the list of workflows that are not fields, by their `sort`."""
 
 
 def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[WorkflowRow]:

@@ -37,8 +37,8 @@ def review_gpu_request(body: Any, *, backend: str | None = None, mark: str = "")
     """The answer to an AdmissionReview about a worker's pod or a binding.
 
     The mode of the backend's queue guard says whether a broken cap refuses, only warns, or is not checked. A caller
-    without the `mark` of the backend gets the answer of a namespace without a quota: quotas and their use are no news
-    for the network. Raises BadInput for another kind of body.
+    without the `mark` of the backend gets the answer of a namespace without a quota: quotas and their use are not for
+    others for the network. Raises BadInput for another kind of body.
     """
     request = admission_review.read_review(body)
     if request.kind not in {POD, BINDING}:

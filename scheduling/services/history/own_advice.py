@@ -35,7 +35,7 @@ class Work(Protocol):
 def advise_on_own_history(
     backend: Backend, view: Viewpoint, question: ReplayQuestion, work: Work, *, tries: int
 ) -> ReplayResultAnswer:
-    """Replay the window with other quotas and lending limits, in at most so many replays besides today's, and propose
+    """Replay the window with other quotas and lending limits, in at most `tries` replays besides today's, and propose
     the best for each pool. When the time is used up, the answer has what was tried by then.
 
     Lending limits belong to readers who see all pools: others could not change them. Raises `BadInput`, `Conflict`, and

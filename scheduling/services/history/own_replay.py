@@ -82,7 +82,7 @@ class ReplayResultAnswer(TypedDict):
 @dataclass(frozen=True, slots=True)
 class ReplayQuestion:
     """The window, and the `changes` of the queues in the form of a what-if: `[{"set": {"name", "quota", …}}]`. With
-    `tries`, advice in so many replays besides today's is asked for."""
+    `tries`, advice in that number of replays besides today's is wanted."""
 
     since: datetime
     until: datetime

@@ -188,7 +188,7 @@ class _Work:
         self._turn.close()
 
     def must_stop(self, share: float) -> bool:
-        """Whether the replay has to stop; asked at each instant."""
+        """Whether the replay has to stop; called at each instant."""
         spent = time.monotonic() - self._turn_began
         if self._worked + spent > MAX_WORK_SECONDS:
             self.is_out_of_time = True

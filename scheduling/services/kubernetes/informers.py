@@ -104,7 +104,7 @@ class ClusterInformers:
     @property
     def error_message(self) -> str:
         """The first error of an informer, with the kind of its objects; empty when all informers work. Without the
-        right to watch queues, their changes wait for the regular sync: that is no fault."""
+        right to watch queues, their changes wait for the regular sync: that is not a fault."""
         failed = next((informer for informer in self._needed if informer.error is not None), None)
         return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
 

@@ -1,7 +1,7 @@
 """The output and the Kubernetes Events of the pods of a workflow, read from its cluster while the answer is sent.
 
 Neither is stored here: a pod keeps its output until it is deleted, and a cluster keeps Events for an hour. No
-transaction is open while the cluster is asked, and every amount is bounded.
+transaction is open during a call of the cluster, and every amount is bounded.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Reading:
         except ClusterError as error:
             self.problem = f"The cluster cannot be read: {error_message(error)}\n"
         finally:
-            close_old_connections()  # nothing of the database is held while the cluster is asked
+            close_old_connections()  # nothing of the database is held during a call of the cluster
         return self
 
     @property

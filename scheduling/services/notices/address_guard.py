@@ -1,7 +1,7 @@
-"""A rule on the addresses to which this process connects, asked at each connection.
+"""A rule on the addresses to which this process connects, checked at each connection.
 
 The check of a name before a request would be of no use: the name server may answer the request itself with another
-address, and a receiver may redirect. So the rule is asked by an audit hook of Python, with the address to which a
+address, and a receiver may redirect. So an audit hook of Python checks the rule, with the address to which a
 socket is about to connect, for every library that a notice passes through.
 """
 

@@ -1,4 +1,4 @@
-"""Finds the states that somebody chose to be told about and that no change announces: late background jobs, silent
+"""Finds the states of which somebody chose to get notices and that no change announces: late background jobs, silent
 clusters, work that waits longer than usual, quotas that are nearly used, drains beyond their deadline. The beginning of
 each is an entry of the audit trail, from which the notices are made."""
 
@@ -159,7 +159,7 @@ def _long_waits_of_pools(now: datetime) -> Iterator[_Found]:
 
 
 def _long_waits_of_people(now: datetime) -> Iterator[_Found]:
-    """Workflows of people who chose to be told. Two queries."""
+    """Workflows of people who chose to get notices. Two queries."""
     chosen = NoticeTarget.objects.filter(is_enabled=True, is_profile=False, kinds__contains=[NoticeKind.LONG_WAIT])
     people = User.objects.filter(
         Q(email_notification=True) | Q(slack_notification=True) | Q(pk__in=chosen.values("user_id")), is_active=True

@@ -1,6 +1,6 @@
 """Makes notices from the audit trail, in the order in which changes were committed, each once for each target.
 
-The position in the trail moves in the transaction that adds the notices, so an event is neither lost nor told twice,
+The position in the trail moves in the transaction that adds the notices, so an event is neither lost nor repeated,
 whatever dies. Only entries whose transaction has ended before every open one are read (`stream_horizon`).
 """
 
@@ -99,21 +99,21 @@ def _plan_batch() -> tuple[int, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _News:
     entry: AuditEntry
     facts: NoticeFacts
 
 
 def _make_notices(entries: Collection[AuditEntry]) -> int:
-    told, names = list[_Told](), _Names.of(entries)
+    news, names = list[_News](), _Names.of(entries)
     for entry in entries:
         # In a savepoint, because the position in the trail moves with the notices of the others.
         with left_out_on_error("the notices of an audit entry", entry.pk), transaction.atomic():
-            told += [_Told(entry, facts) for facts in _read_facts(entry, names)]
-    targets = _find_targets(told)
+            news += [_News(entry, facts) for facts in _read_facts(entry, names)]
+    targets = _find_targets(news)
     rows = [
         _notice(target, each)
-        for each in told
+        for each in news
         for target, facts in targets
         if (target.is_profile or target.created_at <= each.entry.time) and takes_notice(facts, each.facts)
     ]
@@ -170,7 +170,7 @@ def _ended(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     row = entry.after or {}
     name, message = entry.object.partition("/")[2], str(row.get("failure_message") or "")[:300]
     text = f"Workflow {name} of {entry.owner} ended: {row.get('status')}{f' ({message})' if message else ''}."
-    # Work that lost its owner is told to its pool, not to a person of the same name.
+    # Work that lost its owner is reported to its pool, not to a person of the same name.
     yield _facts(entry, names, NoticeKind.WORKFLOW_ENDED, entry.object, text, owner_id=names.owner_id(entry) or _NOBODY)
 
 
@@ -260,11 +260,11 @@ _DECISIONS = {
 
 
 def _approval_decided(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
-    """To the person who asked, and to the pool and the installation."""
+    """To the requester, and to the pool and the installation."""
     row = entry.after or {}
     decision = _DECISIONS[ApprovalState(row["state"])].format(row["decided_by"])
     note = f" Note: {row['decision_note']}" if row.get("decision_note") else ""
-    text = f"The change of {row['subject']} that {entry.owner} asked for (request {row['id']}) {decision}.{note}"
+    text = f"The change of {row['subject']} that {entry.owner} requested (request {row['id']}) {decision}.{note}"
     owner = names.owner_id(entry) or _NOBODY
     yield _facts(entry, names, NoticeKind.APPROVAL, entry.object, text, owner_id=owner, name=row["subject"])
 
@@ -284,13 +284,13 @@ _READERS: Mapping[str, Callable[[AuditEntry, _Names], Iterator[NoticeFacts]]] = 
     AuditAction.APPROVAL_EXPIRED: _approval_decided,
     AuditAction.APPROVAL_SUPERSEDED: _approval_decided,
 }
-"""What notices tell about; nothing is told about other actions."""
+"""The actions that notices report; other actions have none."""
 
 
-def _find_targets(told: Collection[_Told]) -> list[tuple[NoticeTarget, TargetFacts]]:
+def _find_targets(news: Collection[_News]) -> list[tuple[NoticeTarget, TargetFacts]]:
     """The targets that may take one of these, with what decides. The number of queries does not depend on them."""
-    owners = {each.facts.owner_id for each in told if each.facts.owner_id is not None}
-    pools = {each.facts.pool_id for each in told if each.facts.pool_id is not None}
+    owners = {each.facts.owner_id for each in news if each.facts.owner_id is not None}
+    pools = {each.facts.pool_id for each in news if each.facts.pool_id is not None}
     mine = Q(user_id__in=owners) | Q(user__isnull=False) & ~Q(pools=[])
     rows = NoticeTarget.objects.filter(
         mine | Q(pool_id__in=pools) | Q(user__isnull=True, pool__isnull=True), is_enabled=True, is_profile=False
@@ -325,7 +325,7 @@ def _readable_pools(users: Collection[User]) -> dict[int, frozenset[str] | None]
     return found
 
 
-def _notice(target: NoticeTarget, each: _Told) -> Notice:
+def _notice(target: NoticeTarget, each: _News) -> Notice:
     facts = each.facts
     kind, _, name = facts.subject.partition("/")
     page = PAGES.get(kind, "").format(quote(split_name(name).parent if kind == "pool" else name, safe=""))

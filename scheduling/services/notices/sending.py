@@ -150,7 +150,7 @@ def end_attempt(notice_id: int, outcome: Outcome, error: str) -> None:
             dead = rows.update(status=NoticeStatus.DEAD, **ended)
         else:
             rows.update(error=error)
-            # A receiver that is away for a day must not be asked for each of its notices, one after the other.
+            # A receiver that is away for a day must not be tried for each of its notices, one after the other.
             old = target.notices.filter(status=NoticeStatus.WAITING, created_at__lt=now - MAX_AGE)
             dead = old.update(status=NoticeStatus.DEAD, **ended)
         if outcome in {Outcome.DELIVERED, Outcome.REFUSED}:  # the receiver answers

@@ -30,7 +30,7 @@ from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_gu
 @dataclass(frozen=True, slots=True)
 class WebhookStatus:
     """The admission webhooks of a backend: the settings, the configuration in the cluster, and all problems.
-    `unmarked` are the reviews that were asked without the mark."""
+    `unmarked` are the reviews that came without the mark."""
 
     guard: QueueGuard
     installed: InstalledWebhook | None

@@ -21,7 +21,7 @@ _stored_at = float("-inf")
 
 
 def count_stranger(backend: str) -> None:
-    """Count a review that was asked for this name without its mark. Never raises; most calls make no query, whether the
+    """Count a review that came for this name without its mark. Never raises; most calls make no query, whether the
     backend exists or not."""
     global _stored_at  # noqa: PLW0603 (one counter for each process)
     with _lock:

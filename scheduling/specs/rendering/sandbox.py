@@ -24,8 +24,8 @@ from typing import IO, Any
 from pools.domain.errors import Busy
 
 _PATIENCE = 5
-"""How many times longer than a render's processor time the server waits by the wall clock: a busy node must not refuse
-a valid template."""
+"""The factor by which the server waits longer by the wall clock than a render's processor time: a busy node must not
+refuse a valid template."""
 _START_SECONDS = 30.0
 RENDERS_AT_ONCE = 2
 """In one process. Fewer than a web process has threads, so that one of them always serves other requests."""

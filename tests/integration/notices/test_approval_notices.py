@@ -72,7 +72,7 @@ def test_an_approval_is_told_to_the_requester(alice: Actor, bob: Actor) -> None:
     approve(Approve(approval=request.pk), actor=bob, description="only until Friday")
     found = told()
     assert set(found) == {"alice", "team", "ops"}
-    text = f"team--a that alice asked for (request {request.pk}) was approved by bob, and the change is made."
+    text = f"team--a that alice requested (request {request.pk}) was approved by bob, and the change is made."
     assert text in found["alice"] and "Note: only until Friday" in found["alice"]
 
 

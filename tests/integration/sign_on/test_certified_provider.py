@@ -85,9 +85,9 @@ class TestWithoutTheQuestion:
 
     def test_the_person_is_told_at_the_sign_on_and_on_the_page_of_the_account(self, signed_on: Client) -> None:
         page = signed_on.get("/").content.decode()
-        assert "Corp gave no refresh token, so it cannot be asked about you again" in page
+        assert "Corp gave no refresh token, so it cannot confirm you again" in page
         page = signed_on.get("/pools/user/ann/change/").content.decode()
-        assert "cannot be asked again: a change of the groups there counts at the next sign-on" in page
+        assert "cannot confirm this person again: a change of the groups there counts at the next sign-on" in page
         (row,) = signed_on.get("/api/auth/user/ann/identity").json()
         assert row["is_renewable"] is False
 

@@ -15,15 +15,15 @@ from rest_framework.request import Request
 from pools.api.questions import parameters_of, read_query
 from pools.domain.changes.command import BOOLEAN, TIME, choice
 from pools.domain.errors import BadInput
-from pools.domain.questions import FILTER_TEXTS, Page, asked
+from pools.domain.questions import FILTER_TEXTS, Page, parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question(Page):
-    revision: bool = asked(BOOLEAN, "Which one.", default=dataclasses.MISSING)
-    since: datetime | None = asked(TIME, "From this time on.")
-    by: str = asked(choice(["pool", "user"]), "By what.", default="pool")
-    names: list[str] = asked(FILTER_TEXTS, "Only these.", default=())
+    revision: bool = parameter(BOOLEAN, "Which one.", default=dataclasses.MISSING)
+    since: datetime | None = parameter(TIME, "From this time on.")
+    by: str = parameter(choice(["pool", "user"]), "By what.", default="pool")
+    names: list[str] = parameter(FILTER_TEXTS, "Only these.", default=())
 
 
 def _read(query: str) -> _Question:

@@ -6,8 +6,8 @@ By its exit actions, a task that ends counts as completed, counts as failed, or 
 * without it every failure of a task is a failure of the gang, and the gang has completed when all its tasks have;
 * a gang with a tree has completed when no task runs and the completed tasks reach its minimum: replicas that
   never started were not needed;
-* a pod that the cluster lost (3001, 3004) from a gang with a tree is no failure of the gang while the other pods hold
-  the minimum: its task gets another attempt, or stays away (docs/elastic-gangs.md, "When a pod ends").
+* a pod that the cluster lost (3001, 3004) from a gang with a tree is not a failure of the gang while the other pods
+  hold the minimum: its task gets another attempt, or stays away (docs/elastic-gangs.md, "When a pod ends").
 
 A preemption is not an end in this sense; observation handles it elsewhere.
 """
@@ -26,8 +26,8 @@ LOST = frozenset({TaskStatus.FAILED_BACKEND_ERROR, TaskStatus.FAILED_EVICTED})
 """The ends of a pod that its cluster lost: with its node, by deletion, by an eviction, for memory."""
 
 MAX_REPLACEMENTS = 10
-"""How many lost pods of a task are replaced while the gang goes on without them; then the task stays away. So a pod
-that its node kills again and again ends."""
+"""The number of lost pods of a task that are replaced while the gang goes on without them; then the task stays away.
+So a pod that its node kills again and again ends."""
 
 
 _HOLDS = {TaskStatus.INITIALIZING, TaskStatus.RUNNING, TaskStatus.COMPLETED}

@@ -163,7 +163,7 @@ def _faults_of_form(metadata: ReadOnlyObject) -> list[Violation]:
 
 
 def _read_percents(annotations: Mapping[str, str], worker: GpuWorker, faults: list[Violation]) -> tuple[str, ...]:
-    """The sides whose compute is a percentage above 0; faults are noted, also that of a pod with TFLOPS beside it."""
+    """The sides whose compute is a percentage above 0; faults are noted, also that of a pod that has TFLOPS too."""
     place = FieldReader(annotations, "", faults)
     tflops = [_TFLOPS[side] for side in _SIDES if getattr(worker, side).tflops.milli]
     found = []

@@ -40,7 +40,7 @@ class PodAttempt:
 @dataclass(frozen=True, slots=True)
 class GangContext:
     """The common values of the pods of a gang. `service` is the Service for their host names, empty if no task needs
-    one; `env_vars` came with the request, beside the file."""
+    one; `env_vars` came with the request, apart from the file."""
 
     target: DispatchTarget
     origin: GangOrigin

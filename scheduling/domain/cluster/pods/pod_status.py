@@ -112,7 +112,7 @@ def _verdict(pod: ReadOnlyObject, now: datetime) -> _Verdict:
 def _end(status: ReadOnlyObject, phase: str, terminated: ReadOnlyObject) -> _Verdict:
     reason, code = terminated.get("reason", ""), terminated.get("exitCode")
     if reason == "OOMKilled":
-        return _Verdict(TaskStatus.FAILED_EVICTED, "The task used more memory than it asked for (OOMKilled).")
+        return _Verdict(TaskStatus.FAILED_EVICTED, "The task used more memory than it requested (OOMKilled).")
     if reason in _NEVER_RAN:
         return _Verdict(TaskStatus.FAILED_START_ERROR, _message(terminated, "The container could not be started."))
     if reason in _NODE_LOST:
