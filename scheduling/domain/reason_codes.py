@@ -22,7 +22,7 @@ class WaitCause(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """The codes of reasons, in the order of the table in docs/waiting.md, section "Why".
+    """The codes of reasons, in the order of the table in docs/error-codes.md.
 
     `cause` is the cause in the record of use; OWN_QUOTA holds at the own leaf only (:func:`wait_cause`). `meaning` is
     the row of the table. `remedy` is the message of the remedy, without its full stop, where nobody knows numbers or

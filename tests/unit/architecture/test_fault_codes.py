@@ -26,7 +26,7 @@ SOURCES = {
 
 
 def test_the_page_has_each_code_with_its_meaning() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", render_error_codes(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", render_error_codes().partition("## Why work waits")[0], re.MULTILINE)
     assert rows == [(str(code), code.meaning) for code in Fault]
 
 

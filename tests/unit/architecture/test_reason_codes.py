@@ -1,4 +1,5 @@
-"""The codes of the reasons why work waits: one enum, which the product and docs/waiting.md repeat exactly."""
+"""The codes of the reasons why work waits: one enum, which the product names, and of which docs/error-codes.md
+is made."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ast
 import re
 from pathlib import Path
 
+from osmo_admin.api_document.error_codes import render_error_codes
 from scheduling.domain.reason_codes import ReasonCode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,12 +41,10 @@ OTHER_WORDS = {
 modules that mean the other."""
 
 
-def test_the_table_of_the_documentation_is_the_enum() -> None:
-    section = (ROOT / "docs/waiting.md").read_text(encoding="utf-8").partition("\n## Why\n")[2].partition("\n##")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE)[1:]  # without the head
-    assert [(code, re.sub(r"\[(.*?)\]\(.*?\)", r"\1", meaning)) for code, meaning in rows] == [
-        (str(code), code.meaning) for code in ReasonCode
-    ]
+def test_the_page_has_each_code_with_its_meaning() -> None:
+    section = render_error_codes().partition("## Why work waits")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
+    assert rows == [(str(code), code.meaning) for code in ReasonCode]
 
 
 def test_no_module_spells_a_code() -> None:
