@@ -30,7 +30,7 @@ from osmo_admin.ops.programs.process_commands import WEBHOOK
 from pools.security.sealing import key_marks
 
 REPORTS = "osmo:reports"
-ASKED = "osmo:reports:asked"
+REQUESTED = "osmo:reports:asked"
 LIFETIME = 60.0
 POLL_SECONDS = 2.0
 WRITE_SECONDS = 10.0
@@ -89,10 +89,10 @@ class Reporter:
     def step(self, client: redis.Redis) -> None:
         """Look whether somebody asks, run the checks that are due, and write the report if it is due."""
         now = time.monotonic()
-        asked = _text(client.get(ASKED))
-        if asked != self._answered or now - self._checked_at > CHECK_SECONDS:
-            self._findings = tuple(checks.run_checks(self._report.kind, all_of_them=bool(asked)))
-            self._answered, self._checked_at, self._written_at = asked, now, float("-inf")
+        request = _text(client.get(REQUESTED))
+        if request != self._answered or now - self._checked_at > CHECK_SECONDS:
+            self._findings = tuple(checks.run_checks(self._report.kind, all_of_them=bool(request)))
+            self._answered, self._checked_at, self._written_at = request, now, float("-inf")
         if now - self._written_at > WRITE_SECONDS:
             own = self._report
             name = f"{own.kind}:{own.host}:{own.pid}"
@@ -145,7 +145,7 @@ def ask_processes(*, seconds: float) -> Iterator[Report]:
     """Ask every running process for all of its checks now. Yields the newest report of each, also of one that has not
     answered within `seconds`. Raises redis.RedisError."""
     question = uuid.uuid4().hex
-    heartbeat.redis_client().set(ASKED, question, ex=int(seconds) + 30)
+    heartbeat.redis_client().set(REQUESTED, question, ex=int(seconds) + 30)
     deadline = time.monotonic() + seconds
     while True:
         reports = read_reports()

@@ -16,7 +16,7 @@ from osmo_admin.web.client_address import client_address
 from osmo_admin.web.content_policy import API_PREFIXES
 from pools.database.transactions import one_snapshot, request_id
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
-from pools.representations.page_parameters import AskedQuery
+from pools.representations.page_parameters import RememberingQuery
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 """The ids of clients that are taken over: each audit entry and log line of the request stores its id."""
@@ -77,7 +77,7 @@ class PageParametersMiddleware:
         is_api = request.path_info.startswith(API_PREFIXES)  # whose views warn in a header
         if is_api or request.method not in {"GET", "HEAD"} or not request.META.get("QUERY_STRING"):
             return self.get_response(request)
-        query = AskedQuery(request.META["QUERY_STRING"], encoding=request.encoding)
+        query = RememberingQuery(request.META["QUERY_STRING"], encoding=request.encoding)
         request.GET = query  # type: ignore[assignment]
         response = self.get_response(request)
         is_file = response.status_code == 200 and not response.headers.get("Content-Type", "").startswith("text/html")

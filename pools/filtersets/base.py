@@ -138,11 +138,11 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
     @classmethod
     def get_filters(cls) -> dict[str, QueryFilter]:
         """The filters of the declared query in its order, then those that only a page has."""
-        asked = fields_of(cls.query) if cls.query else {}
+        wanted = fields_of(cls.query) if cls.query else {}
         declared: dict[str, QueryFilter] = cls.declared_filters
-        found = {name: declared.get(name) or NoCondition() for name in asked} | declared
-        for name in asked:
-            found[name].about = asked[name]
+        found = {name: declared.get(name) or NoCondition() for name in wanted} | declared
+        for name in wanted:
+            found[name].about = wanted[name]
         return found
 
     @staticmethod

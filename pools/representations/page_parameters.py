@@ -14,45 +14,45 @@ from django.http import QueryDict
 from pools.domain.structured_input import Faults, join_words
 
 
-class AskedQuery(QueryDict):
+class RememberingQuery(QueryDict):
     """A query that remembers the names that were read. Copies share this memory; the methods that read a query as
     a whole (`items`, `lists`, `urlencode`) ask for no name."""
 
-    asked: set[str]
+    names_read: set[str]
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self.asked = set()
+        self.names_read = set()
         super().__init__(*args, **options)
-        self.asked.clear()  # filling a query asks for each name
+        self.names_read.clear()  # filling a query asks for each name
 
     def __getitem__(self, key: Any) -> Any:
-        self.asked.add(key)
+        self.names_read.add(key)
         return super().__getitem__(key)
 
     def __contains__(self, key: Any) -> bool:
-        self.asked.add(key)
+        self.names_read.add(key)
         return super().__contains__(key)
 
     def getlist(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
+        self.names_read.add(key)
         return super().getlist(key, default)
 
     def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]  # an iterator in Django, too
         return ((key, values[-1] if values else []) for key, values in self.lists())
 
-    def __copy__(self) -> AskedQuery:
+    def __copy__(self) -> RememberingQuery:
         return self._sharing(super().__copy__())
 
-    def __deepcopy__(self, memo: MutableMapping[int, Any]) -> AskedQuery:
+    def __deepcopy__(self, memo: MutableMapping[int, Any]) -> RememberingQuery:
         return self._sharing(super().__deepcopy__(memo))
 
-    def _sharing(self, copy: Any) -> AskedQuery:
-        copy.asked = self.asked
+    def _sharing(self, copy: Any) -> RememberingQuery:
+        copy.names_read = self.names_read
         return copy  # type: ignore[no-any-return]
 
     def unknown_names(self) -> list[str]:
         """The names in the address that nothing has read."""
-        return [name for name, _ in self.lists() if name not in self.asked]
+        return [name for name, _ in self.lists() if name not in self.names_read]
 
     def fault(self, subject: str) -> str:
         """A sentence for people about the unknown names, empty without any. `subject` does not know them, as `This
@@ -60,7 +60,7 @@ class AskedQuery(QueryDict):
         unknown = self.unknown_names()
         if not unknown:
             return ""
-        known = sorted(name for name in self.asked if not name.startswith("_"))
+        known = sorted(name for name in self.names_read if not name.startswith("_"))
         faults = Faults()
         near = "".join(dict.fromkeys(faults.suggestion(name, known) for name in unknown))
         noun = "filter" if len(unknown) == 1 else "filters"

@@ -111,7 +111,7 @@ def authorization_url(provider: OpenIdProvider, started: StartedSignOn, redirect
         "nonce": started.nonce,
         "code_challenge": challenge,
         "code_challenge_method": "S256",
-        **provider.asked_parameters,
+        **provider.extra_parameters,
     }
     endpoint = read_metadata(provider).authorization_endpoint
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
@@ -168,14 +168,14 @@ def verify_id_token(provider: OpenIdProvider, encoded: str, *, nonce: str | None
 def _require_what_was_asked(provider: OpenIdProvider, claims: Mapping[str, Any]) -> None:
     """A provider may ignore `max_age` and `acr_values`, so its answer decides (OpenID Connect Core, sections 3.1.2.1
     and 3.1.3.7). Raises Forbidden."""
-    asked = provider.asked_parameters
-    if "max_age" in asked:
+    demands = provider.extra_parameters
+    if "max_age" in demands:
         at = claims.get("auth_time")
-        if not isinstance(at, int | float) or time.time() > at + int(asked["max_age"]) + LEEWAY:
+        if not isinstance(at, int | float) or time.time() > at + int(demands["max_age"]) + LEEWAY:
             raise _refusal(
                 provider, Fault.TOO_OLD, "does not say that you have logged in there as lately as is required here"
             )
-    if "acr_values" in asked and claims.get("acr") not in asked["acr_values"].split():
+    if "acr_values" in demands and claims.get("acr") not in demands["acr_values"].split():
         raise _refusal(
             provider, Fault.WEAK_LOGIN, "does not say that you have logged in there in the way that is required here"
         )

@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from pools.domain.columns import Column, pick
 from pools.domain.people.saved_views import normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
-from pools.representations.page_parameters import AskedQuery
+from pools.representations.page_parameters import RememberingQuery
 from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER
 from pools.selectors.saved_views import list_views
@@ -45,8 +45,8 @@ class _KnownParameters(template.Node):
 
     def render(self, context: Context) -> SafeString:
         page = self.nodelist.render(context)
-        asked = getattr(context.get("request"), "GET", None)
-        fault = asked.fault("This page") if isinstance(asked, AskedQuery) and "is_refusal" not in context else ""
+        query = getattr(context.get("request"), "GET", None)
+        fault = query.fault("This page") if isinstance(query, RememberingQuery) and "is_refusal" not in context else ""
         return format_html(_UNKNOWN, fault) + page if fault else page
 
 

@@ -28,7 +28,7 @@ def forget_other_server() -> None:
     """
     table = AuditEntry._meta.db_table
     with transaction.atomic(), connection.cursor() as cursor:
-        told = _last_told_entry()
+        announced = _last_announced_entry()
         cursor.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(sql.Identifier(table)))
         cursor.execute(
             sql.SQL("UPDATE {} SET transaction = %s::text::xid8").format(sql.Identifier(table)), [FIRST_TRANSACTION]
@@ -36,10 +36,10 @@ def forget_other_server() -> None:
         cursor.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(sql.Identifier(table)))
         BackendSchedulingState.objects.all().delete()
         UsageProgress.objects.update(pending_until=None, horizon=None)
-        NoticeProgress.objects.update(transaction=FIRST_TRANSACTION, entry=told, claimed_until=None)
+        NoticeProgress.objects.update(transaction=FIRST_TRANSACTION, entry=announced, claimed_until=None)
 
 
-def _last_told_entry() -> int:
+def _last_announced_entry() -> int:
     """The id of the entry before the first one of which no notices were made. A few later ones may have their notices
     already, so they get no second ones."""
     newest = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0

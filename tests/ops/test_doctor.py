@@ -37,10 +37,10 @@ def _clean(running_services: Services, monkeypatch: pytest.MonkeyPatch) -> Itera
     """No reports, and the connection of the test stays open."""
     monkeypatch.setattr(connection, "close", lambda: None)
     heartbeat.redis_client.cache_clear()
-    heartbeat.redis_client().delete(reports.REPORTS, reports.ASKED)
+    heartbeat.redis_client().delete(reports.REPORTS, reports.REQUESTED)
     yield
     heartbeat.redis_client.cache_clear()
-    heartbeat.redis_client().delete(reports.REPORTS, reports.ASKED)
+    heartbeat.redis_client().delete(reports.REPORTS, reports.REQUESTED)
 
 
 def by_check(found: list[Finding]) -> dict[str, bool]:

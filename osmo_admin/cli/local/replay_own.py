@@ -83,18 +83,18 @@ def _show(text: str) -> None:
 
 
 def _text(answer: dict[str, Any]) -> AnswerText:
-    told = [*answer["sentences"], *([] if answer["identical"] else [f"The first difference: {_first(answer)}."])]
+    lines = [*answer["sentences"], *([] if answer["identical"] else [f"The first difference: {_first(answer)}."])]
     if answer["advice"] is not None:
-        return [*advice_text(answer["advice"]), *told]
+        return [*advice_text(answer["advice"]), *lines]
     if answer["against"] is None:
-        return [_table(answer["on"]), *told]
+        return [_table(answer["on"]), *lines]
     people = list_table(
         PERSON_COLUMNS.values(),
         [{**row, "wait": _signed(row["wait_s"]), "preemptions": f"{row['preemptions']:+}"} for row in answer["people"]],
     )
     return [
         "AS IT WAS", _table(answer["on"]), "AS IT WOULD HAVE BEEN", _table(answer["against"]), "PEOPLE", people,
-        *told,
+        *lines,
     ]  # fmt: skip
 
 

@@ -95,9 +95,9 @@ class RevisionDiff(View):
     )
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
-        asked = read_query(RevisionDiffQuery, request)
-        first = get_revision(self.actor, asked.config_type, asked.first_revision)
-        newer = asked.second_revision and get_revision(self.actor, asked.config_type, asked.second_revision)
+        query = read_query(RevisionDiffQuery, request)
+        first = get_revision(self.actor, query.config_type, query.first_revision)
+        newer = query.second_revision and get_revision(self.actor, query.config_type, query.second_revision)
         second = newer or current_revision(self.actor) or first
         return Response(RevisionDiffAnswer(first_data=revision_data(first), second_data=revision_data(second)))
 

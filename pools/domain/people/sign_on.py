@@ -58,7 +58,7 @@ class OpenIdProvider(SignOnProvider):
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def asked_parameters(self) -> dict[str, str]:
+    def extra_parameters(self) -> dict[str, str]:
         """Further parameters of the request for a sign-on. A provider may ignore the scope offline_access without the
         consent of the person (OpenID Connect Core, section 11), so it is requested; an empty value leaves a parameter
         out."""

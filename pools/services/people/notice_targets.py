@@ -134,17 +134,17 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
 def update_target(command: UpdateTarget, *, actor: Actor, description: str = "") -> NoticeTarget:
     """Change a target; None keeps a value. A target that is switched on is tried again at once. Raises BadInput,
     NotFound, Forbidden."""
-    asked = get_target(actor, command.target)
-    require_owner(actor, asked)
+    named = get_target(actor, command.target)
+    require_owner(actor, named)
     address, kinds, pools, is_enabled = command.address, command.kinds, command.pools, command.enabled
     found = []
-    if asked.is_profile and (address is not None or is_enabled is not None):
+    if named.is_profile and (address is not None or is_enabled is not None):
         message = "This target follows the switch of the profile: osmo profile set notifications email true (or slack)."
         found.append(Violation("is_enabled" if address is None else "address", Fault.FOLLOWS_PROFILE, message))
     elif address is not None:
-        found += _choose_channel(asked, asked.channel, address)  # not under the lock: a library reads the address
+        found += _choose_channel(named, named.channel, address)  # not under the lock: a library reads the address
     with change(actor=actor, description=description):
-        target = _lock_target(asked)
+        target = _lock_target(named)
         values: dict[str, Any] = {}
         if kinds is not None:
             values["kinds"] = list(kinds)
@@ -153,7 +153,7 @@ def update_target(command: UpdateTarget, *, actor: Actor, description: str = "")
         if is_enabled is not None:
             values["is_enabled"] = is_enabled
         if address is not None:
-            values |= {"sealed_address": asked.sealed_address, "shown_address": asked.shown_address}
+            values |= {"sealed_address": named.sealed_address, "shown_address": named.shown_address}
         if is_enabled or address is not None:
             values |= {"failures": 0, "retry_at": None, "off_reason": ""}
         for name, value in values.items():
@@ -167,12 +167,12 @@ def update_target(command: UpdateTarget, *, actor: Actor, description: str = "")
 
 def renew_secret(command: RenewSecret, *, actor: Actor, description: str = "") -> str:
     """Replace the secret of a webhook; only this call returns the new one. Notices are signed with it from now on."""
-    asked = get_target(actor, command.target)
-    require_owner(actor, asked)
-    if asked.channel != Channel.WEBHOOK:
-        raise Conflict(f"Notice target {asked.name} is not a webhook: only notices to webhooks are signed.")
+    named = get_target(actor, command.target)
+    require_owner(actor, named)
+    if named.channel != Channel.WEBHOOK:
+        raise Conflict(f"Notice target {named.name} is not a webhook: only notices to webhooks are signed.")
     with change(actor=actor, description=description or "renewed the secret"):
-        target = _lock_target(asked)
+        target = _lock_target(named)
         secret = _renew_secret(target)
         target.save(update_fields=["sealed_secret"])
     return secret
@@ -180,23 +180,23 @@ def renew_secret(command: RenewSecret, *, actor: Actor, description: str = "") -
 
 def delete_target(command: DeleteTarget, *, actor: Actor, description: str = "") -> None:
     """Remove a target with its notices; the switch of a profile removes its own."""
-    asked = get_target(actor, command.target)
-    require_owner(actor, asked)
-    if asked.is_profile:
+    named = get_target(actor, command.target)
+    require_owner(actor, named)
+    if named.is_profile:
         raise Conflict(
             "This target follows the switch of the profile: switch it off with osmo profile set notifications email "
             "false (or slack)."
         )
     with change(actor=actor, description=description):
-        _lock_target(asked).delete()
+        _lock_target(named).delete()
 
 
 def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Notice:
     """Queue a test notice; the background job sends it within seconds, and the notice shows what came of it."""
-    asked = get_target(actor, command.target)
-    require_owner(actor, asked)
+    named = get_target(actor, command.target)
+    require_owner(actor, named)
     with change(actor=actor, description=description):
-        target = _lock_target(asked)
+        target = _lock_target(named)
         tests = Notice.objects.filter(kind=NoticeKind.TEST, target__user=target.user, target__pool=target.pool)
         if tests.filter(target=target, status=NoticeStatus.WAITING).count() >= MAX_OPEN_TESTS:
             raise Conflict(f"{MAX_OPEN_TESTS} tests of {target.name} wait already. See why: osmo notice list.")
@@ -335,12 +335,12 @@ def _bad_name(name: str) -> Violation:
     return Violation("name", Fault.BAD_NAME, message)
 
 
-def _lock_target(asked: NoticeTarget) -> NoticeTarget:
+def _lock_target(named: NoticeTarget) -> NoticeTarget:
     """The target as it is under the lock of its owner. Raises NotFound if it was removed meanwhile."""
-    _lock_owner(asked)
-    found = NoticeTarget.objects.select_related("user", "pool").filter(pk=asked.pk).first()
+    _lock_owner(named)
+    found = NoticeTarget.objects.select_related("user", "pool").filter(pk=named.pk).first()
     if found is None:
-        raise NotFound(f"Notice target {asked.pk} was removed meanwhile.")
+        raise NotFound(f"Notice target {named.pk} was removed meanwhile.")
     return found
 
 

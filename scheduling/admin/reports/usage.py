@@ -39,11 +39,11 @@ class UsageAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, now = actor_of(request), timezone.now()
-        asked = chosen_period(request.GET.get("period"), "30d")
+        wanted = chosen_period(request.GET.get("period"), "30d")
         text = request.GET.get("by", "")
         key = UsageKey(text) if text in set(UsageKey) else UsageKey.POOL
-        is_too_long = key is UsageKey.WORKFLOW and asked.length > MAX_WORKFLOW_WINDOW
-        period = chosen_period(None, "30d") if is_too_long else asked
+        is_too_long = key is UsageKey.WORKFLOW and wanted.length > MAX_WORKFLOW_WINDOW
+        period = chosen_period(None, "30d") if is_too_long else wanted
         pool, user = request.GET.get("pool", "").strip(), request.GET.get("user", "").strip()
         leaves = leaf_names_of(actor, pool) if pool else []
         users = [user] if user else []

@@ -20,25 +20,25 @@ MAX_IDLE = 3
 def advice_sentences(advice: Mapping[str, Any]) -> list[str]:
     """What today's quotas cost, a sentence for each pool, and the largest idle promises."""
     waiting, lost = _hours(advice["waiting_gpu_h"]), _hours(advice["lost_gpu_h"])
-    told = [
+    lines = [
         f"Work was delayed by {_hours(advice['cost_gpu_h'])}: {waiting} of waiting, {lost} that preemption threw away."
     ]
     if advice["quotas_changed"]:
-        told.append("Quotas changed in this time; “today's” are those of its end, as if they had held all the time.")
-    told += [_of_pool(pool, advice) for pool in advice["pools"]]
+        lines.append("Quotas changed in this time; “today's” are those of its end, as if they had held all the time.")
+    lines += [_of_pool(pool, advice) for pool in advice["pools"]]
     if advice["together"] is not None:
-        told.append(
+        lines.append(
             f"All proposals together: {_saved(advice['together'], advice)}, without HIGH or NORMAL work waiting longer."
         )
     if not advice["pools"]:
-        told.append("There is nothing to advise on: no pool here has two parts with whole quotas, or can lend.")
-    told += [
+        lines.append("There is nothing to advise on: no pool here has two parts with whole quotas, or can lend.")
+    lines += [
         f"{row['team']} held {_hours(row['gpu_h'])} of quota that nobody used while work of others waited."
         for row in advice["idle_promises"][:MAX_IDLE]
     ]
     if advice["out_of_time"]:
-        told.append(f"The time for this advice ended after {advice['replays']} replays: it is the best of those.")
-    return told
+        lines.append(f"The time for this advice ended after {advice['replays']} replays: it is the best of those.")
+    return lines
 
 
 def _of_pool(pool: Mapping[str, Any], advice: Mapping[str, Any]) -> str:

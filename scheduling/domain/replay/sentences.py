@@ -21,16 +21,16 @@ def replay_sentences(answer: Mapping[str, Any]) -> list[str]:
     rows = {name: (answer["on"]["teams"][name], after) for name, after in answer["against"]["teams"].items()}
     changes = {name: text for name, (on, against) in rows.items() if (text := change_of_team(on, against))}
     by_size = sorted(changes, key=lambda name: (-_waited_change(*rows[name]), name))
-    told = [f"{name} {changes[name]}." for name in by_size[:MAX_TEAMS]]
+    lines = [f"{name} {changes[name]}." for name in by_size[:MAX_TEAMS]]
     if len(by_size) > MAX_TEAMS:
-        told.append(f"{len(by_size) - MAX_TEAMS} more teams change; the table has all.")
-    if not told:
-        told = ["Nothing changes: every team waits as long as it did, with as many reclaims and preemptions."]
+        lines.append(f"{len(by_size) - MAX_TEAMS} more teams change; the table has all.")
+    if not lines:
+        lines = ["Nothing changes: every team waits as long as it did, with as many reclaims and preemptions."]
     people = len({row["user"] for row in answer["people"]})
     if people:
         who = f"{'At least ' if answer['more_people'] else ''}{people} {'person' if people == 1 else 'people'}"
-        told.append(f"{who} would notice: a minute or more of waiting, or another number of reclaims and preemptions.")
-    return [*told, *exactness_sentences(answer)]
+        lines.append(f"{who} would notice: a minute or more of waiting, or another number of reclaims and preemptions.")
+    return [*lines, *exactness_sentences(answer)]
 
 
 def exactness_sentences(answer: Mapping[str, Any]) -> list[str]:

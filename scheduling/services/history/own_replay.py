@@ -280,13 +280,13 @@ class _QuotaChange:
         after = {queue.name: queue for queue in self(recorded).queues}
         asked = {self._names[entry["set"]["name"]] for entry in self._changes}
         named = {queue: name for name, queue in self._names.items()}
-        told = []
+        lines = []
         for queue in recorded.queues:
             had, needs = gpu_quota(queue), gpu_quota(after[queue.name])
             if queue.name in recorded.shared and queue.name in named and queue.name not in asked and needs > had:
                 name = named[queue.name]
-                told.append(f"{name} would need {needs} GPUs of quota for its subpools; it has {had}.")
-        return told
+                lines.append(f"{name} would need {needs} GPUs of quota for its subpools; it has {had}.")
+        return lines
 
 
 # -- the answer -------------------------------------------------------------------------------------------------------

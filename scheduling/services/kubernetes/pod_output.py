@@ -50,29 +50,29 @@ class ClusterEvent:
 
 def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_LINES) -> Iterator[str]:
     """The last lines of each attempt's container, each line after `[task]`; a problem is a line, too."""
-    asked = [task for task in attempts if task.dispatched_at is not None]
-    if not asked:
+    dispatched = [task for task in attempts if task.dispatched_at is not None]
+    if not dispatched:
         yield "No pod of these tasks has been created on the cluster yet, so there is no output.\n"
         return
     with _Reading(backend) as reading:
         if reading.cluster is None:
             yield reading.problem
             return
-        for task in asked[:MAX_PODS]:
+        for task in dispatched[:MAX_PODS]:
             if reading.is_over:
                 yield f"The cluster took longer than {MAX_SECONDS:.0f} s: ask for single tasks with task_name.\n"
                 return
             yield from _read_pod(reading.cluster, backend.namespace, task, min(last, MAX_LINES))
-    if len(asked) > MAX_PODS:
-        yield f"The first {MAX_PODS} of {len(asked)} pods: ask for the others with task_name.\n"
+    if len(dispatched) > MAX_PODS:
+        yield f"The first {MAX_PODS} of {len(dispatched)} pods: ask for the others with task_name.\n"
 
 
 def read_cluster_events(
     backend: Backend, groups: Iterable[Group], attempts: Sequence[Task]
 ) -> tuple[list[ClusterEvent], str]:
     """The Events of these pods and of the PodGroups of these groups, and a sentence about what is missing, or ''."""
-    asked = [task for task in attempts if task.dispatched_at is not None]
-    if not asked:
+    dispatched = [task for task in attempts if task.dispatched_at is not None]
+    if not dispatched:
         return [], ""
     found: list[ClusterEvent] = []
     with _Reading(backend) as reading:
@@ -80,7 +80,7 @@ def read_cluster_events(
             return [], reading.problem
         subjects: list[tuple[str, str, Task | None]] = [
             *((pod_group_name(group.pk), group.name, None) for group in groups),
-            *((pod_name(task.pk), attempt_label(task), task) for task in asked),
+            *((pod_name(task.pk), attempt_label(task), task) for task in dispatched),
         ]
         for name, label, task in subjects[:MAX_PODS]:
             if reading.is_over:

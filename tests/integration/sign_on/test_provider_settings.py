@@ -61,7 +61,7 @@ def test_further_parameters_and_the_question_for_consent(environment: pytest.Mon
         environment.setenv("OSMO_SSO_CORP_SCOPES", scopes)
         (corp,) = load_environment().sign_on_providers
         assert isinstance(corp, OpenIdProvider)
-        return corp.asked_parameters
+        return corp.extra_parameters
 
     assert asked("") == {"prompt": "consent"}
     assert asked("prompt=") == {} == asked("", "profile")
