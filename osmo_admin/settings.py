@@ -190,7 +190,7 @@ USE_TZ = True
 # --- static files ------------------------------------------------------------------------------------------------
 STATIC_URL = "/static/"
 STATIC_SOURCES = _ASSETS / "static"
-# Where builds are: beside the sources, or in the data directory if the package cannot be written.
+# Where builds are: next to the sources, or in the data directory if the package cannot be written.
 STATIC_BUILDS = [_ASSETS / ".static", *([ENV.data_dir / "static"] if ENV.data_dir else [])]
 STATIC_ROOT = find_build(STATIC_BUILDS, source_hash(STATIC_SOURCES))
 STATICFILES_DIRS = [STATIC_SOURCES]

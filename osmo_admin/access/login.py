@@ -72,10 +72,10 @@ def login_choices(request: HttpRequest) -> dict[str, Any]:
     """The ways to log in that the page offers in addition to the password."""
     from osmo_admin.access.sign_on import directory_titles, provider_buttons  # noqa: PLC0415  # pages, which are loaded later
 
-    asked = request.GET.get(REDIRECT_FIELD_NAME) or request.POST.get(REDIRECT_FIELD_NAME) or ""
+    target = request.GET.get(REDIRECT_FIELD_NAME) or request.POST.get(REDIRECT_FIELD_NAME) or ""
     here = request.get_full_path() if request.path != reverse("admin:login") else ""
     return {
-        "providers": provider_buttons(asked or here),
+        "providers": provider_buttons(target or here),
         "directories": directory_titles(),
         "is_password_for_admins": settings.OSMO.password_login is PasswordLogin.ADMINS,
     }

@@ -38,14 +38,15 @@ def list_command(
 ) -> Callable[[Callable[..., None]], Any]:
     """Register a command that shows a list. `usual`: defaults that the client alone has; `in_utc`: times are typed in
     UTC; `registering` is of `client_command`."""
-    asked = {each: about for each, about in query_fields(kind).items() if about.option != ""}
-    asked |= {each: asked.pop(each) for each in query_fields(Page) if each in asked}  # they are the last options
+    parameters = {each: about for each, about in query_fields(kind).items() if about.option != ""}
+    # The last options:
+    parameters |= {each: parameters.pop(each) for each in query_fields(Page) if each in parameters}
     defaults = {each.name: each.default for each in fields(kind)} | dict(usual)
     time_words = f"A date, a time{' in UTC' if in_utc else ''}, or 12h, 7d before now."
 
     def register(function: Callable[..., None]) -> Any:
         session, _, *own = inspect.signature(function, eval_str=True).parameters.values()
-        declared = {each: about for each, about in asked.items() if each not in {other.name for other in own}}
+        declared = {each: about for each, about in parameters.items() if each not in {other.name for other in own}}
 
         def run(session: ClientSession, **given: Any) -> None:
             query = {each: _value_of(about, given.pop(each), in_utc) for each, about in declared.items()}

@@ -110,7 +110,7 @@ class ChangeForm(forms.ServiceForm):
 
 
 class Preview(Protocol[ResultT_contra]):
-    """The parts of the pages beside the form of a change, and the dry run behind them."""
+    """The parts of the pages around the form of a change, and the dry run behind them."""
 
     form_template: ClassVar[str]
     effect_template: ClassVar[str]

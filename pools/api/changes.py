@@ -105,8 +105,8 @@ def answer_change(
         require()
     faults: list[Violation] = []
     values, description, tags = unwrap(view.request, faults)
-    asked = read_values(kind, view.request)
-    command = read_command(kind, values, {**address, **asked}, faults)
+    in_query = read_values(kind, view.request)
+    command = read_command(kind, values, {**address, **in_query}, faults)
     note: dict[str, Any] = {"actor": view.actor, "description": description}
     if kind.has_tags:
         note["tags"] = tags
@@ -196,11 +196,11 @@ def describe_change(
     preview = [DRY_RUN] if all(kind.has_preview for kind in kinds) else []
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
-    asked = [each for kind in kinds for each in parameters_of(kind)]
+    of_kinds = [each for kind in kinds for each in parameters_of(kind)]
     actions = dict.fromkeys(action for kind in kinds for action in kind.audit)
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
-        query_parameters=[*query_parameters, *asked, *preview, *needs],
+        query_parameters=[*query_parameters, *of_kinds, *preview, *needs],
         body=body or (schema_of(fields, required) if fields else None),
         answer=answer,
         status=status,

@@ -182,7 +182,7 @@ class AuditEventStream(View):
         pause = POLL_SECONDS if PAUSES not in request.META else 0
         if place is not None:
             stream = _stream(login, place, pause=pause)
-        else:  # from now on; entries after the horizon may be committed already, beside an older open transaction
+        else:  # from now on; entries after the horizon may be committed already, while an older transaction is open
             stream = _stream(login, stream_horizon(now), known=now, pause=pause)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -275,8 +275,8 @@ def _stream_seconds() -> float:
 
 def _opening(place: StreamPosition, *, is_crowded: bool) -> bytes:
     if is_crowded:
-        told = json.dumps({"retry_ms": RETRY_WHEN_CROWDED_MS})
-        return f"retry: {RETRY_WHEN_CROWDED_MS}\nid: {place}\nevent: crowded\ndata: {told}\n\n".encode()
+        advice = json.dumps({"retry_ms": RETRY_WHEN_CROWDED_MS})
+        return f"retry: {RETRY_WHEN_CROWDED_MS}\nid: {place}\nevent: crowded\ndata: {advice}\n\n".encode()
     return f"retry: {RETRY_MS}\nid: {place}\n\n".encode()
 
 

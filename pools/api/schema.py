@@ -1,9 +1,9 @@
-"""Descriptions of operations for the OpenAPI file, beside the code of the views.
+"""Descriptions of operations for the OpenAPI file, next to the code of the views.
 
     @describe_operation("Create a subpool.", query_parameters=[DRY_RUN], body=SUBPOOL_BODY, answer=SUBPOOL)
     def post(self, request: Request, parent: str) -> Response: ...
 
-An answer is a `TypedDict` beside the function that builds it: the builder returns a literal of it, so the type checker
+An answer is a `TypedDict` next to the function that builds it: the builder returns a literal of it, so the type checker
 compares the two key by key, and the file gets its schema from the same class
 (:mod:`osmo_admin.api_document.answer_schema`).
 

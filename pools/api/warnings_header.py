@@ -1,4 +1,4 @@
-"""Warnings beside any answer, in the header that OSMO's clients print (design, O1)."""
+"""Warnings that go with any answer, in the header that OSMO's clients print (design, O1)."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ APPROVAL_COLUMNS = list_columns(
     Column("change", cell=needs_text),
     Column("reason", cell="description"),
     Column("by", cell="requested_by"),
-    Column("asked", cell="requested_at", is_time=True),
+    Column("requested", cell="requested_at", is_time=True),
     Column("expires", cell="expires_at", is_time=True),
     Column("state", cell=_approval_state),
 )

@@ -31,11 +31,11 @@ def read_list_order(
     unknown key counts as the default. Missing values come last, and rows with equal values are in the order of their
     primary keys, so that pages do not overlap.
     """
-    asked = parameters.get(SORT_PARAMETER, "")
+    sort = parameters.get(SORT_PARAMETER, "")
     fields = {column.sort: column.field for column in columns.values() if column.sort} | orders
-    if asked.removeprefix("-") not in fields:
-        asked = default
-    key, is_descending = asked.removeprefix("-"), asked.startswith("-")
+    if sort.removeprefix("-") not in fields:
+        sort = default
+    key, is_descending = sort.removeprefix("-"), sort.startswith("-")
     field = fields[key]
     expression = F(field) if isinstance(field, str) else field
     ordered = OrderBy(expression, descending=is_descending, nulls_last=True)

@@ -47,9 +47,10 @@ class OwnReplays(View):
 
     @describe_change(RequestReplay, required=["since"], answer=ReplayAnswer, status=202)
     def post(self, request: Request) -> Response:
-        asked = read_command(RequestReplay, body_object(request))
-        tries = (asked.tries or DEFAULT_TRIES) if asked.advise else None
-        question = ReplayQuestion(asked.since, asked.until or database_time(), asked.changes, asked.backend, tries)
+        command = read_command(RequestReplay, body_object(request))
+        tries = (command.tries or DEFAULT_TRIES) if command.advise else None
+        until = command.until or database_time()
+        question = ReplayQuestion(command.since, until, command.changes, command.backend, tries)
         response = self.run_once(
             partial(self._request, question), require=partial(find_replay_backend, self.actor, question)
         )

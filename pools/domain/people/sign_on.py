@@ -95,7 +95,7 @@ class LdapDirectory(SignOnProvider):
 class ProviderFacts:
     """The verified statement of a provider on one person. `subject` is the person's id there, which never changes; the
     other texts may. `is_renewable`: the provider can confirm the sign-on again without the person, by `refresh_token`
-    if it is no directory; `lifetime` is the remaining time of the statement in seconds."""
+    if it is not a directory; `lifetime` is the remaining time of the statement in seconds."""
 
     issuer: str
     subject: str

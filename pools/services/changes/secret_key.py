@@ -36,7 +36,7 @@ SEALED_FIELDS: tuple[tuple[type[models.Model], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SealedAgain:
-    """How many texts were sealed again, how many were sealed with the present key already, and the rows whose text no
+    """The number of texts that were sealed again, of those that had the present key already, and the rows whose text no
     configured key reads."""
 
     sealed: int

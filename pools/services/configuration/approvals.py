@@ -233,8 +233,8 @@ def _read_stored(row: ApprovalRequest) -> tuple[ChangeCommand, dict[str, Any]]:
 
 def _description(row: ApprovalRequest, actor: Actor) -> str:
     """The reason in the audit trail, which names both people."""
-    asked = f"request {row.pk} of {row.requested_by}, approved by {actor.username}"
-    return f"{asked}: {row.description}" if row.description else asked
+    about = f"request {row.pk} of {row.requested_by}, approved by {actor.username}"
+    return f"{about}: {row.description}" if row.description else about
 
 
 def _require_second_person(actor: Actor, row: ApprovalRequest) -> None:

@@ -93,8 +93,8 @@ def sign_on_actor(provider: SignOnProvider) -> Actor:
 
 
 def sign_on(*, provider: SignOnProvider, facts: ProviderFacts, link_to: str | None = None) -> User:
-    """Let a person in whom the provider has stated; make an account on the first time. `link_to` is the account that
-    asked to be linked with the person's account at the provider.
+    """Let a person in whom the provider has stated; make an account on the first time. `link_to` is the account
+    whose owner wants to link it with the person's account at the provider.
 
     Raises Forbidden (account disabled, no admitted group), Conflict (an account of that name is not linked, or the
     person is linked with another account), BadInput (a name that no account can have).
@@ -138,9 +138,9 @@ def link_by_password(*, directory: LdapDirectory, username: str, password: str, 
 
 def check_due_identities() -> None:
     """Ask the providers again about everybody whose last confirmation is older than the interval: the roles follow the
-    groups, and who is not let in there any more has no groups, and no session here. People without a session are asked
-    about, too: their access tokens have their roles. A provider that does not answer leaves a sign-on as it is, until
-    it is no longer valid."""
+    groups, and a person who may no longer sign on there has no groups, and no session here. This includes people
+    without a session, because their access tokens have their roles. A provider that does not answer leaves a sign-on
+    as it is, until it is no longer valid."""
     if not (providers := configured_providers()):
         return
     by_token = ~Q(refresh_token="")

@@ -116,12 +116,12 @@ class PastTrials:
     def run(self, allotment: Allotment, most: int | None = None) -> Trial | None:
         """See `Trials.run`."""
         watch = None if most is None else _Watch(self._waits, self._names, most, self._history.until)
-        asked = _renamed(allotment, self._queues)
-        quotas = {name for name, _ in asked.quotas}
+        divided = _renamed(allotment, self._queues)
+        quotas = {name for name, _ in divided.quotas}
 
         def change(recorded: Configuration) -> Configuration:
             today = self._todays(recorded)
-            return shares_follow(today, asked.changed_queues(today.queues), quotas - set(recorded.shared.values()))
+            return shares_follow(today, divided.changed_queues(today.queues), quotas - set(recorded.shared.values()))
 
         try:
             past = self._replay(change, watch)

@@ -40,7 +40,7 @@ def read_impact(actor: Actor, backend_ids: Collection[int]) -> ImpactReader:
 
 def read_cancel_impact(actor: Actor, workflows: Collection[Workflow]) -> Impact | None:
     """The impact of the cancellation of these workflows, read without a change: the same facts without their gangs.
-    None where so many gangs wait that the answer would take seconds."""
+    None where the answer would take seconds, because many gangs wait."""
     gone = {workflow.pk for workflow in workflows}
     impacts = []
     for backend in Backend.objects.filter(pk__in={workflow.root_pool.backend_id for workflow in workflows}):

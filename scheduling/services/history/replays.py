@@ -163,12 +163,12 @@ def _run(row: HistoryReplay, work: _Work) -> ReplayResultAnswer:
     backend = Backend.objects.filter(pk=row.backend_id).first()
     if backend is None:
         raise NotFound("The cluster of this replay was removed.")
-    asked = row.question
-    question = ReplayQuestion(_time(asked["since"]), _time(asked["until"]), asked["changes"])
+    wanted = row.question
+    question = ReplayQuestion(_time(wanted["since"]), _time(wanted["until"]), wanted["changes"])
     roots = Pool.objects.roots().filter(backend=backend)
     view = viewpoint(backend, roots if row.reads_all else roots.filter(pk__in=row.pools), reads_all=row.reads_all)
-    if asked.get("advise"):
-        return advise_on_own_history(backend, view, question, work, tries=asked["tries"])
+    if wanted.get("advise"):
+        return advise_on_own_history(backend, view, question, work, tries=wanted["tries"])
     return replay_own_history(backend, view, question, work.must_stop)
 
 

@@ -86,8 +86,8 @@ def submit(
     address = url_path("api", "pool", pool, "workflow")
     if body is not None:
         body = add_local_files(http, address, query, body, file)
-    asked = {"start": True} if session.dry_run else {}
-    answer = _post_submission(http, address, query | session.dry_run_query | asked, body)
+    forecast = {"start": True} if session.dry_run else {}
+    answer = _post_submission(http, address, query | session.dry_run_query | forecast, body)
     if session.dry_run:
         print_answer(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
         if not session.is_machine_readable and (sentence := start_sentence(answer.get("start"))):
