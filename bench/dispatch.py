@@ -119,7 +119,7 @@ def _measure_latency(installation: Installation, cluster: Any) -> dict[str, floa
 
 
 def _list_pods(cluster: Any, least: int) -> list[Any]:
-    """Our pods, once there are at least so many; else nothing."""
+    """Our pods, once there are at least that many; else nothing."""
     from scheduling.kube.connection import resource_kinds
 
     found = cluster.list(resource_kinds.POD, namespace=NAMESPACE).items

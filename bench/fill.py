@@ -54,7 +54,7 @@ def insert_pools(
 
 @dataclass(frozen=True, slots=True)
 class PendingWorkload:
-    """A workflow of one waiting gang: so many tasks of so many GPUs each, on a pool or subpool."""
+    """A workflow of one waiting gang: some tasks of equal GPUs, on a pool or subpool."""
 
     pool: str
     tasks: int = 1

@@ -105,7 +105,7 @@ def _vary_literal(literal: str) -> str:
 
 
 def _measure_service(namespaces: int, processes: int, seconds: int) -> float:
-    """Pairs per second of so many processes that call the services."""
+    """Pairs per second of this number of processes that call the services."""
     command = [sys.executable, "-m", "bench.gpu_quota", str(namespaces), str(seconds)]
     children = [
         subprocess.Popen([*command, f"p{number}"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
