@@ -1,6 +1,7 @@
 """Fixtures for every test. Servers start when the first test asks for them; a run of pure tests starts none.
 
 `db`              a transaction that is rolled back (pytest-django)
+`module_data`     a transaction around a module, for data that is made once for all its tests
 `transactional_db`, `live_server`   committed data, cleaned past the ledger's protecting triggers
 `ledger`          committed data with the defaults seeded (backend `simulated`)
 `stack`           a running installation: web, worker, beat on a database of their own
@@ -170,6 +171,21 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
     with django_db_blocker.unblock():
         connection.close()
         database.drop_database(template, name)
+
+
+@pytest.fixture(scope="module")
+def module_data(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Any]]:
+    """Opens a transaction around the tests of a module, whose own transactions are savepoints of it. For a fixture of
+    this scope that makes, inside `with module_data():`, what all tests of a module begin with; not beside `ledger`."""
+    from django.db import transaction
+
+    with django_db_blocker.unblock():
+        block = transaction.atomic()
+        block.__enter__()
+    yield django_db_blocker.unblock
+    with django_db_blocker.unblock():
+        transaction.set_rollback(True)
+        block.__exit__(None, None, None)
 
 
 @pytest.fixture

@@ -66,9 +66,9 @@ def test_filters_of_the_queue(scene: PoolScene, busy_pool: dict[str, str], signe
 def test_the_queue_is_hidden_without_a_role(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_admin)
     with scene.stack.orm():
-        from tests.support import factories
+        from tests.support import world
 
         other = scene.stack.unique_name("other")
-        factories.make_pool(other, 8, on=factories.make_backend(other, namespace=other))
+        world.make_pool(other, 8, on=world.make_backend(other, namespace=other))
     answer = tab.page.request.get(f"{tab.base_url}/scheduling/workflow/queue/{other}/")
     assert answer.status == 404

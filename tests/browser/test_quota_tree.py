@@ -54,7 +54,7 @@ class CohortTreeScene:
 
     def fill_serve(self) -> None:
         """Run LOW work of 28 GPUs in `serve`, with work of 2 more GPUs pending."""
-        from tests.support import factories
+        from tests.support import world
 
         with self.scene.stack.orm():
             from pools.models import Backend, User
@@ -63,10 +63,10 @@ class CohortTreeScene:
 
             admin = User.objects.get(username="admin").as_actor()
             for gpus in [7] * 4:
-                factories.submit_workflow(admin, self.serve, gpus, priority=Priority.LOW)
+                world.submit_workflow(admin, self.serve, gpus, priority=Priority.LOW)
             backend = Backend.objects.get(name=self.scene.pool)
             reconcile_backend(backend.pk, lock_timeout=30)
-            factories.submit_workflow(admin, self.serve, 2, priority=Priority.LOW)
+            world.submit_workflow(admin, self.serve, 2, priority=Priority.LOW)
         held = "SELECT total_usage FROM pools_leafusage JOIN pools_pool ON id = pool_id WHERE name = %s"
         self.scene.stack.wait_until(
             lambda: self.scene.stack.query(held, self.serve)[0]["total_usage"] == 28, seconds=60

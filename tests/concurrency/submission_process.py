@@ -24,7 +24,7 @@ def main(pool: str, username: str, count: str) -> None:
     from pools.models import Pool, User
     from scheduling.services.workflows import submission
     from scheduling.services.workflows.insert_rows import insert_workflows
-    from tests.support.factories import workflow_file
+    from tests.support.world import workflow_file
 
     actor = User.objects.get(username=username).as_actor()
 

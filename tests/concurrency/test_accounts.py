@@ -8,8 +8,7 @@ from pools.domain.changes.users import SetActive
 from pools.domain.errors import Conflict
 from pools.models import User
 from pools.services.people import accounts, users
-from pools.services.people.accounts import set_active
-from tests.support import factories
+from tests.support import world
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 
@@ -17,13 +16,13 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    ann, bob = factories.make_user("ann", "osmo-admin"), factories.make_user("bob", "osmo-admin")
+    ann, bob = world.make_user("ann", "osmo-admin"), world.make_user("bob", "osmo-admin")
     Rendezvous(2).after_call(monkeypatch, accounts, "require_another_admin")
     return list(
         run_concurrently(
             [
-                lambda: set_active(SetActive(username="bob", active=False), actor=ann),
-                lambda: set_active(SetActive(username="ann", active=False), actor=bob),
+                lambda: world.apply_change(SetActive(username="bob", active=False), actor=ann),
+                lambda: world.apply_change(SetActive(username="ann", active=False), actor=bob),
             ]
         )
     )

@@ -11,9 +11,7 @@ from pools.domain.errors import Conflict
 from pools.domain.people.roles import Actor
 from pools.models import ApprovalRequest, Pool
 from pools.services.configuration import approvals
-from pools.services.configuration.approvals import approve, reject
-from pools.services.configuration.subpools import resize_subpool
-from tests.support import factories
+from tests.support import world
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 
@@ -22,14 +20,14 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def people() -> tuple[Actor, Actor, Actor]:
-    root = factories.make_pool("team", 100, a=10)
+    root = world.make_pool("team", 100, a=10)
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
-    ann, bob, cleo = (factories.make_user(name, "osmo-team-admin") for name in ("ann", "bob", "cleo"))
+    ann, bob, cleo = (world.make_user(name, "osmo-team-admin") for name in ("ann", "bob", "cleo"))
     return ann, bob, cleo
 
 
 def _ask(actor: Actor) -> int:
-    return factories.request_quota(actor, "team", "a", 50).pk
+    return world.request_quota(actor, "team", "a", 50).pk
 
 
 def _row() -> Pool:
@@ -53,7 +51,10 @@ def test_one_of_two_approvals_counts(people: tuple[Actor, Actor, Actor], monkeyp
     number, version = _ask(ann), _row().version
     Rendezvous(2).after_call(monkeypatch, approvals, "get_request")
     results = run_concurrently(
-        [lambda: approve(Approve(approval=number), actor=bob), lambda: approve(Approve(approval=number), actor=cleo)],
+        [
+            lambda: world.apply_change(Approve(approval=number), actor=bob),
+            lambda: world.apply_change(Approve(approval=number), actor=cleo),
+        ],
     )
     (refused,) = [each for each in results if isinstance(each, Exception)]
     assert isinstance(refused, Conflict)
@@ -66,7 +67,10 @@ def test_an_approval_and_a_rejection(people: tuple[Actor, Actor, Actor], monkeyp
     number = _ask(ann)
     Rendezvous(2).after_call(monkeypatch, approvals, "get_request")
     run_concurrently(
-        [lambda: approve(Approve(approval=number), actor=bob), lambda: reject(Reject(approval=number), actor=cleo)]
+        [
+            lambda: world.apply_change(Approve(approval=number), actor=bob),
+            lambda: world.apply_change(Reject(approval=number), actor=cleo),
+        ]
     )
     state = ApprovalRequest.objects.get(pk=number).state
     assert (state, _row().last_quota) in {(ApprovalState.APPROVED, 50), (ApprovalState.REJECTED, 10)}
@@ -81,13 +85,13 @@ def test_an_approval_and_another_change(people: tuple[Actor, Actor, Actor], monk
 
     def after_another_change(row: ApprovalRequest) -> None:
         (problem,) = run_concurrently(
-            [lambda: resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=12), actor=cleo)]
+            [lambda: world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=12), actor=cleo)]
         )
         assert not isinstance(problem, Exception)
         real(row)
 
     monkeypatch.setattr(approvals, "_require_requester", after_another_change)
     with pytest.raises(Conflict) as refused:
-        approve(Approve(approval=number), actor=bob)
+        world.apply_change(Approve(approval=number), actor=bob)
     assert refused.value.violations[0].code == "approval_superseded"
     assert (ApprovalRequest.objects.get(pk=number).state, _row().last_quota) == (ApprovalState.SUPERSEDED, 12)

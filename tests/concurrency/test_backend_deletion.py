@@ -9,18 +9,16 @@ import pytest
 from django.db import IntegrityError, connection, connections
 
 from pools.domain.changes.backends import DeleteBackend
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.configuration.backends import delete_backend
 from scheduling.models import ClusterState
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WAIT_SECONDS = 0.5
 
 
 def test_a_row_of_its_agent_that_comes_meanwhile_does_not_stop_the_deletion() -> None:
-    backend = factories.make_backend("lab")
+    backend = world.make_backend("lab")
     outcomes: list[Exception | None] = []
 
     def write_state() -> None:
@@ -42,7 +40,7 @@ def test_a_row_of_its_agent_that_comes_meanwhile_does_not_stop_the_deletion() ->
         return execute(sql, *rest)
 
     with connection.execute_wrapper(write_meanwhile):
-        delete_backend(DeleteBackend(name="lab"), actor=SYSTEM)
+        world.apply_change(DeleteBackend(name="lab"))
     agent.join(30)
     assert not Backend.objects.filter(name="lab").exists()
     assert not ClusterState.objects.exists()

@@ -9,12 +9,9 @@ from django.db import IntegrityError, transaction
 from pools.domain.changes.cohorts import PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, LeafUsage, Pool
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from pools.services.configuration import cohorts
-from pools.services.configuration.cohorts import patch_cohort, put_cohort
-from pools.services.configuration.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Group, Workflow
@@ -22,7 +19,7 @@ from scheduling.services.kubernetes.dispatching import dispatch_admission
 from scheduling.services.simulated import apply_plan
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness
 from tests.support.races import Rendezvous, without_triggers
 from tests.support.threads import run_concurrently
@@ -39,12 +36,12 @@ class TestTheLastBorrowableGpu:
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float, gpus: int = 2) -> None:
         quotas = [{"resource": "gpu", "nominal": 3}]
-        put_cohort(PutCohort(name="org", body={"quotas": quotas}), actor=SYSTEM)
+        world.apply_change(PutCohort(name="org", body={"quotas": quotas}))
         backends = []
         for name in ("left", "right"):
-            pool = factories.make_pool(name, 0, on=factories.make_backend(f"sim-{name}", namespace=name))
-            patch_pool(PatchPool(name=name, patch={"cohort": "org"}), actor=SYSTEM)
-            factories.submit_workflow(factories.admin_actor(), name, gpus, priority=Priority.LOW)
+            pool = world.make_pool(name, 0, on=world.make_backend(f"sim-{name}", namespace=name))
+            world.apply_change(PatchPool(name=name, patch={"cohort": "org"}))
+            world.submit_workflow(world.admin_actor(), name, gpus, priority=Priority.LOW)
             assert pool.backend_id is not None
             backends.append(pool.backend_id)
         Rendezvous(2, patience).after_call(monkeypatch, apply_plan, "read_tree_gates")
@@ -84,13 +81,12 @@ class TestTheLastGpuLentOfTwoClusters:
     """Cohort `org` owns 3 GPUs; a pool on each of two clusters wants 2 of them, and two agents dispatch at once."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[int]:
-        put_cohort(PutCohort(name="org", body={"quotas": [{"resource": "gpu", "nominal": 3}]}), actor=SYSTEM)
+        world.apply_change(PutCohort(name="org", body={"quotas": [{"resource": "gpu", "nominal": 3}]}))
         rooms = []
         for name in ("left", "right"):
             room = AgentHarness.make(FakeCluster(namespaces=[name]), name, name=name, pool=name)
-            patch_pool(
-                PatchPool(name=name, patch={"cohort": "org", "resources": {"gpu": {"guarantee": 0, "maximum": -1}}}),
-                actor=SYSTEM,
+            world.apply_change(
+                PatchPool(name=name, patch={"cohort": "org", "resources": {"gpu": {"guarantee": 0, "maximum": -1}}})
             )
             room.submit(gpus=2, priority=Priority.LOW)
             rooms.append(room)
@@ -118,11 +114,11 @@ class TestTwoMovesThatTogetherFormACycle:
 
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[object]:
         for name in ("a", "b"):
-            put_cohort(PutCohort(name=name, body={}), actor=SYSTEM)
+            world.apply_change(PutCohort(name=name, body={}))
         Rendezvous(2, patience).after_call(monkeypatch, cohorts, "parse_cohort")
         Rendezvous(2, patience).after_call(monkeypatch, cohorts, "get_or_create_cohorts")
-        moves = [lambda: patch_cohort(PatchCohort(name="a", patch={"parent": "b"}), actor=SYSTEM)]
-        moves.append(lambda: patch_cohort(PatchCohort(name="b", patch={"parent": "a"}), actor=SYSTEM))
+        moves = [lambda: world.apply_change(PatchCohort(name="a", patch={"parent": "b"}))]
+        moves.append(lambda: world.apply_change(PatchCohort(name="b", patch={"parent": "a"})))
         return list(run_concurrently(moves))
 
     @staticmethod
@@ -142,9 +138,9 @@ class TestTwoMovesThatTogetherFormACycle:
             results = self._race(monkeypatch, SURELY)
         assert not [result for result in results if isinstance(result, Exception)], results
         assert self._parents() == {"a": "b", "b": "a"}
-        factories.make_pool("p", 4)
-        patch_pool(PatchPool(name="p", patch={"cohort": "a"}), actor=SYSTEM)
-        factories.submit_workflow(factories.admin_actor(), "p", priority=Priority.LOW)
+        world.make_pool("p", 4)
+        world.apply_change(PatchPool(name="p", patch={"cohort": "a"}))
+        world.submit_workflow(world.admin_actor(), "p", priority=Priority.LOW)
         reconcile_backend(Pool.objects.get(name="p").backend_id or 0)
         assert Workflow.objects.get().status == "PENDING"
 
@@ -163,7 +159,7 @@ class TestTwoMovesThatTogetherFormACycle:
     def test_raw_sql_waits_for_the_same_lock(self) -> None:
         """The trigger takes the configuration's lock, so two raw statements run one after the other."""
         for name in ("a", "b"):
-            put_cohort(PutCohort(name=name, body={}), actor=SYSTEM)
+            world.apply_change(PutCohort(name=name, body={}))
 
         def set_parent_by_sql(name: str, parent: str) -> None:
             with transaction.atomic():

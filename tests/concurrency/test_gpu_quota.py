@@ -20,11 +20,10 @@ from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services.gpu_quota import gpu_allocations
-from pools.services.gpu_quota.gpu_allocations import adjust, allocate, commit, release
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_allocations import adjust
 from pools.services.gpu_quota.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 from tests.support.races import Rendezvous
 from tests.support.services import ROOT, Services
 from tests.support.stack import LOCK_TIMEOUT_MS
@@ -40,12 +39,12 @@ TEN = GpuWorker(make_amounts(10))
 @pytest.fixture
 def cap_of_fifty() -> None:
     """A cap of 50 TFLOPS, and a usage row, so that no request waits for its creation."""
-    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "50"}}}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "50"}}}))
 
 
 def request_ten(name: str) -> Any:
-    return allocate(
-        AllocateWorker(namespace="ns", id=name, request=TEN.request, limit=TEN.limit, count=TEN.count), actor=SYSTEM
+    return world.apply_change(
+        AllocateWorker(namespace="ns", id=name, request=TEN.request, limit=TEN.limit, count=TEN.count)
     )
 
 
@@ -149,14 +148,13 @@ def test_commit_against_release(cap_of_fifty: None) -> None:
     """One of the two is first; no worker is counted twice and none stays counted."""
     for number in range(5):
         name = f"w{number}"
-        allocate(
-            AllocateWorker(namespace="ns", id=name, request=TEN.request, limit=TEN.limit, count=TEN.count, assume=True),
-            actor=SYSTEM,
+        world.apply_change(
+            AllocateWorker(namespace="ns", id=name, request=TEN.request, limit=TEN.limit, count=TEN.count, assume=True)
         )
         run_concurrently(
             [
-                lambda name=name: commit(CommitWorker(namespace="ns", id=name), actor=SYSTEM),  # type: ignore[misc]
-                lambda name=name: release(ReleaseWorker(namespace="ns", id=name), actor=SYSTEM),  # type: ignore[misc]
+                lambda name=name: world.apply_change(CommitWorker(namespace="ns", id=name)),  # type: ignore[misc]
+                lambda name=name: world.apply_change(ReleaseWorker(namespace="ns", id=name)),  # type: ignore[misc]
             ]
         )
     row = GpuUsage.objects.get(pk="ns")
@@ -166,7 +164,7 @@ def test_commit_against_release(cap_of_fifty: None) -> None:
 def test_a_rebuild_allocates_nothing_twice(cap_of_fifty: None) -> None:
     """While usage is rebuilt from pods again and again, others allocate and release: the cap is never exceeded, and in
     the end the counters are the sums of the rows."""
-    cluster = factories.make_backend("k").pk
+    cluster = world.make_backend("k").pk
     pods = [PodWorker("ns", f"pod{number}", "", TEN, cluster) for number in range(2)]
     rebuild_gpu_usage(pods, {cluster: database_time()})
     seen: list[int] = []
@@ -184,7 +182,7 @@ def test_a_rebuild_allocates_nothing_twice(cap_of_fifty: None) -> None:
             except Conflict:
                 continue
             seen.append(used_tflops())
-            retry_while_busy(lambda name=name: release(ReleaseWorker(namespace="ns", id=name), actor=SYSTEM))  # type: ignore[misc]
+            retry_while_busy(lambda name=name: world.apply_change(ReleaseWorker(namespace="ns", id=name)))  # type: ignore[misc]
 
     outcome = run_concurrently([keep_rebuilding, *(lambda who=who: allocate_and_release(who) for who in range(4))])  # type: ignore[misc]
     assert outcome == [None] * 5

@@ -18,17 +18,16 @@ from django.db import connection, connections, transaction
 from pools.database import transactions
 from pools.domain.changes.users import RevokeRole
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled
-from pools.domain.people.roles import SYSTEM, Actor
+from pools.domain.people.roles import Actor
 from pools.locking import lock_pool_tree
 from pools.models import AuditEntry, LeafUsage, Pool, User
 from pools.services.changes import idempotency
-from pools.services.people.users import revoke_role
 from scheduling.models import Workflow
 from scheduling.services.verify import verify
 from scheduling.services.workflows import submission
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.submission import Submission, SubmissionReceipt, submit
-from tests.support import factories
+from tests.support import world
 from tests.support.services import ROOT, Services
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
@@ -39,12 +38,12 @@ POOL = "team"
 
 @pytest.fixture
 def ann() -> Actor:
-    factories.make_pool(POOL, 10)
-    return factories.make_user("ann", "osmo-team-user")
+    world.make_pool(POOL, 10)
+    return world.make_user("ann", "osmo-team-user")
 
 
 def _submit(actor: Actor, name: str, gpus: int = 1) -> SubmissionReceipt:
-    return submit(actor=actor, pool=POOL, submission=Submission(file=factories.workflow_file(name, gpus)))
+    return submit(actor=actor, pool=POOL, submission=Submission(file=world.workflow_file(name, gpus)))
 
 
 def _wait_until(is_so: Callable[[], bool]) -> None:
@@ -168,7 +167,7 @@ def test_a_role_that_is_removed_while_others_wait_counts_for_the_next_request(an
     refused: list[Exception] = []
 
     def remove_role_and_submit() -> None:
-        revoke_role(RevokeRole(username="ann", role_name="osmo-team-user"), actor=SYSTEM)
+        world.apply_change(RevokeRole(username="ann", role_name="osmo-team-user"))
         try:
             _submit(User.objects.get(username="ann").as_actor(), "late")
         except (Forbidden, NotFound) as refusal:

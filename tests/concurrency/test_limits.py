@@ -16,11 +16,10 @@ from pools.models import AccessToken, IdempotencyRecord, User
 from pools.services.changes import idempotency
 from pools.services.changes.idempotency import run_once
 from pools.services.people import access_tokens
-from pools.services.people.access_tokens import create_token
 from scheduling.models import Workflow
 from scheduling.services.workflows import live_work, submission
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import factories
+from tests.support import world
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 
@@ -55,12 +54,12 @@ def test_live_workflows_in_several_pools(
     """The locks of two trees do not order the two submissions; that of the user's live work does."""
     limit(max_live_workflows=1)
     for name in ("one", "two"):
-        factories.make_pool(name, 10)
-    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+        world.make_pool(name, 10)
+    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
     Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
 
     def send(pool: str) -> object:
-        return submit(actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool)))
+        return submit(actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool)))
 
     results = run_concurrently([lambda: send("one"), lambda: send("two")])
     refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
@@ -78,13 +77,13 @@ def test_submissions_that_share_the_lock_stay_within_the_limit(
         monkeypatch.setattr(live_work, "MOST_SIDE_BY_SIDE", 0)
         monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
     for name in ("one", "two"):
-        factories.make_pool(name, 10)
-    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+        world.make_pool(name, 10)
+    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
     Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
     run_concurrently(
         [
             lambda pool=name: submit(  # type: ignore[misc]
-                actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool))
+                actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool))
             )
             for name in ("one", "two")
         ]
@@ -97,12 +96,12 @@ def test_the_pace_of_submissions_in_several_pools(
 ) -> None:
     limit(max_submissions_per_minute=1)
     for name in ("one", "two"):
-        factories.make_pool(name, 10)
-    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+        world.make_pool(name, 10)
+    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
     Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
 
     def send(pool: str) -> object:
-        return submit(actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool)))
+        return submit(actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool)))
 
     results = run_concurrently([lambda: send("one"), lambda: send("two")])
     refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
@@ -112,8 +111,8 @@ def test_the_pace_of_submissions_in_several_pools(
 
 def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
-        factories.make_pool(name, 10)
-    actor = factories.make_user("ann", "osmo-one-user", "osmo-two-user")
+        world.make_pool(name, 10)
+    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
     both_inserted = threading.Barrier(2)
     insert = submission.insert_workflows
 
@@ -125,7 +124,7 @@ def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch:
     results = run_concurrently(
         [
             lambda pool=name: submit(  # type: ignore[misc]
-                actor=actor, pool=pool, submission=Submission(file=factories.workflow_file(pool))
+                actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool))
             )
             for name in ("one", "two")
         ]
@@ -136,10 +135,10 @@ def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch:
 
 def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     limit(max_tokens=1)
-    actor = factories.make_user("ann")
+    actor = world.make_user("ann")
     Rendezvous(2).after_call(monkeypatch, access_tokens, "_require_room")
     results = run_concurrently(
-        [lambda n=n: create_token(CreateToken(owner="ann", name=f"t{n}"), actor=actor) for n in range(2)]  # type: ignore[misc]
+        [lambda n=n: world.apply_change(CreateToken(owner="ann", name=f"t{n}"), actor=actor) for n in range(2)]  # type: ignore[misc]
     )
     refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
     assert refusals == ["too_many_tokens"] * (2 - most)
@@ -148,7 +147,7 @@ def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.Monke
 
 def test_stored_answers(most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     limit(max_stored_answers=1)
-    actor = factories.make_user("ann")
+    actor = world.make_user("ann")
     Rendezvous(2).after_call(monkeypatch, idempotency, "_store")
 
     def send(number: int) -> None:

@@ -15,7 +15,6 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 from django.db.models.functions import Now
-from django.test import Client
 
 from pools.domain.changes.approvals import Approve, Reject
 from pools.domain.changes.backends import PutBackend
@@ -24,29 +23,20 @@ from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.notices import SendTest
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
+from pools.domain.changes.users import DeleteUser, GrantRole
 from pools.domain.errors import DomainError
 from pools.domain.people.notices import NoticeStatus
 from pools.domain.people.roles import SYSTEM
-from pools.models import AccessToken, Backend, GpuAllocation, Notice, NoticeTarget, Pool, User
-from pools.security.tokens import issue_jwt
+from pools.models import Backend, GpuAllocation, Notice, NoticeTarget, Pool, User
 from pools.services.changes.approval_check import approved
-from pools.services.configuration.approvals import approve, reject
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
-from pools.services.gpu_quota.gpu_allocations import allocate, release
-from pools.services.people.notice_targets import send_test
-from pools.services.people.users import create_user, delete_user, grant_role
+from pools.services.gpu_quota.gpu_allocations import allocate
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import factories
-from tests.support.addresses import ROLES_BY_USER, create_example_installation, readable_addresses
+from tests.support import world
+from tests.support.addresses import ROLES_BY_USER, AddressReader, create_example_installation, readable_addresses
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
@@ -105,24 +95,24 @@ class Writers:
         where: dict[str, Any] = {"parent": "team", "subpool_name": rng.choice(SUBPOOLS)}
         change = rng.randrange(3)
         if change == 0:
-            create_subpool(CreateSubpool(**where, quota=rng.randrange(25)), actor=SYSTEM)
+            world.apply_change(CreateSubpool(**where, quota=rng.randrange(25)))
         elif change == 1:
-            resize_subpool(ResizeSubpool(**where, quota=rng.randrange(25)), actor=SYSTEM)
+            world.apply_change(ResizeSubpool(**where, quota=rng.randrange(25)))
         else:
-            delete_subpool(DeleteSubpool(**where, cancel_pending=rng.random() < 0.5), actor=SYSTEM)
+            world.apply_change(DeleteSubpool(**where, cancel_pending=rng.random() < 0.5))
 
     def _ask(self, rng: random.Random) -> None:
         """Approvals of large changes of `other--x`, and tests of notices, which fail or arrive."""
         quota = Pool.objects.get(name="other--x").last_quota or 0
         with suppress(AssertionError):  # the pool changed meanwhile, so that no approval is needed
-            row = factories.request_quota(self._root, "other", "x", quota + 40 if quota < 40 else quota - 40)
+            row = world.request_quota(self._root, "other", "x", quota + 40 if quota < 40 else quota - 40)
             if rng.random() < 2 / 3:
-                approve(Approve(approval=row.pk), actor=SYSTEM)
+                world.apply_change(Approve(approval=row.pk))
             else:
-                reject(Reject(approval=row.pk), actor=SYSTEM)
+                world.apply_change(Reject(approval=row.pk))
         target = NoticeTarget.objects.get(user__username="rita")
         if Notice.objects.filter(target=target).count() < 20:
-            send_test(SendTest(target=target.pk), actor=self._rita)
+            world.apply_change(SendTest(target=target.pk), actor=self._rita)
         ended = {"status": rng.choice([NoticeStatus.DELIVERED, NoticeStatus.DEAD]), "ended_at": Now()}
         Notice.objects.filter(target=target, status=NoticeStatus.WAITING).update(**ended)
 
@@ -130,24 +120,24 @@ class Writers:
         leaf = rng.choice(["team", *(f"team--{name}" for name in SUBPOOLS)])
         priority = rng.choice(list(Priority))
         if Workflow.objects.filter(status=WorkflowStatus.PENDING).count() < 40:
-            factories.submit_workflow(self._rita, leaf, rng.randrange(1, 9), name="storm", priority=priority)
+            world.submit_workflow(self._rita, leaf, rng.randrange(1, 9), name="storm", priority=priority)
 
     def _cancel(self, rng: random.Random) -> None:
         names = list(Workflow.objects.active().filter(spec_name="storm").values_list("name", flat=True))
         if names:
-            cancel_workflow(CancelWorkflow(name=rng.choice(names)), actor=SYSTEM)
+            world.apply_change(CancelWorkflow(name=rng.choice(names)))
 
     def _run(self, rng: random.Random) -> None:
         reconcile_backend(self._backend)
         names = list(Workflow.objects.filter(status=WorkflowStatus.RUNNING, spec_name="storm").values_list("name"))
         if names:
-            end_workflow(EndWorkflow(name=rng.choice(names)[0], status=EndStatus.COMPLETED), actor=SYSTEM)
+            world.apply_change(EndWorkflow(name=rng.choice(names)[0], status=EndStatus.COMPLETED))
 
     def _take_gpus(self, rng: random.Random) -> None:
         live = GpuAllocation.objects.filter(namespace="team-a").exclude(state="released").exclude(name="w1")
         names = list(live.values_list("name", flat=True))
         if len(names) > 10:
-            release(ReleaseWorker(namespace="team-a", id=rng.choice(names)), actor=SYSTEM)
+            world.apply_change(ReleaseWorker(namespace="team-a", id=rng.choice(names)))
         amount = {"tflops": str(rng.randrange(1, 30)), "vram": "1Gi"}
         body = {"id": uuid4().hex, "workload": "storm", "request": amount, "limit": amount}
         allocate(AllocateWorker.from_json({"namespace": "team-a", **body}), actor=SYSTEM)
@@ -156,41 +146,31 @@ class Writers:
         change = rng.randrange(3)
         if change == 0:
             guarantee: dict[str, Any] = {"resources": {"gpu": {"guarantee": rng.randrange(110, 140)}}}
-            patch_pool(PatchPool(name=rng.choice(["team", "other"]), patch=guarantee), actor=SYSTEM)
+            world.apply_change(PatchPool(name=rng.choice(["team", "other"]), patch=guarantee))
         elif change == 1:
             quotas = [{"flavor": "default", "resource": "gpu", "nominal": rng.randrange(20)}]
-            put_cohort(PutCohort(name="org", body={"quotas": quotas}), actor=SYSTEM)
+            world.apply_change(PutCohort(name="org", body={"quotas": quotas}))
         else:
             nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, rng.randrange(5, 9))]
-            put_backend(
-                PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM
-            )
+            world.apply_change(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}))
 
     def _change_users(self, rng: random.Random) -> None:
         username = f"guest{rng.randrange(10**9)}"
-        create_user(CreateUser(id=username, roles=["osmo-viewer"]), actor=SYSTEM)
-        grant_role(GrantRole(username=username, role_name="osmo-team-user"), actor=SYSTEM)
-        delete_user(DeleteUser(username=username), actor=SYSTEM)
+        world.make_user(username, "osmo-viewer")
+        world.apply_change(GrantRole(username=username, role_name="osmo-team-user"))
+        world.apply_change(DeleteUser(username=username))
 
 
-class Reader:
-    """A user who reads addresses, the API with a token and pages with a browser, and checks each answer."""
+class Reader(AddressReader):
+    """A user who checks each answer."""
 
     def __init__(self, username: str) -> None:
-        self._browser, self._program = Client(raise_request_exception=False), Client(raise_request_exception=False)
-        self._browser.force_login(User.objects.get(username=username))
-        token = AccessToken.objects.select_related("owner").get(owner__username=username, name="mine")
-        self._login = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
+        super().__init__(username)
         self.sees_all = "osmo-admin" in ROLES_BY_USER[username]
-
-    def read(self, address: str) -> Any:
-        """The answer to a GET."""
-        is_program = address.startswith(("/api/", "/metrics"))
-        return self._program.get(address, headers=self._login) if is_program else self._browser.get(address)
 
     def faults_of(self, address: str) -> list[str]:
         """What is wrong with the answer to a GET."""
-        answer = self.read(address)
+        answer = self.get(address)
         answer.close()
         if answer.status_code >= 500 and address != "/ready":
             return [f"{address}: {answer.status_code}"]
@@ -465,7 +445,7 @@ def _read_everything(rounds: int, *, share: int = 1, every_user: bool = True, pa
     """The faults of all answers. With a `share` above 1 a round reads only each address of that number."""
     create_example_installation()
     with approved():
-        patch_pool(PatchPool(name="other", patch={"approval_above": 35}), actor=SYSTEM)
+        world.apply_change(PatchPool(name="other", patch={"approval_above": 35}))
     readers = [Reader(name) for name in ROLES_BY_USER]
     addresses = readable_addresses()
     assert not [fault for address in CHECKED for fault in readers[0].faults_of(address)], "not even at rest"
@@ -505,10 +485,10 @@ def test_numbers_of_another_state_are_noticed() -> None:
     create_example_installation()
     rita = User.objects.get(username="rita").as_actor()
     for _ in range(4):
-        factories.submit_workflow(rita, "team--a", 8, name="low", priority=Priority.LOW)
-    reconcile_backend(Backend.objects.get(name="sim").pk)
+        world.submit_workflow(rita, "team--a", 8, name="low", priority=Priority.LOW)
+    world.reconcile()
     root = Reader("root")
-    page, body = root.read(QUEUE_PAGE).context, root.read("/api/quota_tree").json()
+    page, body = root.get(QUEUE_PAGE).context, root.get("/api/quota_tree").json()
     assert {gang.reason.code for gang in page["pending"].rows} == {"over_quota", "no_room"}
 
     def faults_with(**changes: int) -> list[str]:

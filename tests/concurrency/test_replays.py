@@ -15,27 +15,24 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.people.users import create_user
 from scheduling.locking import LongWorkRuns, hold_long_work_turn, try_replay
 from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus
 from scheduling.services import notifications
 from scheduling.services.history import replays
-from tests.support import factories
+from tests.support import world
 from tests.support.services import ROOT, Services
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _request(username: str) -> UUID:
-    create_user(CreateUser(id=username, roles=["osmo-admin"]), actor=SYSTEM)
+    world.make_user(username, "osmo-admin")
     at = timezone.now().replace(tzinfo=None).isoformat()
     row = HistoryReplay.objects.create(
         user=User.objects.get(username=username),
-        backend_id=factories.make_backend(name=f"sim-{username}").pk,
+        backend_id=world.make_backend(name=f"sim-{username}").pk,
         question={"backend": f"sim-{username}", "since": at, "until": at, "changes": []},
         reads_all=True,
         pools=[],

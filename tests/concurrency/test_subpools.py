@@ -10,14 +10,12 @@ import pytest
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Stale
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from pools.selectors.quotas.pool_balance import read_balance
 from pools.services.configuration import pool_configuration, subpools
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import SubpoolResult, create_subpool, delete_subpool
+from pools.services.configuration.subpools import SubpoolResult
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 from tests.support.races import Rendezvous, remove_tree_lock, without_triggers
 from tests.support.threads import run_concurrently
 
@@ -25,12 +23,12 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _create(name: str, quota: int) -> SubpoolResult:
-    return create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
+    return world.apply_change(CreateSubpool(parent="team", subpool_name=name, quota=quota))
 
 
 class TestTwoCreatesThatTogetherExceedTheParent:
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-        factories.make_pool("team", 100)
+        world.make_pool("team", 100)
         Rendezvous(2).after_call(monkeypatch, subpools, "read_balance")
         return list(run_concurrently([lambda: _create("a", 60), lambda: _create("b", 60)]))
 
@@ -62,7 +60,7 @@ class TestCreateAgainstParentCut:
     """A subpool of 60 is created while the pool of 100 is cut to 50: both have read the pool before either writes."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-        factories.make_pool("team", 100)
+        world.make_pool("team", 100)
         meeting = (
             Rendezvous(2)
             .after_call(monkeypatch, subpools, "read_balance")
@@ -70,7 +68,7 @@ class TestCreateAgainstParentCut:
         )
         assert isinstance(meeting, Rendezvous)
         patch = {"resources": {"gpu": {"guarantee": 50}}}
-        cut = lambda: patch_pool(PatchPool(name="team", patch=patch), actor=SYSTEM)  # noqa: E731
+        cut = lambda: world.apply_change(PatchPool(name="team", patch=patch))  # noqa: E731
         return list(run_concurrently([lambda: _create("a", 60), cut]))
 
     @staticmethod
@@ -106,10 +104,10 @@ class TestCreateAgainstParentCut:
 
 class TestTwoDeletes:
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-        factories.make_pool("team", 100, a=60)
-        factories.submit_workflow(factories.admin_actor(), "team--a")
+        world.make_pool("team", 100, a=60)
+        world.submit_workflow(world.admin_actor(), "team--a")
         Rendezvous(2).after_call(monkeypatch, subpools, "_find_subpool")
-        call = lambda: delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)  # noqa: E731
+        call = lambda: world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))  # noqa: E731
         return list(run_concurrently([call, call]))
 
     def test_without_the_lock_both_report_success(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +127,7 @@ class TestDeleteAgainstRecreate:
     """One user deletes the subpool as it was read (version 1) while another user deletes and recreates it."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
-        factories.make_pool("team", 100, a=60)
+        world.make_pool("team", 100, a=60)
         seen = Pool.objects.get(name="team--a").version
         checked, replaced = Rendezvous(2), Rendezvous(2)
         real = subpools._check_version
@@ -144,16 +142,14 @@ class TestDeleteAgainstRecreate:
 
         def replace_subpool() -> SubpoolResult:
             checked.wait()
-            delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+            world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
             made = _create("a", 80)
             replaced.wait()
             return made
 
         first, second = run_concurrently(
             [
-                lambda: delete_subpool(
-                    DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM, expected_version=seen
-                ),
+                lambda: world.apply_change(DeleteSubpool(parent="team", subpool_name="a"), expected_version=seen),
                 replace_subpool,
             ]
         )
@@ -172,7 +168,7 @@ class TestDeleteAgainstRecreate:
         assert isinstance(made, Conflict), "the replacement's own delete met an ARCHIVED subpool"
         made = _create("a", 80)
         with pytest.raises(Stale):
-            delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM, expected_version=1)
+            world.apply_change(DeleteSubpool(parent="team", subpool_name="a"), expected_version=1)
         assert made.reactivated
         assert verify() == []
 
@@ -180,7 +176,7 @@ class TestDeleteAgainstRecreate:
 @pytest.mark.parametrize("locked", [False, True], ids=["lock off", "lock on"])
 def test_32_one_gpu_subpools_on_20_free_gpus(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly 20 win. Without lock and constraint more do."""
-    factories.make_pool("team", 32, others=12)
+    world.make_pool("team", 32, others=12)
     if not locked:
         remove_tree_lock(monkeypatch, subpools)
         Rendezvous(32, seconds=10).after_call(monkeypatch, subpools, "read_balance")

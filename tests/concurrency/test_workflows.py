@@ -8,11 +8,11 @@ import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError
-from pools.domain.people.roles import SYSTEM, Actor
+from pools.domain.people.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, LeafUsage, Pool, Reservation
 from pools.services.configuration import subpools
-from pools.services.configuration.subpools import SubpoolResult, archive_drained, delete_subpool
+from pools.services.configuration.subpools import SubpoolResult, archive_drained
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
@@ -20,8 +20,7 @@ from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows import insert_rows, submission
 from scheduling.services.workflows.submission import Submission, SubmissionReceipt, submit
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.races import Rendezvous, remove_tree_lock, without_triggers
 from tests.support.threads import run_concurrently
 
@@ -29,17 +28,15 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _submit_one(name: str = "job", to: str = "team--a", actor: Actor | None = None) -> SubmissionReceipt:
-    return submit(
-        actor=actor or factories.admin_actor(), pool=to, submission=Submission(file=factories.workflow_file(name))
-    )
+    return submit(actor=actor or world.admin_actor(), pool=to, submission=Submission(file=world.workflow_file(name)))
 
 
 class TestSubmitAgainstDelete:
     """The submission has read an ACTIVE subpool, the delete has read no live workflow on it; then both write."""
 
     def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-        factories.make_pool("team", 100, a=60)
-        factories.admin_actor()
+        world.make_pool("team", 100, a=60)
+        world.admin_actor()
         meeting = Rendezvous(2)
         meeting.after_call(monkeypatch, submission, "_refuse_or_accept")
         real = subpools.subpool_lifecycle.state_after_delete
@@ -51,9 +48,7 @@ class TestSubmitAgainstDelete:
 
         monkeypatch.setattr(subpools.subpool_lifecycle, "state_after_delete", decide_then_meet)
         return list(
-            run_concurrently(
-                [_submit_one, lambda: delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)]
-            )  # type: ignore[list-item]
+            run_concurrently([_submit_one, lambda: world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))])  # type: ignore[list-item]
         )
 
     def test_without_lock_and_constraint_work_stays_on_an_archived_subpool(
@@ -83,17 +78,17 @@ class TestSubmitAgainstDelete:
 def test_the_last_workflow_ending_against_the_monitor() -> None:
     """Both may archive, one does, and the audit trail has one entry. The archiving statement checks the state again
     under the row's lock, so it is safe by itself; the tree's lock prevents a recreate in between (test_subpools)."""
-    admin = factories.admin_actor()
-    root = factories.make_pool("team", 100, **{f"s{number}": 5 for number in range(8)})
+    admin = world.admin_actor()
+    root = world.make_pool("team", 100, **{f"s{number}": 5 for number in range(8)})
     for number in range(8):
-        factories.submit_workflow(admin, f"team--s{number}")
+        world.submit_workflow(admin, f"team--s{number}")
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
     for number in range(8):
-        delete_subpool(DeleteSubpool(parent="team", subpool_name=f"s{number}"), actor=SYSTEM)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name=f"s{number}"))
     names = list(Workflow.objects.values_list("name", flat=True))
     ends = [
-        lambda name=name: end_workflow(EndWorkflow(name=name, status=EndStatus.COMPLETED), actor=admin)
+        lambda name=name: world.apply_change(EndWorkflow(name=name, status=EndStatus.COMPLETED), actor=admin)
         for name in names
     ]
     results = run_concurrently([*ends, archive_drained, archive_drained])  # type: ignore[list-item]
@@ -104,7 +99,7 @@ def test_the_last_workflow_ending_against_the_monitor() -> None:
 
 
 def test_two_monitors_at_once_do_no_harm() -> None:
-    root = factories.make_pool("team", 100, **{f"s{number}": 1 for number in range(20)})
+    root = world.make_pool("team", 100, **{f"s{number}": 1 for number in range(20)})
     Pool.objects.filter(parent=root).update(subpool_state=SubpoolState.DELETING)
     results = run_concurrently([archive_drained] * 4)
     assert sum(result for result in results if isinstance(result, int)) == 20
@@ -112,8 +107,8 @@ def test_two_monitors_at_once_do_no_harm() -> None:
 
 
 def test_16_parallel_submissions_are_all_counted() -> None:
-    factories.make_pool("team", 100, a=60)
-    factories.admin_actor()
+    world.make_pool("team", 100, a=60)
+    world.admin_actor()
     results = run_concurrently([lambda n=n: _submit_one(f"job{n}") for n in range(16)])  # type: ignore[misc]
     assert all(isinstance(result, SubmissionReceipt) for result in results)
     assert LeafUsage.objects.get(pool__name="team--a").live_workflows == 16
@@ -125,8 +120,8 @@ class TestEightClientsWithOneWorkflowName:
     def test_without_the_row_of_the_name_they_collide(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """`1 + highest`, read from the workflows: what OSMO's own service does."""
         for number in range(8):
-            factories.make_pool(f"team{number}", 100)
-        people = [factories.make_user(f"u{number}", "osmo-admin") for number in range(8)]  # one waits for oneself
+            world.make_pool(f"team{number}", 100)
+        people = [world.make_user(f"u{number}", "osmo-admin") for number in range(8)]  # one waits for oneself
         count = r"INSERT INTO scheduling_workflowname.*?RETURNING name AS spec_name, last_number"
         counting = re.compile(count, re.DOTALL)
         highest_plus_one = """
@@ -142,8 +137,8 @@ class TestEightClientsWithOneWorkflowName:
     @pytest.mark.parametrize("pools", [1, 8], ids=["one pool", "eight pools"])
     def test_with_the_row_numbers_are_dense_and_no_request_fails(self, pools: int) -> None:
         for number in range(pools):
-            factories.make_pool(f"team{number}", 100)
-        factories.admin_actor()
+            world.make_pool(f"team{number}", 100)
+        world.admin_actor()
         results = run_concurrently([lambda n=n: _submit_one("same", f"team{n % pools}") for n in range(8)])  # type: ignore[misc]
         assert all(isinstance(result, SubmissionReceipt) for result in results)
         assert set(Workflow.objects.values_list("name", flat=True)) == {f"same-{n}" for n in range(1, 9)}
@@ -151,10 +146,10 @@ class TestEightClientsWithOneWorkflowName:
 
 
 def test_two_reconciliations_start_each_gang_once() -> None:
-    admin = factories.admin_actor()
-    root = factories.make_pool("team", 100)
+    admin = world.admin_actor()
+    root = world.make_pool("team", 100)
     for _ in range(12):
-        factories.submit_workflow(admin, "team", 4)
+        world.submit_workflow(admin, "team", 4)
     assert root.backend_id is not None
     backend_id = root.backend_id
     run_concurrently([lambda: reconcile_backend(backend_id) for _ in range(4)])
@@ -165,12 +160,12 @@ def test_two_reconciliations_start_each_gang_once() -> None:
 
 def test_cancel_against_start_and_end() -> None:
     """The held GPUs are released once, whichever operation is first."""
-    admin = factories.admin_actor()
-    root = factories.make_pool("team", 100)
-    names = [factories.submit_workflow(admin, "team", 4).name for _ in range(6)]
+    admin = world.admin_actor()
+    root = world.make_pool("team", 100)
+    names = [world.submit_workflow(admin, "team", 4).name for _ in range(6)]
     assert root.backend_id is not None
     backend_id = root.backend_id
-    cancels = [lambda name=name: cancel_workflow(CancelWorkflow(name=name), actor=admin) for name in names]
+    cancels = [lambda name=name: world.apply_change(CancelWorkflow(name=name), actor=admin) for name in names]
     results = run_concurrently([*cancels, lambda: reconcile_backend(backend_id), lambda: reconcile_backend(backend_id)])  # type: ignore[list-item]
     assert not [
         result for result in results if isinstance(result, Exception) and not isinstance(result, BadInput | Busy)
@@ -187,8 +182,8 @@ def test_a_lock_timeout_is_a_503_and_changes_nothing(settings: pytest.MonkeyPatc
 
     from pools.locking import lock_pool_tree
 
-    root = factories.make_pool("team", 100, a=60)
-    factories.admin_actor()
+    root = world.make_pool("team", 100, a=60)
+    world.admin_actor()
     settings.OSMO = replace(settings.OSMO, lock_timeout_ms=200)  # type: ignore[attr-defined]
     with transaction.atomic():
         lock_pool_tree(root.pk)

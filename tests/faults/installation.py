@@ -15,7 +15,7 @@ import psycopg
 import redis
 
 from osmo_admin.ops.programs import process_commands
-from tests.support import database, factories
+from tests.support import database, world
 from tests.support.children import popen_of
 from tests.support.own_servers import KillableServers
 from tests.support.stack import Stack
@@ -104,8 +104,8 @@ class FaultyInstallation(Stack):
     def make_pools(self, count: int) -> list[str]:
         """Pools on a backend of their own with enough GPUs for all tests."""
         with self.orm():
-            backend = factories.make_backend(self.unique_name("backend"), nodes=4, gpus=GPUS)
-            return [factories.make_pool(self.unique_name("pool"), GPUS, on=backend).name for _ in range(count)]
+            backend = world.make_backend(self.unique_name("backend"), nodes=4, gpus=GPUS)
+            return [world.make_pool(self.unique_name("pool"), GPUS, on=backend).name for _ in range(count)]
 
     def set_offline(self, pool: str) -> None:
         """Nothing starts on this pool's backend."""
@@ -202,7 +202,7 @@ class FaultyInstallation(Stack):
 
     def submit(self, pool: str, name: str, *, count: int = 1) -> httpx.Response:
         """Submit one workflow, or many at once, as admin."""
-        file = factories.workflow_file(name)
+        file = world.workflow_file(name)
         if count == 1:
             return self.admin_http.post(f"/api/pool/{pool}/workflow", json={"file": file})
         return self.admin_http.post(f"/api/pool/{pool}/workflows", json={"workflows": [{"file": file}] * count})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from tests.faults.installation import FaultyInstallation
-from tests.support import factories
+from tests.support import world
 
 PATIENCE = 40.0
 PAUSE = 0.05
@@ -78,7 +78,7 @@ def _submit_once(client: httpx.Client, pool: str, key: str, found: ClientLoad) -
     try:
         answer = client.post(
             f"/api/pool/{pool}/workflow",
-            json={"file": factories.workflow_file(found.name)},
+            json={"file": world.workflow_file(found.name)},
             headers={"Idempotency-Key": key},
         )
     except httpx.TransportError:

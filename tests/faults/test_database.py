@@ -13,7 +13,7 @@ import pytest
 from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
 from tests.faults.load import ClientLoad, run_load
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.fault
 
@@ -136,7 +136,7 @@ def test_a_locked_table_is_refused_in_time(installation: FaultyInstallation) -> 
 def test_a_key_whose_request_still_waits(installation: FaultyInstallation) -> None:
     """The same key again, while its first request waits for a lock: the work is done once, and the answer comes."""
     pool, name = installation.make_pools(1)[0], installation.unique_name("keyed")
-    request = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
+    request = {"json": {"file": world.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
         with pytest.raises(httpx.ReadTimeout):
             installation.admin_http.post(f"/api/pool/{pool}/workflow", timeout=0.3, **request)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from pools.locking import lock_pool_tree
 from pools.models import Pool
 from pools.selectors.audit_trail import Login, StreamPosition
 from scheduling.locking import hold_backend_lock
-from tests.support import factories
+from tests.support import world
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("ledger")]
 
@@ -89,7 +89,7 @@ def error_of(end: Callable[[], None]) -> Error:
 @each_end
 @pytest.mark.parametrize("prepared", [False, True], ids=["cursor", "prepared"])
 def test_a_change_is_busy_and_changes_nothing(end: Callable[[], None], prepared: bool) -> None:
-    pool = factories.make_pool()
+    pool = world.make_pool()
     with pytest.raises(DatabaseLost, match="nothing was changed"):
         write_after(end, prepared=prepared)
     assert Pool.objects.get(pk=pool.pk).description != "changed"
@@ -100,7 +100,7 @@ def test_a_change_is_busy_and_changes_nothing(end: Callable[[], None], prepared:
 @each_end
 def test_every_place_knows_the_error(end: Callable[[], None]) -> None:
     """Answers of the API and pages (503), commands, beat."""
-    factories.make_pool()
+    world.make_pool()
     error = error_of(end)
     assert is_database_away(error)
     refusal = to_domain_error(error)
@@ -112,7 +112,7 @@ def test_every_place_knows_the_error(end: Callable[[], None]) -> None:
 
 @each_end
 def test_an_open_stream_ends_quietly(end: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    factories.make_pool()
+    world.make_pool()
     error = error_of(end)
 
     def fail() -> None:
@@ -125,8 +125,8 @@ def test_an_open_stream_ends_quietly(end: Callable[[], None], monkeypatch: pytes
 
 @each_end
 def test_a_lock_of_a_lost_session_ends_with_the_first_error(end: Callable[[], None]) -> None:
-    backend = factories.make_backend()
-    factories.make_pool(on=backend)
+    backend = world.make_backend()
+    world.make_pool(on=backend)
     with pytest.raises(DatabaseLost), hold_backend_lock(backend.pk, space=1):
         write_after(end)
     with hold_backend_lock(backend.pk, space=1):
@@ -135,7 +135,7 @@ def test_a_lock_of_a_lost_session_ends_with_the_first_error(end: Callable[[], No
 
 def test_an_idle_session_is_no_operational_error() -> None:
     """Why the class of the error is not enough."""
-    factories.make_pool()
+    world.make_pool()
     error = error_of(idle_too_long)
     assert isinstance(error, InternalError)
     assert not isinstance(error, OperationalError)

@@ -19,7 +19,7 @@ from pools.models import Pool
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("ledger")]
 
@@ -55,13 +55,13 @@ def read_in_a_lost_transaction() -> None:
 
 
 def test_before_the_commit_nothing_was_changed() -> None:
-    pool = factories.make_pool()
+    pool = world.make_pool()
     with pytest.raises(Busy, match="nothing was changed"):
         lose_before_the_commit(pool)
 
 
 def test_a_lost_commit_does_not_claim_that_nothing_was_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = factories.make_pool()
+    pool = world.make_pool()
     with pytest.raises(Busy, match="not known whether") as caught:
         lose_the_commit(pool, monkeypatch)
     assert "nothing was changed" not in caught.value.message
@@ -70,11 +70,11 @@ def test_a_lost_commit_does_not_claim_that_nothing_was_changed(monkeypatch: pyte
 
 def test_a_reconciliation_that_lost_its_lock_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock of a reconciliation ends with the connection; the next tree would be scheduled without it."""
-    backend = factories.make_backend()
-    actor = factories.admin_actor()
+    backend = world.make_backend()
+    actor = world.admin_actor()
     for name in ("first", "second"):
-        factories.make_pool(name, on=backend)
-        factories.submit_workflow(actor, name)
+        world.make_pool(name, on=backend)
+        world.submit_workflow(actor, name)
     locked: list[Collection[int]] = []
 
     def lock_and_lose(root_ids: Collection[int]) -> list[Pool]:
@@ -95,12 +95,12 @@ def test_a_reconciliation_that_lost_its_lock_stops(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_busy_tree_does_not_delay_other_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = factories.make_backend()
-    actor = factories.admin_actor()
-    busy = factories.make_pool("first", on=backend)
-    factories.make_pool("second", on=backend)
+    backend = world.make_backend()
+    actor = world.admin_actor()
+    busy = world.make_pool("first", on=backend)
+    world.make_pool("second", on=backend)
     for name in ("first", "second"):
-        factories.submit_workflow(actor, name, name=name)
+        world.submit_workflow(actor, name, name=name)
 
     def lock_unless_busy(root_ids: Collection[int]) -> list[Pool]:
         if busy.pk in root_ids:

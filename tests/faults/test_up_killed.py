@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.support import database, factories
+from tests.support import database, world
 from tests.support.up import UpProcess, run_osmo_admin
 
 pytestmark = pytest.mark.fault
@@ -42,7 +42,7 @@ def test_killed_at_work_and_started_again(
     quick = {"OSMO_SIMULATED_RUNTIME": "0.5", "OSMO_SETTLE_INTERVAL": "0.5"}
     first = up(env=quick).wait_ready()
     with django_db_blocker.unblock(), database.use_database(first.runtime_addresses()["DATABASE_URL"]):
-        factories.make_pool("team", GPUS, on=factories.make_backend("waves", gpus=GPUS, auto_end=True))
+        world.make_pool("team", GPUS, on=world.make_backend("waves", gpus=GPUS, auto_end=True))
     token = run_osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
     workflows = submit_work(first, token)
     wait_until(first, lambda: count_by_status(first).get("COMPLETED", 0) > 0)
@@ -66,7 +66,7 @@ def submit_work(running: UpProcess, token: str) -> list[str]:
     login = httpx.post(f"{running.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30).json()
     answer = httpx.post(
         f"{running.base_url}/api/pool/team/workflows",
-        json={"workflows": [{"file": factories.workflow_file("wave")}] * WORKFLOWS},
+        json={"workflows": [{"file": world.workflow_file("wave")}] * WORKFLOWS},
         headers={"Authorization": f"Bearer {login['token']}", "Idempotency-Key": "wave"},
         timeout=30,
     )

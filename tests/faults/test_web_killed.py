@@ -13,7 +13,7 @@ import pytest
 from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
 from tests.faults.load import run_load
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.fault
 
@@ -76,7 +76,7 @@ def test_all_of_it_is_killed_under_load_and_started_again(installation: FaultyIn
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
 def test_killed_in_the_middle_of_one_request(installation: FaultyInstallation, moment: str) -> None:
     pool, name = installation.make_pools(1)[0], installation.unique_name("middle")
-    request = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
+    request = {"json": {"file": world.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     address = f"/api/pool/{pool}/workflow"
     if moment == "before the commit":
         with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):

@@ -10,9 +10,8 @@ import pytest
 from osmo_admin.processes.bootstrap import prepare_database
 from pools.domain.changes.users import CreateUser
 from pools.domain.errors import BadInput
-from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.people.users import create_user
+from tests.support.world import apply_change
 
 
 @pytest.mark.django_db
@@ -34,5 +33,5 @@ def test_on_a_server_for_others_it_has_to_keep_the_rules(settings: Any) -> None:
 @pytest.mark.django_db
 def test_people_need_a_better_one() -> None:
     with pytest.raises(BadInput) as refused:
-        create_user(CreateUser(id="mallory"), actor=SYSTEM, password="admin")
+        apply_change(CreateUser(id="mallory"), password="admin")
     assert {violation.code for violation in refused.value.details} == {"weak_password"}

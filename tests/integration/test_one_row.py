@@ -19,11 +19,8 @@ from pools.domain.changes.notices import CreateTarget
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Busy
 from pools.domain.people.notices import PERSONAL_KINDS
-from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, Backend, GpuAllocation, Notice, NoticeCondition, Pool
-from pools.services.configuration.subpools import resize_subpool
 from pools.services.gpu_quota import gpu_allocations
-from pools.services.people.notice_targets import create_target
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.statuses import TaskStatus
@@ -34,8 +31,7 @@ from scheduling.services.kubernetes import heartbeats
 from scheduling.services.notices import conditions, planning, sending
 from scheduling.services.simulated import end_due
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import kubernetes_backend
 from tests.support.notices import plan_notices
 
@@ -144,7 +140,7 @@ def _faults() -> float:
 @case(task_names.RECONCILE_ALL)
 def _reconcile(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
-        factories.make_backend(name)
+        world.make_backend(name)
     served = fail_once(patch, notifications, "enqueue_periodic_reconcile")
     return lambda: len(served) == 1
 
@@ -159,10 +155,10 @@ def _sync(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
 
 @case(task_names.RESUME_REPLAYS)
 def _replays(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
-    backend = factories.make_backend()
+    backend = world.make_backend()
     for name in ("ann", "bob"):
         HistoryReplay.objects.create(
-            user_id=factories.make_user(name).user_id,
+            user_id=world.make_user(name).user_id,
             backend_id=backend.pk,
             question={},
             reads_all=True,
@@ -175,7 +171,7 @@ def _replays(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
 
 @case(task_names.DRAIN_MONITOR)
 def _drained(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
-    factories.make_pool("team", 100, a=30, b=20, c=10)
+    world.make_pool("team", 100, a=30, b=20, c=10)
     Pool.objects.exclude(parent=None).update(subpool_state="DELETING")
     refuse("pools_pool", "NEW.name = 'team--a'")
     return lambda: [*Pool.objects.exclude(parent=None).order_by("name").values_list("subpool_state", flat=True)] == [
@@ -185,10 +181,10 @@ def _drained(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
 
 @case(task_names.END_TEMPORARY_QUOTAS)
 def _temporary(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
-    factories.make_pool("team", 100, a=30, b=20)
+    world.make_pool("team", 100, a=30, b=20)
     for name in ("a", "b"):
         until = timezone.now() + timedelta(days=1)
-        resize_subpool(ResizeSubpool(parent="team", subpool_name=name, quota=40, until=until), actor=SYSTEM)
+        world.apply_change(ResizeSubpool(parent="team", subpool_name=name, quota=40, until=until))
     Pool.objects.exclude(parent=None).update(quota_until=timezone.now() - timedelta(seconds=1))
     refuse("pools_pool", "NEW.name = 'team--a'")
     return lambda: (
@@ -199,7 +195,7 @@ def _temporary(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
 @case(task_names.EXPIRE_APPROVALS)
 def _approvals(_: pytest.MonkeyPatch, refuse: Any) -> Callable[[], bool]:
     now = timezone.now()
-    root = factories.make_pool("team", 100, a=30)
+    root = world.make_pool("team", 100, a=30)
     for number in range(2):
         ApprovalRequest.objects.create(
             pool_id_then=root.pk, pool="team", subject=f"pool/team--{number}", requested_by="ann", service="x",
@@ -252,7 +248,7 @@ def _silent(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
 @case(task_names.NOTE_WAIT_CAUSES)
 def _causes(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
-        factories.make_backend(name)
+        world.make_backend(name)
     served = fail_once(patch, usage, "_note_causes")
     return lambda: len(served) == 1
 
@@ -260,7 +256,7 @@ def _causes(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
 @case(task_names.FORECAST_STARTS)
 def _forecasts(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     for name in ("a", "b"):
-        factories.make_backend(name)
+        world.make_backend(name)
     served = fail_once(patch, forecasts, "_forecast")
     return lambda: len(served) == 1
 
@@ -290,7 +286,7 @@ def _sign_ons(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     provider = OpenIdProvider("corp", "Corp", "https://id.example", "osmo", "")
     patch.setattr(sign_on, "configured_providers", lambda: {"corp": provider})
     for name in ("ann", "bob"):
-        factories.make_user(name)
+        world.make_user(name)
         SignOnIdentity.objects.create(
             user=User.objects.get(username=name), provider="corp", issuer=provider.issuer, subject=name,
             refresh_token="x", session_until=timezone.now() + timedelta(hours=1),
@@ -326,13 +322,13 @@ class TestNotices:
     ) -> None:
         """The reader of a kind of entry fails with the first one; the position in the trail moves beyond both."""
         plan_notices()
-        factories.make_pool("team", 100)
-        actor = factories.make_user("ann", "osmo-team-user")
+        world.make_pool("team", 100)
+        actor = world.make_user("ann", "osmo-team-user")
         values = {"name": "hook", "channel": "webhook", "address": "https://hook.example", "kinds": PERSONAL_KINDS}
-        create_target(CreateTarget(**values), actor=actor)
+        world.apply_change(CreateTarget(**values), actor=actor)
         for name in ("bad", "good"):
-            work = factories.submit_workflow(actor, "team", name=name)
-            cancel_workflow(CancelWorkflow(name=work.name), actor=actor)
+            work = world.submit_workflow(actor, "team", name=name)
+            world.apply_change(CancelWorkflow(name=work.name), actor=actor)
         fail_once(monkeypatch, planning, "_read_facts")
         plan_notices()
         assert [each.data["subject"].split("-")[0] for each in Notice.objects.all()] == ["workflow/good"]
@@ -356,10 +352,10 @@ class TestWork:
     def test_a_due_gang_that_cannot_end_leaves_the_others(
         self, db: None, monkeypatch: pytest.MonkeyPatch, refuse: Any
     ) -> None:
-        factories.make_pool("team", 100)
-        actor = factories.make_user("ann", "osmo-team-user")
+        world.make_pool("team", 100)
+        actor = world.make_user("ann", "osmo-team-user")
         for name in ("bad", "good"):
-            factories.submit_workflow(actor, "team", name=name)
+            world.submit_workflow(actor, "team", name=name)
         backend = Backend.objects.get()
         reconcile_backend(backend.pk)
         Group.objects.update(due_at=timezone.now(), ends_at=timezone.now())
@@ -369,10 +365,10 @@ class TestWork:
         assert busy is None and [step["workflow"].split("-")[0] for step in steps] == ["good"]
 
     def test_a_gang_that_cannot_start_leaves_the_others(self, db: None, refuse: Any) -> None:
-        factories.make_pool("team", 100)
-        actor = factories.make_user("ann", "osmo-team-user")
+        world.make_pool("team", 100)
+        actor = world.make_user("ann", "osmo-team-user")
         for name in ("bad", "good"):
-            factories.submit_workflow(actor, "team", name=name)
+            world.submit_workflow(actor, "team", name=name)
         bad = Group.objects.get(workflow__name__startswith="bad")
         refuse("scheduling_group", f"NEW.uuid = '{bad.pk}' AND NEW.status = 'RUNNING'")
         reconcile_backend(Backend.objects.get().pk)

@@ -28,15 +28,9 @@ from pools.api import events
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import User
 from pools.security import tokens
-from pools.services.gpu_quota.gpu_allocations import allocate
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import create_user
-from tests.support import factories
+from tests.support import world
 
 CHECKS = [
     status_code_conformance,
@@ -86,20 +80,20 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         signal.disconnect(close_old_connections)
     monkeypatch.setattr(tokens, "JWT_LIFETIME", timedelta(hours=1))
     monkeypatch.setattr(events, "STREAM_SECONDS", 0.0)
-    factories.make_pool("team", 100, a=30, b=20)
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
-    create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
-    create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 2}}), actor=SYSTEM)
-    allocate(AllocateWorker(namespace="team-a", id="w1"), actor=SYSTEM)
+    world.make_pool("team", 100, a=30, b=20)
+    world.make_user("root", "osmo-admin")
+    world.make_user("bob", "osmo-team-user")
+    world.apply_change(CreateToken(owner="bob", name="ci"))
+    world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 2}}))
+    world.apply_change(AllocateWorker(namespace="team-a", id="w1"))
     for leaf in ("team", "team--a"):
-        factories.submit_workflow(User.objects.get(username="bob").as_actor(), leaf)
+        world.submit_workflow(User.objects.get(username="bob").as_actor(), leaf)
 
     made: dict[str, dict[str, str]] = {}
 
     def headers(username: str) -> dict[str, str]:
         if username not in made:
-            token = create_token(CreateToken(owner=username, name="fuzz"), actor=SYSTEM)[0]
+            token = world.apply_change(CreateToken(owner=username, name="fuzz"))[0]
             made[username] = {"Authorization": f"Bearer {tokens.issue_jwt(token)[0]}"}
         return made[username]
 

@@ -17,7 +17,7 @@ import pytest
 
 from osmo_admin.backups import files
 from osmo_admin.ops.stores.postgres import DATABASE, OWNER, RUNTIME, ensure_database
-from tests.support import factories
+from tests.support import world
 from tests.support.own_servers import KillableServers
 from tests.support.services import current_services
 from tests.support.stack import SECRET_KEY, Stack
@@ -102,7 +102,7 @@ def story(stack: Stack, other: Restored, tmp_path_factory: pytest.TempPathFactor
 
     def submit() -> None:
         while not stop.is_set():
-            answer = admin.post(f"/api/pool/{pool}/workflow", json={"file": factories.workflow_file("load")})
+            answer = admin.post(f"/api/pool/{pool}/workflow", json={"file": world.workflow_file("load")})
             assert answer.status_code == 200, answer.text
             accepted.append(answer.json()["name"])
 
@@ -175,7 +175,7 @@ def test_triggers_and_rights_are_there_again(story: Story, other: Restored) -> N
 def test_a_restored_installation_goes_on(story: Story, other: Restored) -> None:
     other.start_processes()
     client = other.client_for("admin")
-    body = {"file": factories.workflow_file("new", gpus=0)}
+    body = {"file": world.workflow_file("new", gpus=0)}
     answer = client.post(f"/api/pool/{story.pool}/workflow?priority=LOW", json=body)
     assert answer.status_code == 200, answer.text
     running = "SELECT 1 FROM scheduling_workflow WHERE name = %s AND status = 'RUNNING'"

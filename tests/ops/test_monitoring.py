@@ -44,7 +44,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import metrics as cluster_counters
 from scheduling.models import Group
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.support import factories
+from tests.support import world
 from tests.support.services import ROOT, Services
 from tests.support.stack import find_free_port
 
@@ -160,7 +160,7 @@ def _page() -> bytes:
 
 
 def _fill_installation(folder: Path) -> None:
-    factories.make_user("prometheus", "osmo-viewer")
+    world.make_user("prometheus", "osmo-viewer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(access_tokens, "new_secret", lambda: SCRAPE_SECRET)
         access_tokens.create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)
@@ -171,14 +171,14 @@ def _fill_installation(folder: Path) -> None:
         PutCohort(name="company", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]}),
         actor=SYSTEM,
     )
-    pool = factories.make_pool("team", 100, a=30)
-    bob = factories.make_user("bob", "osmo-team-user")
+    pool = world.make_pool("team", 100, a=30)
+    bob = world.make_user("bob", "osmo-team-user")
     for number in range(26):
-        factories.submit_workflow(bob, "team", gpus=8, name=f"loose{number}", priority=Priority.LOW)
+        world.submit_workflow(bob, "team", gpus=8, name=f"loose{number}", priority=Priority.LOW)
     assert pool.backend_id is not None
     reconcile_backend(pool.backend_id)
     for number in range(5):
-        factories.submit_workflow(bob, "team--a", gpus=8, name=f"firm{number}")
+        world.submit_workflow(bob, "team--a", gpus=8, name=f"firm{number}")
     reconcile_backend(pool.backend_id)
     put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)

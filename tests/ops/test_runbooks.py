@@ -12,7 +12,7 @@ import yaml
 from osmo_admin.cli import client, server
 from osmo_admin.navigation import sidebar
 from pools.models import User
-from tests.support import factories
+from tests.support import world
 from tests.support.services import ROOT
 
 TEXT = (ROOT / "docs" / "runbooks.md").read_text()
@@ -63,7 +63,7 @@ def test_each_command_exists(text: str) -> None:
 
 def test_each_page_is_in_the_menu(db: None, rf: Any) -> None:
     request = rf.get("/")
-    factories.make_user("root", "osmo-admin")
+    world.make_user("root", "osmo-admin")
     request.user, request.auth = User.objects.get(username="root"), None
     titles = {item["title"] for group in sidebar(request) for item in group["items"]}
     named = {

@@ -26,7 +26,7 @@ from pools.security.sealing import seal
 from pools.services.people.access_tokens import create_token
 from scheduling.models import Workflow
 from tests.ops.test_doctor import _providers
-from tests.support import factories
+from tests.support import world
 from tests.support.services import Services
 from tests.support.stack import find_free_port
 from tests.support.up import UpProcess, run_osmo_admin
@@ -108,8 +108,8 @@ def _plant_in_database(canaries: Canaries) -> None:
     KubernetesSettings.objects.create(
         backend=backend, access=KubernetesSettings.Access.KUBECONFIG, sealed_kubeconfig=seal(json.dumps(config))
     )
-    factories.make_pool("team", 100)
-    factories.make_user("bob", "osmo-team-user")
+    world.make_pool("team", 100)
+    world.make_user("bob", "osmo-team-user")
     bob = User.objects.get(username="bob")
     SignOnIdentity.objects.create(
         user=bob, provider="corp", issuer="https://idp.example", subject="1",
@@ -119,7 +119,7 @@ def _plant_in_database(canaries: Canaries) -> None:
         name="chat", user=bob, channel="webhook", sealed_address=seal(f"https://hooks.example/{new()}"),
         shown_address="hooks.example", sealed_secret=seal(new()), kinds=[],
     )  # fmt: skip
-    factories.submit_workflow(bob.as_actor(), "team", gpus=1, name="job")
+    world.submit_workflow(bob.as_actor(), "team", gpus=1, name="job")
     with connection.cursor() as cursor:
         pod = json.dumps({"spec": {"containers": [{"env": [{"name": "A", "value": new()}]}]}})
         cursor.execute(

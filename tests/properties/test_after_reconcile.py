@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool
-from pools.services.configuration.subpools import delete_subpool, resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.priorities import Priority
@@ -26,8 +24,7 @@ from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import factories
+from tests.support import world
 
 SUBPOOLS = ("one--a", "one--b", "two--c")
 LEAVES = ("one", "two", *SUBPOOLS)
@@ -69,10 +66,10 @@ class ReconciledScene:
     """Two pools that share two nodes, and the checks after each cycle."""
 
     def __init__(self) -> None:
-        self.backend = factories.make_backend(nodes=2, gpus=4)
-        factories.make_pool("one", 4, on=self.backend, a=2, b=1)
-        factories.make_pool("two", 4, on=self.backend, c=2)
-        self.admin = factories.admin_actor()
+        self.backend = world.make_backend(nodes=2, gpus=4)
+        world.make_pool("one", 4, on=self.backend, a=2, b=1)
+        world.make_pool("two", 4, on=self.backend, c=2)
+        self.admin = world.admin_actor()
 
     def do(self, what: str, *how: Any) -> None:
         """One operation; a refusal changes nothing."""
@@ -90,15 +87,15 @@ class ReconciledScene:
             leaf, priority, pods, least = how
             submit(actor=self.admin, pool=leaf, submission=Submission(elastic_gang_file(pods, least), priority))
         elif what == "end":
-            end_workflow(EndWorkflow(name=f"job-{how[0]}", status=how[1]), actor=SYSTEM)
+            world.apply_change(EndWorkflow(name=f"job-{how[0]}", status=how[1]))
         elif what == "cancel":
-            cancel_workflow(CancelWorkflow(name=f"job-{how[0]}"), actor=self.admin)
+            world.apply_change(CancelWorkflow(name=f"job-{how[0]}"), actor=self.admin)
         elif what == "quota":
             parent, _, short = how[0].partition("--")
-            resize_subpool(ResizeSubpool(parent=parent, subpool_name=short, quota=how[1]), actor=SYSTEM)
+            world.apply_change(ResizeSubpool(parent=parent, subpool_name=short, quota=how[1]))
         elif what == "delete":
             parent, _, short = how[0].partition("--")
-            delete_subpool(DeleteSubpool(parent=parent, subpool_name=short), actor=SYSTEM)
+            world.apply_change(DeleteSubpool(parent=parent, subpool_name=short))
         else:
             self.reconcile(how[0])
 

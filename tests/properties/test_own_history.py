@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
 from scheduling.domain.replay.history_clock import HistoryClock, first_difference
 from scheduling.models import Decision
 from scheduling.selectors.forecast.own_history import read_history
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.properties.test_after_reconcile import ReconciledScene, change, work
+from tests.support.world import apply_change
 
 SEQUENCES = {"default": 5, "nightly": 100}
 
@@ -44,15 +42,15 @@ class FaultyScene(ReconciledScene):
         super().__init__()
         if limits is None:
             return
-        put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
-        put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": []}), actor=SYSTEM)
+        apply_change(PutCohort(name="corp", body={"quotas": []}))
+        apply_change(PutCohort(name="prod", body={"parent": "corp", "quotas": []}))
         for pool, cohort in (("one", "prod"), ("two", "corp")):
             self._join(pool, cohort, *limits)
 
     def _join(self, pool: str, cohort: str | None, borrow: int | None, lend: int | None) -> None:
         limits = (borrow, lend) if cohort else (None, None)
         patch = {"cohort": cohort, "borrowing_limit": limits[0], "lending_limit": limits[1]}
-        patch_pool(PatchPool(name=pool, patch=patch), actor=SYSTEM)
+        apply_change(PatchPool(name=pool, patch=patch))
 
     def _do(self, what: str, *how: Any) -> None:
         if what == "offline":

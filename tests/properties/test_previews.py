@@ -20,9 +20,6 @@ from pools.domain.errors import BadInput, Conflict
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.changes.dry_run import read_effect
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.outcome import waiting_reasons
@@ -36,7 +33,7 @@ from scheduling.models import Decision, Workflow
 from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import factories
+from tests.support import world
 
 SUBPOOLS = (("team", "a"), ("team", "b"), ("other", "x"))
 LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SUBPOOLS))
@@ -90,23 +87,23 @@ SCENES = st.builds(
 
 def build(scene: PreviewScene) -> Backend:
     """The scene after a scheduling cycle."""
-    backend = factories.make_backend(nodes=0)
+    backend = world.make_backend(nodes=0)
     Node.objects.bulk_create(
         [Node(backend=backend, name=f"n{place}", gpus=gpus) for place, gpus in enumerate(scene.nodes)]
     )
     a, b, x = scene.quotas
     for pool, guarantee in (("team", a + b + scene.spare[0]), ("other", x + scene.spare[1])):
-        factories.make_pool(pool, guarantee, on=backend)
+        world.make_pool(pool, guarantee, on=backend)
         if scene.in_cohort:
-            patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
+            world.apply_change(PatchPool(name=pool, patch={"cohort": "org"}))
     for (pool, short), quota in zip(SUBPOOLS, scene.quotas, strict=True):
-        create_subpool(CreateSubpool(parent=pool, subpool_name=short, quota=quota), actor=SYSTEM)
+        world.make_subpool(pool, short, quota)
     send(scene.low)
     reconcile_backend(backend.pk)
     Backend.objects.update(offline=True)
     send(scene.firm)
     for (pool, short), quota, cut in zip(SUBPOOLS, scene.quotas, scene.cuts, strict=True):
-        resize_subpool(ResizeSubpool(parent=pool, subpool_name=short, quota=min(quota, cut)), actor=SYSTEM)
+        world.apply_change(ResizeSubpool(parent=pool, subpool_name=short, quota=min(quota, cut)))
     Backend.objects.update(offline=False)
     assert reconcile_backend(backend.pk)["settled"]
     return backend
@@ -121,15 +118,13 @@ def send(works: Sequence[GangRequest]) -> None:
         )
         file = f"workflow:\n  name: job\n  resources: {{r: {{gpu: 1}}}}\n  groups:\n  - {{name: g, tasks: [{tasks}]}}"
         try:
-            submit(
-                actor=factories.admin_actor(), pool=work.leaf, submission=Submission(file=file, priority=work.priority)
-            )
+            submit(actor=world.admin_actor(), pool=work.leaf, submission=Submission(file=file, priority=work.priority))
         except BadInput:
             continue
 
 
 def _resize(where: tuple[str, str], quota: int) -> Operation:
-    return lambda: resize_subpool(ResizeSubpool(parent=where[0], subpool_name=where[1], quota=quota), actor=SYSTEM)
+    return lambda: world.apply_change(ResizeSubpool(parent=where[0], subpool_name=where[1], quota=quota))
 
 
 def _restore(quotas: Sequence[int]) -> Operation:
@@ -137,23 +132,21 @@ def _restore(quotas: Sequence[int]) -> Operation:
 
 
 def _delete(where: tuple[str, str], cancel: bool) -> Operation:
-    return lambda: delete_subpool(
-        DeleteSubpool(parent=where[0], subpool_name=where[1], cancel_pending=cancel), actor=SYSTEM
-    )
+    return lambda: world.apply_change(DeleteSubpool(parent=where[0], subpool_name=where[1], cancel_pending=cancel))
 
 
 def _create(pool: str, quota: int) -> Operation:
-    return lambda: create_subpool(CreateSubpool(parent=pool, subpool_name="new", quota=quota), actor=SYSTEM)
+    return lambda: world.apply_change(CreateSubpool(parent=pool, subpool_name="new", quota=quota))
 
 
 def _pool(pool: str, guarantee: int, maximum: int) -> Operation:
     gpu = {"guarantee": guarantee, "maximum": max(guarantee, maximum) if maximum >= 0 else -1}
-    return lambda: patch_pool(PatchPool(name=pool, patch={"resources": {"gpu": gpu}}), actor=SYSTEM)
+    return lambda: world.apply_change(PatchPool(name=pool, patch={"resources": {"gpu": gpu}}))
 
 
 def _cohort(nominal: int) -> Operation:
     quota = {"flavor": "default", "resource": "gpu", "nominal": nominal}
-    return lambda: put_cohort(PutCohort(name="org", body={"quotas": [quota]}), actor=SYSTEM)
+    return lambda: world.apply_change(PutCohort(name="org", body={"quotas": [quota]}))
 
 
 POOL, SUBPOOL = st.sampled_from(["team", "other"]), st.sampled_from(SUBPOOLS)
@@ -234,16 +227,16 @@ def test_the_reason_of_waiting_work_is_true(scene: PreviewScene) -> None:
     """A waiting gang starts when exactly the amounts that its reason names become available."""
     with rolled_back_scene():
         facts = read_live_facts(build(scene)).facts
-    world = World(facts)
-    for name in waiting_reasons(world):
-        reason = Explainer(world).explain(world.gang_of[name])
+    state = World(facts)
+    for name in waiting_reasons(state):
+        reason = Explainer(state).explain(state.gang_of[name])
         assert reason.message
         assert reason.blockers, reason
         if any(blocker.is_permanent for blocker in reason.blockers):
             continue
         loosened = facts
         for blocker in reason.blockers:
-            loosened = _made_available(loosened, blocker, world)
+            loosened = _made_available(loosened, blocker, state)
         roomy = World(loosened)
         assert attempt_start(roomy, roomy.gang_of[name]), reason
         event(reason.code)
@@ -272,10 +265,10 @@ def test_new_work_starts_with_totals_as_with_full_facts(scene: PreviewScene, wor
         event("starts" if free and starts else "nothing free" if not free else "waits")
 
 
-def _made_available(facts: ClusterFacts, blocker: Any, world: World) -> ClusterFacts:
+def _made_available(facts: ClusterFacts, blocker: Any, state: World) -> ClusterFacts:
     """The facts with exactly the missing amounts of one blocker added, on the nodes or in the limit that it names."""
     if blocker.limit == "nodes":
-        more = {short.node: world.named_amounts(short.missing) for short in blocker.node_shortages}
+        more = {short.node: state.named_amounts(short.missing) for short in blocker.node_shortages}
         return replace(
             facts,
             nodes=tuple(

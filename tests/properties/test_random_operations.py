@@ -17,7 +17,7 @@ from pools.domain.errors import BadInput, Busy, Conflict, Forbidden, NotFound, S
 from pools.domain.people.roles import Actor
 from pools.models import Backend, User
 from pools.services.configuration import pools as pool_services
-from pools.services.configuration.subpools import archive_drained, create_subpool, delete_subpool, resize_subpool
+from pools.services.configuration.subpools import archive_drained
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
@@ -25,8 +25,7 @@ from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import factories
+from tests.support import world
 
 USERS = ("chief", "team-admin", "team-user", "team2-admin", "viewer", "stranger")
 POOLS = ("team", "team2")
@@ -95,15 +94,15 @@ class RandomOperations(RuleBasedStateMachine):
     def open(self) -> None:
         self._outer = transaction.atomic()
         self._outer.__enter__()
-        self.backend = factories.make_backend(nodes=3, gpus=8)
+        self.backend = world.make_backend(nodes=3, gpus=8)
         for name in POOLS:
-            factories.make_pool(name, 20, on=self.backend)
-        factories.make_user("chief", "osmo-admin")
-        factories.make_user("team-admin", "osmo-team-admin")
-        factories.make_user("team-user", "osmo-team-user")
-        factories.make_user("team2-admin", "osmo-team2-admin")
-        factories.make_user("viewer", "osmo-viewer")
-        factories.make_user("stranger")
+            world.make_pool(name, 20, on=self.backend)
+        world.make_user("chief", "osmo-admin")
+        world.make_user("team-admin", "osmo-team-admin")
+        world.make_user("team-user", "osmo-team-user")
+        world.make_user("team2-admin", "osmo-team2-admin")
+        world.make_user("viewer", "osmo-viewer")
+        world.make_user("stranger")
 
     def teardown(self) -> None:
         if hasattr(self, "_outer"):
@@ -119,7 +118,7 @@ class RandomOperations(RuleBasedStateMachine):
         try:
             with transaction.atomic():
                 operation()
-                factories.check_deferred_constraints()
+                world.check_deferred_constraints()
         except (BadInput, Conflict, Forbidden, NotFound, Stale):
             assert self._rows() == before
         except Busy as refusal:  # no other writer exists
@@ -134,13 +133,13 @@ class RandomOperations(RuleBasedStateMachine):
     @rule(user=USER, pool=POOL, name=SUBPOOL, quota=QUOTA)
     def create(self, user: str, pool: str, name: str, quota: object) -> None:
         self._attempt(
-            lambda: create_subpool(CreateSubpool(parent=pool, subpool_name=name, quota=quota), actor=self._as(user))
+            lambda: world.apply_change(CreateSubpool(parent=pool, subpool_name=name, quota=quota), actor=self._as(user))
         )
 
     @rule(user=USER, pool=POOL, name=SUBPOOL, quota=st.integers(0, 25), version=st.none() | st.integers(1, 6))
     def resize(self, user: str, pool: str, name: str, quota: int, version: int | None) -> None:
         self._attempt(
-            lambda: resize_subpool(
+            lambda: world.apply_change(
                 ResizeSubpool(parent=pool, subpool_name=name, quota=quota),
                 actor=self._as(user),
                 expected_version=version,
@@ -150,7 +149,7 @@ class RandomOperations(RuleBasedStateMachine):
     @rule(user=USER, pool=POOL, name=SUBPOOL, cancel=st.booleans())
     def delete(self, user: str, pool: str, name: str, cancel: bool) -> None:
         self._attempt(
-            lambda: delete_subpool(
+            lambda: world.apply_change(
                 DeleteSubpool(parent=pool, subpool_name=name, cancel_pending=cancel), actor=self._as(user)
             )
         )
@@ -179,11 +178,13 @@ class RandomOperations(RuleBasedStateMachine):
 
     @rule(user=USER, number=NUMBER)
     def cancel(self, user: str, number: int) -> None:
-        self._attempt(lambda: cancel_workflow(CancelWorkflow(name=f"job-{number}"), actor=self._as(user)))
+        self._attempt(lambda: world.apply_change(CancelWorkflow(name=f"job-{number}"), actor=self._as(user)))
 
     @rule(user=USER, number=NUMBER, status=st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED]))
     def end(self, user: str, number: int, status: TaskStatus) -> None:
-        self._attempt(lambda: end_workflow(EndWorkflow(name=f"job-{number}", status=status), actor=self._as(user)))
+        self._attempt(
+            lambda: world.apply_change(EndWorkflow(name=f"job-{number}", status=status), actor=self._as(user))
+        )
 
     @rule()
     def reconcile(self) -> None:

@@ -11,8 +11,10 @@ from datetime import timedelta
 from functools import reduce
 from typing import Any
 
+from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from osmo_admin.web.middleware import READS_WITHOUT_SNAPSHOT
 from pools.database.transactions import database_time
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
@@ -20,29 +22,20 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.changes.pools import PatchPool, PutPool
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
 from pools.domain.people.roles import SYSTEM
-from pools.models import ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
+from pools.models import AccessToken, ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
+from pools.security.tokens import issue_jwt
 from pools.services.changes.approval_check import approved
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool, put_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool
 from pools.services.gpu_quota.gpu_allocations import allocate
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
-from pools.services.people.notice_targets import create_target, send_test
-from pools.services.people.users import create_user
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import HistoryReplay
 from scheduling.services.history.own_replay import ReplayQuestion
 from scheduling.services.history.replays import request_replay, run_replay
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import end_workflow
-from tests.support import factories
+from tests.support import world
 
 ROLES_BY_USER = {"root": ["osmo-admin"], "chief": ["osmo-team-admin"], "rita": ["osmo-team-user"]}
 CHANGE_ONLY = (
@@ -289,37 +282,37 @@ def create_example_installation() -> None:
     (archived), pool `spare` without subpools, namespace `team-a`, backend `sim` with nodes and `prod` without a
     cluster, users, tokens, and work in every state."""
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, 5)]
-    put_backend(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM)
+    world.apply_change(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}))
     Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
     quotas = [{"flavor": "default", "resource": "gpu", "nominal": 4}]
-    put_cohort(PutCohort(name="org", body={"quotas": quotas}), actor=SYSTEM)
+    world.apply_change(PutCohort(name="org", body={"quotas": quotas}))
     gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
     for name in ("team", "other"):
-        put_pool(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"}), actor=SYSTEM)
-    put_pool(PutPool(name="spare", body={"backend": "sim", "resources": {"gpu": {"guarantee": 0}}}), actor=SYSTEM)
+        world.apply_change(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": gpu}, "cohort": "org"}))
+    world.apply_change(PutPool(name="spare", body={"backend": "sim", "resources": {"gpu": {"guarantee": 0}}}))
     for name, quota in (("a", 8), ("b", 8), ("gone", 8), ("c", 8)):
-        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
-    create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)
+        world.make_subpool("team", name, quota)
+    world.make_subpool("other", "x", 10)
     for username, roles in ROLES_BY_USER.items():
-        create_user(CreateUser(id=username, roles=roles), actor=SYSTEM)
-        create_token(CreateToken(owner=username, name="mine"), actor=SYSTEM)
+        world.make_user(username, *roles)
+        world.apply_change(CreateToken(owner=username, name="mine"))
     caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}))
     amount = {"tflops": "10", "vram": "1Gi"}
     worker = {"namespace": "team-a", "id": "w1", "workload": "infer", "request": amount, "limit": amount}
     allocate(AllocateWorker.from_json(worker), actor=SYSTEM)
     rita = User.objects.get(username="rita").as_actor()
-    hook = create_target(CreateTarget(name="ci", channel="webhook", address="https://ci.example.com/hook"), actor=rita)[
-        0
-    ]
-    send_test(SendTest(target=hook.pk), actor=rita)
+    hook = world.apply_change(
+        CreateTarget(name="ci", channel="webhook", address="https://ci.example.com/hook"), actor=rita
+    )[0]
+    world.apply_change(SendTest(target=hook.pk), actor=rita)
     backend = Backend.objects.get(name="sim")
     for name, leaf, gpus in (("running", "team--a", 4), ("drained", "team--b", 2), ("failed", "team", 2)):
-        factories.submit_workflow(rita, leaf, gpus, name=name)
+        world.submit_workflow(rita, leaf, gpus, name=name)
     reconcile_backend(backend.pk)
-    end_workflow(EndWorkflow(name="failed-1", status=EndStatus.FAILED), actor=SYSTEM)
+    world.apply_change(EndWorkflow(name="failed-1", status=EndStatus.FAILED))
     for name, priority in (("waiting", Priority.NORMAL), ("lower", Priority.LOW)):
-        factories.submit_workflow(rita, "team--a", 8, name=name, priority=priority)
+        world.submit_workflow(rita, "team--a", 8, name=name, priority=priority)
     reconcile_backend(backend.pk)
     now, change = database_time(), {"set": {"name": "team--a", "quota": 9}}
     question = ReplayQuestion(now - timedelta(hours=1), now, [change], "sim")
@@ -327,8 +320,25 @@ def create_example_installation() -> None:
     run_replay(asked.pk)
     HistoryReplay.objects.update(id=REPLAY)
     for name in ("b", "gone"):
-        delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
-    patch_pool(PatchPool(name="team", patch={"approval_above": 60}), actor=SYSTEM)
-    factories.request_quota(User.objects.get(username="chief").as_actor(), "team", "c", 80)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name=name))
+    world.apply_change(PatchPool(name="team", patch={"approval_above": 60}))
+    world.request_quota(User.objects.get(username="chief").as_actor(), "team", "c", 80)
     with approved():  # the previews of deletions are examples, too
-        patch_pool(PatchPool(name="team", patch={"approval_above": None}), actor=SYSTEM)
+        world.apply_change(PatchPool(name="team", patch={"approval_above": None}))
+
+
+class AddressReader:
+    """A user with an access token called `mine` for the API and with a browser for pages; an error of ours is an
+    answer of 500."""
+
+    def __init__(self, username: str) -> None:
+        self._browser = world.sign_in(username, raise_request_exception=False)
+        self._program = Client(raise_request_exception=False)
+        token = AccessToken.objects.select_related("owner").get(owner__username=username, name="mine")
+        self._login = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
+
+    def get(self, address: str) -> Any:
+        """The answer to a GET."""
+        if address.startswith(("/api/", "/metrics", *READS_WITHOUT_SNAPSHOT)):
+            return self._program.get(address, headers=self._login)
+        return self._browser.get(address)

@@ -18,7 +18,7 @@ from scheduling.kube.connection.port import Cluster
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import factories
+from tests.support import world
 from tests.support.foreign_objects import FOREIGN_LABEL
 
 Answer = TypeVar("Answer")
@@ -61,7 +61,7 @@ class AgentHarness:
     ) -> AgentHarness:
         """A pool of 100 GPUs with these subpools."""
         backend = kubernetes_backend(namespace, name)
-        row = factories.make_pool(pool, 100, on=backend, **subpools)
+        row = world.make_pool(pool, 100, on=backend, **subpools)
         return cls(
             cluster,
             backend,
@@ -82,8 +82,8 @@ class AgentHarness:
         self, file: str | None = None, *, gpus: int = 1, to: str = "", priority: Priority = Priority.NORMAL
     ) -> Workflow:
         """A workflow of `root-admin`, of one task unless `file` says otherwise."""
-        submission = Submission(file=file or factories.workflow_file(gpus=gpus), priority=priority)
-        receipt = submit(actor=factories.admin_actor(), pool=to or self.pool.name, submission=submission)
+        submission = Submission(file=file or world.workflow_file(gpus=gpus), priority=priority)
+        receipt = submit(actor=world.admin_actor(), pool=to or self.pool.name, submission=submission)
         assert receipt.workflow is not None
         return receipt.workflow
 

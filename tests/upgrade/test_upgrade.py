@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from osmo_admin.ops.stores.postgres import OWNER, RUNTIME
-from tests.support import factories
+from tests.support import world
 from tests.support.own_servers import KillableServers
 from tests.support.services import Services, current_services
 from tests.support.stack import Stack
@@ -176,7 +176,7 @@ def test_the_work_of_before_goes_on(upgraded: UpgradedStack) -> None:
     assert status("held-1") == "RUNNING"
     assert status("waits-1") == "PENDING", "the GPU quota of its namespace is used up"
     answer = admin.post(
-        "/api/pool/sandbox/workflow", params={"priority": "LOW"}, json={"file": factories.workflow_file("new")}
+        "/api/pool/sandbox/workflow", params={"priority": "LOW"}, json={"file": world.workflow_file("new")}
     )
     assert answer.status_code == 200, answer.text
     upgraded.wait_until(lambda: status("new-1") == "RUNNING", what="new work starts")

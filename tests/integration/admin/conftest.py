@@ -10,18 +10,12 @@ from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
-from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import Backend, User
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.pools import put_pool
-from pools.services.configuration.subpools import create_subpool
-from pools.services.people.users import create_user
+from pools.domain.people.roles import Actor
+from pools.models import User
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
+from tests.support.world import apply_change, make_subpool, make_user, sign_in
 
 ROLES_BY_USER = {
     "root": ("osmo-admin",),
@@ -50,43 +44,42 @@ def actor_named(username: str) -> Actor:
 def submit_workflow(
     leaf: str, *, gpus: int = 8, username: str = "worker", name: str = "work", priority: str = "NORMAL"
 ) -> Workflow:
-    """Submit a workflow of one task; it starts not before `run_cycles`."""
+    """Submit a workflow of one task; it starts not before `world.reconcile`."""
     wanted = Submission(file=WORKFLOW.format(name=name, gpus=gpus), priority=Priority(priority))
     receipt = submit(actor=actor_named(username), pool=leaf, submission=wanted)
     assert receipt.workflow is not None
     return receipt.workflow
 
 
-def run_cycles() -> None:
-    """Start all work that may start."""
-    reconcile_backend(Backend.objects.get(name="sim").pk)
+@pytest.fixture(scope="module")
+def pools_and_users_once(module_data: Callable[[], Any]) -> None:
+    with module_data():
+        make_pools_and_users()
+
+
+def make_pools_and_users() -> None:
+    """The two pools and their users."""
+    nodes = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
+    apply_change(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}))
+    for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
+        resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
+        apply_change(PutPool(name=name, body={"backend": "sim", "resources": resources}))
+    for name, roles in ROLES_BY_USER.items():
+        make_user(name, *roles)
+    make_subpool("team", "a", 30)
+    make_subpool("team", "b", 20)
+    make_subpool("other", "x", 10)
 
 
 @pytest.fixture
-def pools_and_users(db: None) -> None:
-    """The two pools and their users."""
-    nodes = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
-    put_backend(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes}), actor=SYSTEM)
-    for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
-        resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
-        put_pool(PutPool(name=name, body={"backend": "sim", "resources": resources}), actor=SYSTEM)
-    for name, roles in ROLES_BY_USER.items():
-        create_user(CreateUser(id=name, roles=roles), actor=SYSTEM)
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
-    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM)
-    create_subpool(CreateSubpool(parent="other", subpool_name="x", quota=10), actor=SYSTEM)
+def pools_and_users(pools_and_users_once: None, db: None) -> None:
+    """The two pools and their users, made once for a module."""
 
 
 @pytest.fixture
 def as_person(pools_and_users: None) -> Callable[[str], Client]:
     """A browser in which the user is signed in."""
-
-    def enter(username: str) -> Client:
-        client = Client()
-        client.force_login(User.objects.get(username=username), backend="django.contrib.auth.backends.ModelBackend")
-        return client
-
-    return enter
+    return sign_in
 
 
 def confirm_change(client: Client, address: str, **typed: Any) -> Any:

@@ -9,11 +9,9 @@ from django.test import Client
 
 from pools.domain.changes.approvals import Withdraw
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, Pool
-from pools.services.configuration.approvals import withdraw
-from pools.services.configuration.pools import patch_pool
 from tests.integration.admin.conftest import actor_named, confirm_change
+from tests.support.world import apply_change
 
 RESIZE = "/pools/pool/team/subpools/a/resize/"
 LIST = "/pools/approvalrequest/"
@@ -22,7 +20,7 @@ LIST = "/pools/approvalrequest/"
 @pytest.fixture
 def limited(as_person: Callable[[str], Client]) -> Callable[[str], Client]:
     """Changes of `team` above 10 GPUs need an approval."""
-    patch_pool(PatchPool(name="team", patch={"approval_above": 10}), actor=SYSTEM)
+    apply_change(PatchPool(name="team", patch={"approval_above": 10}))
     return as_person
 
 
@@ -98,7 +96,7 @@ def test_reject_and_withdraw(limited: Callable[[str], Client]) -> None:
 def test_a_request_that_ended_meanwhile_says_so(limited: Callable[[str], Client]) -> None:
     row = _ask(limited("chief"))
     preview = limited("root").get(f"{LIST}{row.pk}/approve/preview/")
-    withdraw(Withdraw(approval=row.pk), actor=actor_named("chief"))
+    apply_change(Withdraw(approval=row.pk), actor=actor_named("chief"))
     answer = limited("root").post(f"{LIST}{row.pk}/approve/", {**preview.context["hidden"], "step": "confirm"})
     assert "withdrawn by chief already" in answer.content.decode()
 
@@ -116,7 +114,7 @@ def test_the_limit_is_a_field_of_the_configuration(limited: Callable[[str], Clie
 
 
 def test_a_pool_with_a_limit_is_archived_by_two_people(as_person: Callable[[str], Client]) -> None:
-    patch_pool(PatchPool(name="team-admin", patch={"approval_above": 1}), actor=SYSTEM)
+    apply_change(PatchPool(name="team-admin", patch={"approval_above": 1}))
     root, page = as_person("root"), "/pools/pool/team-admin/archive/"
     preview = root.post(page, {"step": "preview"}, follow=True)
     assert "Ask for approval" in preview.content.decode()

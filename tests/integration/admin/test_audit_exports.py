@@ -14,20 +14,13 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import SetRoles
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, KubernetesSettings, Node, Pool, User
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import delete_cohort, put_cohort
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
-from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
-from pools.services.people.accounts import set_roles
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.cluster.scheduler_settings import current_config
-from scheduling.services.workflow_config import update_workflow_config
 from tests.integration.admin.conftest import actor_named
+from tests.support.world import apply_change, make_subpool
 
 
 def _latest(name: str) -> AuditEntry:
@@ -58,7 +51,7 @@ def test_the_export_has_the_rows_of_the_filters(as_person: Callable[[str], Clien
 
 
 def test_a_resize_is_reverted_through_its_preview(as_person: Callable[[str], Client]) -> None:
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=40), actor=actor_named("chief"))
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=40), actor=actor_named("chief"))
     entry, chief = _latest("pool/team--a"), as_person("chief")
     assert _confirm(chief, _revert(chief, entry)).status_code == 302
     assert Pool.objects.get(name="team--a").last_quota == 30
@@ -68,11 +61,11 @@ def test_a_resize_is_reverted_through_its_preview(as_person: Callable[[str], Cli
 
 
 def test_a_creation_and_a_deletion_are_reverted(as_person: Callable[[str], Client]) -> None:
-    create_subpool(CreateSubpool(parent="team", subpool_name="new", quota=5), actor=SYSTEM)
+    make_subpool("team", "new", 5)
     chief = as_person("chief")
     assert _confirm(chief, _revert(chief, _latest("pool/team--new"))).status_code == 302
     assert Pool.objects.get(name="team--new").subpool_state == "ARCHIVED"
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="b"))
     assert _confirm(chief, _revert(chief, _latest("pool/team--b"))).status_code == 302
     row = Pool.objects.get(name="team--b")
     assert (row.subpool_state, row.last_quota) == ("ACTIVE", 20)
@@ -89,7 +82,7 @@ def test_a_creation_and_a_deletion_are_reverted(as_person: Callable[[str], Clien
 def test_a_configuration_is_reverted_field_by_field(as_person: Callable[[str], Client], patch: dict[str, Any]) -> None:
     columns = ("guarantee", "maximum", "weight", "cohort", "lending_limit", "description", "enable_maintenance")
     before = Pool.objects.values_list(*columns).get(name="other")
-    patch_pool(PatchPool(name="other", patch=patch), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch=patch))
     assert Pool.objects.values_list(*columns).get(name="other") != before
     root = as_person("root")
     assert _confirm(root, _revert(root, _latest("pool/other"))).status_code == 302
@@ -97,9 +90,9 @@ def test_a_configuration_is_reverted_field_by_field(as_person: Callable[[str], C
 
 
 def test_a_revert_leaves_later_changes_of_other_fields(as_person: Callable[[str], Client]) -> None:
-    patch_pool(PatchPool(name="other", patch={"description": "new"}), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch={"description": "new"}))
     entry = _latest("pool/other")
-    patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"weight": 7}}}), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch={"resources": {"gpu": {"weight": 7}}}))
     assert _confirm(as_person("root"), _revert(as_person("root"), entry)).status_code == 302
     assert Pool.objects.values_list("description", "weight").get(name="other") == ("", 7)
 
@@ -107,15 +100,13 @@ def test_a_revert_leaves_later_changes_of_other_fields(as_person: Callable[[str]
 def test_a_cohort_is_reverted_with_its_limits(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     rows = [{"resource": "gpu", "nominal": 8, "lending_limit": 3}, {"resource": "cpu", "nominal": 64}]
-    put_cohort(PutCohort(name="lab", body={"parent": "org", "quotas": rows, "weight": 2}), actor=SYSTEM)
+    apply_change(PutCohort(name="lab", body={"parent": "org", "quotas": rows, "weight": 2}))
     before = Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab")
-    put_cohort(
-        PutCohort(name="lab", body={"parent": None, "quotas": [{"resource": "gpu", "nominal": 9}]}), actor=SYSTEM
-    )
+    apply_change(PutCohort(name="lab", body={"parent": None, "quotas": [{"resource": "gpu", "nominal": 9}]}))
     assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") != before
     assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
     assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") == before
-    delete_cohort(DeleteCohort(name="lab"), actor=SYSTEM)
+    apply_change(DeleteCohort(name="lab"))
     assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
     assert Cohort.objects.values("parent__name", "quotas", "weight").get(name="lab") == before
     assert _confirm(root, _revert(root, _latest("cohort/lab"))).status_code == 302
@@ -128,7 +119,7 @@ def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
     nodes = [{"name": node.name, "gpus": node.gpus} for node in Node.objects.filter(backend__name="sim")]
     body = {"namespace": "ns", "description": "new", "offline": True, "reserve_after": None, "nodes": nodes}
     body["victims"] = "least_lost"
-    put_backend(PutBackend(name="sim", body=body), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body=body))
     assert Backend.objects.values_list(*columns).get(name="sim") != before
     root = as_person("root")
     entry = AuditEntry.objects.filter(object="backend/sim", action="backend.updated").latest("id")
@@ -140,10 +131,10 @@ def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
 
 def test_a_kubernetes_cluster_is_reverted_but_its_credential(as_person: Callable[[str], Client]) -> None:
     first = {"type": "kubernetes", "namespace": "k", "access": "in_cluster", "sync_mode": "report"}
-    put_backend(PutBackend(name="prod", body=first), actor=SYSTEM)
-    put_backend(PutBackend(name="prod", body={"sync_mode": "off", "node_pool": "a100"}), actor=SYSTEM)
+    apply_change(PutBackend(name="prod", body=first))
+    apply_change(PutBackend(name="prod", body={"sync_mode": "off", "node_pool": "a100"}))
     root, settings = as_person("root"), _latest("backend/prod")
-    put_backend(PutBackend(name="prod", body={"description": "new", "offline": True}), actor=SYSTEM)
+    apply_change(PutBackend(name="prod", body={"description": "new", "offline": True}))
     row = AuditEntry.objects.filter(object="backend/prod", after__has_key="offline_requested").latest("id")
     assert _confirm(root, _revert(root, settings)).status_code == 302
     cluster = KubernetesSettings.objects.get(backend__name="prod")
@@ -160,12 +151,12 @@ def test_a_kubernetes_cluster_is_reverted_but_its_credential(as_person: Callable
 
 def test_a_gpu_quota_is_reverted(as_person: Callable[[str], Client]) -> None:
     root, first = as_person("root"), {"total": {"maxWorkers": 4, "requests": {"tflops": "100", "vram": "16Gi"}}}
-    put_gpu_quota(PutGpuQuota(namespace="lab", spec=first), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace="lab", spec=first))
     before = root.get("/api/configs/gpu_quota/lab").json()["spec"]
-    put_gpu_quota(PutGpuQuota(namespace="lab", spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace="lab", spec={"total": {"maxWorkers": 1}}))
     assert _confirm(root, _revert(root, _latest("gpu_quota/lab"))).status_code == 302
     assert root.get("/api/configs/gpu_quota/lab").json()["spec"] == before
-    delete_gpu_quota(DeleteGpuQuota(namespace="lab"), actor=SYSTEM)
+    apply_change(DeleteGpuQuota(namespace="lab"))
     assert _confirm(root, _revert(root, _latest("gpu_quota/lab"))).status_code == 302
     assert root.get("/api/configs/gpu_quota/lab").json()["spec"] == before
     created = AuditEntry.objects.filter(object="gpu_quota/lab", action="gpu_quota.created").latest("id")
@@ -176,7 +167,7 @@ def test_a_gpu_quota_is_reverted(as_person: Callable[[str], Client]) -> None:
 def test_roles_are_given_back_and_taken_away(as_person: Callable[[str], Client]) -> None:
     root, worker = as_person("root"), User.objects.get(username="worker")
     before = worker.as_actor().roles
-    set_roles(SetRoles(username="worker", roles=[*before, "osmo-viewer"]), actor=SYSTEM)
+    apply_change(SetRoles(username="worker", roles=[*before, "osmo-viewer"]))
     granted = AuditEntry.objects.filter(object="user/worker", action="role.granted").latest("id")
     assert _confirm(root, _revert(root, granted)).status_code == 302
     assert User.objects.get(username="worker").as_actor().roles == before
@@ -188,7 +179,7 @@ def test_roles_are_given_back_and_taken_away(as_person: Callable[[str], Client])
 
 def test_scheduler_settings_are_reverted(as_person: Callable[[str], Client]) -> None:
     root, before = as_person("root"), current_config()
-    update_workflow_config(UpdateSettings(subpool_drain_interval_minutes=7, max_retry_per_task=9), actor=SYSTEM)
+    apply_change(UpdateSettings(subpool_drain_interval_minutes=7, max_retry_per_task=9))
     assert _confirm(root, _revert(root, _latest("config/workflow"))).status_code == 302
     now = current_config()
     assert now.subpool_drain_interval_minutes == before.subpool_drain_interval_minutes
@@ -196,5 +187,5 @@ def test_scheduler_settings_are_reverted(as_person: Callable[[str], Client]) -> 
 
 
 def test_a_change_that_no_form_makes_has_no_revert(as_person: Callable[[str], Client]) -> None:
-    patch_pool(PatchPool(name="other", patch={"default_exec_timeout": "5m", "description": "new"}), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch={"default_exec_timeout": "5m", "description": "new"}))
     assert _revert(as_person("root"), _latest("pool/other")) == ""

@@ -10,11 +10,8 @@ from django.test import Client
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import delete_subpool
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import apply_change, reconcile
 
 
 def _tree(client: Client) -> dict[tuple[str, str], Any]:
@@ -33,16 +30,14 @@ def _rows(client: Client, address: str) -> dict[tuple[str, str], Any]:
 
 
 def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Client]) -> None:
-    put_cohort(
-        PutCohort(name="org", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]}), actor=SYSTEM
-    )
-    patch_pool(PatchPool(name="team", patch={"cohort": "org", "lending_limit": 5}), actor=SYSTEM)
-    patch_pool(PatchPool(name="other", patch={"cohort": "org", "borrowing_limit": 9}), actor=SYSTEM)
+    apply_change(PutCohort(name="org", body={"quotas": [{"flavor": "default", "resource": "gpu", "nominal": 7}]}))
+    apply_change(PatchPool(name="team", patch={"cohort": "org", "lending_limit": 5}))
+    apply_change(PatchPool(name="other", patch={"cohort": "org", "borrowing_limit": 9}))
     submit_workflow("team--a", gpus=8)
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     submit_workflow("other", gpus=6, username="root", priority="LOW", name="low")
-    run_cycles()
-    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
+    reconcile()
+    apply_change(DeleteSubpool(parent="other", subpool_name="x"))
     root = as_person("root")
     tree = _tree(root)
     assert _rows(root, "/pools/pool/") == tree
@@ -57,7 +52,7 @@ def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Clien
 
 def test_a_remainder_that_a_drain_reduces_says_so(as_person: Callable[[str], Client]) -> None:
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
-    run_cycles()
-    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
+    reconcile()
+    apply_change(DeleteSubpool(parent="other", subpool_name="x"))
     text = as_person("root").get("/pools/pool/other/change/").content.decode()
     assert "42 until the drain ends" in text

@@ -8,14 +8,11 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.changes.users import CreateUser, SetPassword
-from pools.domain.people.roles import SYSTEM
+from pools.domain.changes.users import SetPassword
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
-from pools.services.configuration.backends import put_backend
-from pools.services.people.users import create_user, set_password
 from scheduling.models import Workflow, WorkflowConfig
-from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, run_cycles, submit_workflow
-from tests.support import factories
+from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, submit_workflow
+from tests.support import world
 
 SECRET = "only-for-tests-4711"
 POOL = {"guarantee": "100", "maximum": "-1", "weight": "1"}
@@ -85,7 +82,7 @@ def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
     root = as_person("root")
     submit_workflow("team--a", name="one")
     submit_workflow("team", name="two")
-    run_cycles()
+    world.reconcile()
     confirm_change(root, "/pools/pool/team/subpools/a/delete/")
     shown = root.get("/pools/pool/team/archive/")
     assert shown.status_code == 409
@@ -99,7 +96,7 @@ def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
 
 
 def test_a_pool_without_a_limit_leaves_no_number_of_gpus(as_person: Callable[[str], Client]) -> None:
-    factories.make_pool("endless", -1, on=Backend.objects.get(name="sim"))
+    world.make_pool("endless", -1, on=Backend.objects.get(name="sim"))
     preview = as_person("root").post("/pools/pool/endless/archive/", {"step": "preview"}, follow=True)
     text = preview.content.decode()
     assert "is deleted for good" in text
@@ -198,7 +195,7 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
 
 
 def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
-    create_user(CreateUser(id="ann+ops@example", roles=("osmo-team-user",)), actor=SYSTEM)
+    world.make_user("ann+ops@example", "osmo-team-user")
     root = as_person("root")
     made = root.post("/pools/accesstoken/create/?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
     assert root.get(made.context["back"]).context["owner"].username == "ann+ops@example"
@@ -207,7 +204,7 @@ def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Clien
 
 
 def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
-    set_password(SetPassword(username="worker", password=SECRET), actor=actor_named("worker"))
+    world.apply_change(SetPassword(username="worker", password=SECRET), actor=actor_named("worker"))
     worker = as_person("worker")
     wrong = worker.post("/password_change/", {"old": "nope", "new": "another-secret-99", "again": "different"})
     assert set(wrong.context["form"].errors) == {"old", "again"}
@@ -271,12 +268,20 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["0", "10081", "1.5", "soon", "", "²"])
-def test_the_drain_interval_refuses_invalid_values(as_person: Callable[[str], Client], text: str) -> None:
-    typed = {"minutes": text, "step": "preview"}
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        *(("minutes", text) for text in ("0", "10081", "1.5", "soon", "", "²")),
+        *(("retries", text) for text in ("-1", "101", "often")),
+    ],
+)
+def test_the_settings_of_workflows_refuse_invalid_values(
+    as_person: Callable[[str], Client], field: str, text: str
+) -> None:
+    typed = {"minutes": "15", "step": "preview", field: text}
     answer = as_person("root").post("/scheduling/workflowconfig/", typed, follow=True)
     assert answer.status_code == 400
-    assert answer.context["form"].errors["minutes"]
+    assert answer.context["form"].errors[field]
 
 
 def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
@@ -290,14 +295,6 @@ def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
     assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
     assert "every 5 minutes" in root.get("/django_celery_beat/periodictask/").content.decode()
     assert "5 minutes" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
-
-
-@pytest.mark.parametrize("text", ["-1", "101", "often"])
-def test_the_retries_of_a_task_refuse_invalid_values(as_person: Callable[[str], Client], text: str) -> None:
-    typed = {"minutes": "15", "retries": text, "step": "preview"}
-    answer = as_person("root").post("/scheduling/workflowconfig/", typed, follow=True)
-    assert answer.status_code == 400
-    assert answer.context["form"].errors["retries"]
 
 
 def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
@@ -334,7 +331,7 @@ def test_submitting(as_person: Callable[[str], Client]) -> None:
 
 def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Client]) -> None:
     workflow = submit_workflow("team--a")
-    run_cycles()
+    world.reconcile()
     chief, address = as_person("chief"), f"/scheduling/workflow/{workflow.name}/end/"
     assert as_person("worker").post(address, {"status": "COMPLETED"}).status_code == 403
     assert chief.post(address, {"status": "nonsense"}).status_code == 400
@@ -346,7 +343,7 @@ def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Clien
 
 def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str], Client]) -> None:
     mine, ended = submit_workflow("team--a"), submit_workflow("team--a", name="done")
-    run_cycles()
+    world.reconcile()
     chief = as_person("chief")
     chief.post(f"/scheduling/workflow/{ended.name}/end/", {"status": "COMPLETED"})
     address = "/scheduling/workflow/cancel/"
@@ -364,12 +361,12 @@ def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str
 
 def test_the_reason_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
+    world.reconcile()
     waits = submit_workflow("team--b", gpus=9, name="wide")
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
     assert "the nodes could not hold that even if they were empty" in page
     assert "Never on these nodes: it needs 9 GPUs" in page
-    put_backend(PutBackend(name="sim", body={"offline": True}), actor=SYSTEM)
+    world.apply_change(PutBackend(name="sim", body={"offline": True}))
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
     assert "sim is offline" in page
     assert "OFFLINE" in as_person("worker").get("/").content.decode()

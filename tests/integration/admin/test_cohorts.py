@@ -11,11 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, Pool
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
 from tests.integration.admin.conftest import confirm_change
+from tests.support.world import apply_change
 
 TREE = "/pools/cohort/"
 CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}org/delete/"
@@ -24,11 +22,9 @@ CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}or
 @pytest.fixture
 def org(pools_and_users: None) -> None:
     """Pools `team` and `other` in cohort `org`, below `corp`."""
-    put_cohort(
-        PutCohort(name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]}), actor=SYSTEM
-    )
+    apply_change(PutCohort(name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]}))
     for name in ("team", "other"):
-        patch_pool(PatchPool(name=name, patch={"cohort": "org"}), actor=SYSTEM)
+        apply_change(PatchPool(name=name, patch={"cohort": "org"}))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +86,7 @@ def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Clien
     shown = client.get(page).context["form"].initial
     assert (shown["parent"], shown["nominal"], shown["lending_limit"], shown["weight"]) == ("corp", 2, 1, "1")
     preview = client.post(page, {**shown, "borrowing_limit": "5", "step": "preview"}, follow=True)
-    put_cohort(PutCohort(name="lab", body={"parent": "corp"}), actor=SYSTEM)
+    apply_change(PutCohort(name="lab", body={"parent": "corp"}))
     again = client.post(page, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert client.post(page, {**again.context["hidden"], "step": "confirm"}).status_code == 302
@@ -124,14 +120,14 @@ def test_the_number_of_queries_does_not_grow_with_the_tree(org: None, as_person:
 
     before = queries()
     for number in range(5):
-        put_cohort(PutCohort(name=f"more{number}", body={"parent": "corp"}), actor=SYSTEM)
-    patch_pool(PatchPool(name="team-admin", patch={"cohort": "more1"}), actor=SYSTEM)
+        apply_change(PutCohort(name=f"more{number}", body={"parent": "corp"}))
+    apply_change(PatchPool(name="team-admin", patch={"cohort": "more1"}))
     assert queries() == before
 
 
 def test_the_tree_filters_by_name_and_keeps_the_path(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
-    patch_pool(PatchPool(name="other", patch={"cohort": "corp"}), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch={"cohort": "corp"}))
     whole = [row.node.key for row in client.get(TREE).context["tree"].rows]
     found = [row.node.key for row in client.get(TREE, {"q": " OTHER"}).context["tree"].rows]
     assert "pool/other" in found
@@ -143,6 +139,6 @@ def test_the_tree_filters_by_name_and_keeps_the_path(org: None, as_person: Calla
 
 
 def test_the_filter_of_the_tree_leaves_the_focus(as_person: Callable[[str], Client]) -> None:
-    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
+    apply_change(PutCohort(name="org", body={}))
     page = as_person("root").get("/pools/cohort/").content.decode()
     assert 'name="q"' in page and "autofocus" not in page

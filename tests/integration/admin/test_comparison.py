@@ -12,12 +12,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from pools.domain.people.roles import SYSTEM
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, WaitCauseChange, Workflow
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import apply_change, reconcile
 
 SignedIn = Callable[[str], Client]
 PAGE = "/scheduling/workflow/compare/"
@@ -31,9 +30,9 @@ def facts(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
 def pair(as_person: SignedIn) -> tuple[str, str]:
     """A workflow of 8 GPUs that runs, and one of 4 that was cancelled while it waited."""
     submit_workflow("team--a", gpus=8, name="train", priority="HIGH")
-    run_cycles()
+    reconcile()
     submit_workflow("team--b", gpus=4, name="train")
-    cancel_workflow(CancelWorkflow(name="train-2", message="not needed"), actor=SYSTEM)
+    apply_change(CancelWorkflow(name="train-2", message="not needed"))
     return "train-1", "train-2"
 
 
@@ -64,7 +63,7 @@ def test_a_workflow_compared_with_itself_differs_in_nothing(as_person: SignedIn,
 def test_waits_are_divided_by_cause(as_person: SignedIn) -> None:
     for name in ("one", "two", "three", "more"):
         submit_workflow("team--a", gpus=8, name=name)
-    run_cycles()
+    reconcile()
     waiting = Group.objects.get(workflow__status="PENDING")
     now = timezone.now()
     Group.objects.filter(pk=waiting.pk).update(ready_at=now - timedelta(seconds=600))

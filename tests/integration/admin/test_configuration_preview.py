@@ -10,10 +10,9 @@ from django.test import Client
 
 from pools.admin.configuration.pool_changes import CreatePoolForm
 from pools.domain.changes.pools import PatchPool, PutPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Pool
-from pools.services.configuration.pools import patch_pool, put_pool
 from tests.integration.admin.conftest import confirm_change
+from tests.support.world import apply_change
 
 ADDRESS = "/pools/pool/other/configuration/"
 TYPED = {"guarantee": "50", "maximum": "-1", "weight": "1", "cohort": "org", "lending_limit": "8"}
@@ -22,8 +21,8 @@ TYPED = {"guarantee": "50", "maximum": "-1", "weight": "1", "cohort": "org", "le
 @pytest.fixture
 def lenders(pools_and_users: None) -> None:
     """The pools `other` and `team` in one cohort; `other` lends 8 of its 50 GPUs."""
-    patch_pool(PatchPool(name="team", patch={"cohort": "org"}), actor=SYSTEM)
-    patch_pool(PatchPool(name="other", patch={"cohort": "org", "lending_limit": 8}), actor=SYSTEM)
+    apply_change(PatchPool(name="team", patch={"cohort": "org"}))
+    apply_change(PatchPool(name="other", patch={"cohort": "org", "lending_limit": 8}))
 
 
 def _preview(client: Client, **typed: str) -> Any:
@@ -100,7 +99,7 @@ def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[
     assert "10109" in warning
     assert warning in _preview(root, guarantee="9999", cohort="", lending_limit="").content.decode()
     assert _dry_run_as_root(as_person, {"resources": {"gpu": {"guarantee": 49}}})["warnings"] == []
-    result = patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 60}}}), actor=SYSTEM)
+    result = apply_change(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 60}}}))
     assert [text for text in result.warnings if "sim has 160 GPUs" in text]
     for page in ("/pools/pool/", "/pools/pool/other/change/"):
         assert "sim has 160 GPUs" in root.get(page).content.decode()
@@ -109,7 +108,7 @@ def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[
 def test_a_backend_whose_nodes_are_unknown_is_not_oversubscribed(pools_and_users: None) -> None:
     backend = Backend.objects.create(name="later", kind=Backend.Kind.KUBERNETES, namespace="later")
     body = {"backend": backend.name, "resources": {"gpu": {"guarantee": 9999}}}
-    assert put_pool(PutPool(name="fresh", body=body), actor=SYSTEM).warnings == ()
+    assert apply_change(PutPool(name="fresh", body=body)).warnings == ()
 
 
 def test_the_change_itself_is_made_from_the_preview(lenders: None, as_person: Callable[[str], Client]) -> None:
@@ -128,7 +127,7 @@ def test_the_form_of_a_new_pool_begins_with_its_name_and_ends_with_the_reason(db
 
 @pytest.mark.usefixtures("pools_and_users")
 def test_the_page_of_a_pool_has_its_stored_keys_by_their_labels(as_person: Callable[[str], Client]) -> None:
-    patch_pool(PatchPool(name="other", patch={"hold_after": 60, "topology_keys": []}), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch={"hold_after": 60, "topology_keys": []}))
     page = as_person("root").get("/pools/pool/other/change/").content.decode()
     assert '<dt>Hold later work after (seconds)</dt><dd class="oa-keeps-lines">60</dd>' in page
     assert "Topology keys" not in page

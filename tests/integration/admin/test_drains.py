@@ -13,13 +13,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
-from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Workflow
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import apply_change, reconcile
 
 SignedIn = Callable[[str], Client]
 PAGE = "/pools/pool/team/change/"
@@ -48,12 +46,12 @@ def text(at: datetime) -> str:
 def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedIn) -> None:
     for name, gpus in (("long", 4), ("short", 4), ("middle", 8)):
         submit_workflow("team--a", gpus=gpus, name=name)
-    run_cycles()
+    reconcile()
     limit("short-1", 1)
     middle, end = limit("middle-1", 2), limit("long-1", 5)
     assert middle is not None and end is not None
     assert drains(as_person("worker")) == []
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     (drain,) = drains(as_person("worker"))
     deleted = AuditEntry.objects.filter(object="pool/team--a").latest("pk").time
     assert drain.pop("since")[:17] == text(deleted)[:17]
@@ -73,14 +71,14 @@ def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedI
 def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: SignedIn) -> None:
     for number in range(4):
         submit_workflow("team--a", gpus=8, name=f"work{number}")
-    run_cycles()
+    reconcile()
     assert Workflow.objects.filter(status="PENDING").count() == 1
     first, second, third = Workflow.objects.filter(status="RUNNING").order_by("name")
     limit(first.name, 1)
     end = limit(second.name, 3)
     limit(third.name, None)
     assert end is not None
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     (drain,) = drains(as_person("chief"), "?pool=team")
     assert (drain["live_workflows"], drain["waiting_workflows"], drain["unlimited_workflows"]) == (4, 1, 1)
     assert drain["ends_by"] is None
@@ -88,7 +86,7 @@ def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: Sign
     page = as_person("chief").get(PAGE).content.decode()
     assert "1 workflow runs without a time limit, and 1 waits to start" in " ".join(page.split())
     for work in (first, second):
-        cancel_workflow(CancelWorkflow(name=work.name), actor=SYSTEM)
+        apply_change(CancelWorkflow(name=work.name))
     (drain,) = drains(as_person("chief"))
     assert drain["half_free_by"] is None and drain["limits_end_at"] is None
     assert "not known: the work that holds them has no time limit" in as_person("chief").get(PAGE).content.decode()
@@ -96,8 +94,8 @@ def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: Sign
 
 def test_a_drain_older_than_a_day_is_a_warning(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    reconcile()
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     monkeypatch.setattr("scheduling.selectors.work.drains.LONG_DRAIN", timedelta(0))
     (drain,) = drains(as_person("root"))
     assert drain["long"] is True
@@ -107,9 +105,9 @@ def test_a_drain_older_than_a_day_is_a_warning(as_person: SignedIn, monkeypatch:
 def test_drains_are_shown_to_those_who_see_the_pool(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8)
     submit_workflow("other--x", gpus=8, username="stranger")
-    run_cycles()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
+    reconcile()
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    apply_change(DeleteSubpool(parent="other", subpool_name="x"))
     seen = {name: [each["subpool"] for each in drains(as_person(name))] for name in ("root", "worker", "nobody")}
     assert seen == {"root": ["team--a", "other--x"], "worker": ["team--a"], "nobody": []}
     assert [each["subpool"] for each in drains(as_person("root"), "?pool=other--x")] == ["other--x"]
@@ -122,10 +120,10 @@ def test_the_number_of_queries_does_not_depend_on_the_drains(as_person: SignedIn
     reader = as_person("root")
     for name in ("a", "b"):
         submit_workflow(f"team--{name}", gpus=8)
-    run_cycles()
+    reconcile()
     counts = []
     for name in ("a", "b"):
-        delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
+        apply_change(DeleteSubpool(parent="team", subpool_name=name))
         reader.get(address)
         with CaptureQueriesContext(connection) as queries:
             reader.get(address)

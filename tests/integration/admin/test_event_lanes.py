@@ -9,13 +9,14 @@ from django.test import Client
 from django.utils import timezone
 
 from scheduling.models import Decision
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import reconcile
 
 
 def test_each_event_has_a_mark_that_leads_to_its_row(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
-    run_cycles()
+    reconcile()
     answer = as_person("root").get("/scheduling/decision/")
     assert [lane.pool for lane in answer.context["chart"].lanes] == ["other--x", "team--a"]
     page = answer.content.decode()
@@ -30,7 +31,7 @@ def test_each_event_has_a_mark_that_leads_to_its_row(as_person: Callable[[str], 
 def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
-    run_cycles()
+    reconcile()
 
     def events(person: str, query: str = "") -> list[tuple[str, ...]]:
         page = as_person(person).get(f"/scheduling/decision/?{query}").context["window"].rows
@@ -53,7 +54,7 @@ def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]
 def test_filters_by_user_and_time(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=8, username="stranger", name="theirs")
-    run_cycles()
+    reconcile()
     root = as_person("root")
 
     def shown(query: str) -> set[str]:

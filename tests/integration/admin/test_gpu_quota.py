@@ -15,11 +15,10 @@ from django.utils import timezone
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import GpuWorker
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
-from pools.services.gpu_quota.gpu_allocations import allocate
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota, sample_usage
+from pools.services.gpu_quota.gpu_quotas import sample_usage
 from tests.integration.admin.conftest import confirm_change
+from tests.support.world import apply_change
 from tests.unit.gpu_quota.builders import make_amounts
 
 SPEC = {
@@ -34,10 +33,10 @@ SignedIn = Callable[[str], Client]
 def quota(pools_and_users: None) -> None:
     """Namespace team-a, where the work of pool team counts, with a worker and a reservation; and team-b, unlimited."""
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec=SPEC), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace="team-a", spec=SPEC))
     for name, more in (("w1", {}), ("w2", {"assume": True})):
         worker = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
-        allocate(
+        apply_change(
             AllocateWorker(
                 namespace="team-a",
                 id=name,
@@ -46,10 +45,9 @@ def quota(pools_and_users: None) -> None:
                 limit=worker.limit,
                 count=worker.count,
                 **more,
-            ),
-            actor=SYSTEM,
+            )
         )
-    allocate(AllocateWorker(namespace="team-b", id="other", request=make_amounts(1)), actor=SYSTEM)
+    apply_change(AllocateWorker(namespace="team-b", id="other", request=make_amounts(1)))
 
 
 def text(client: Client, path: str) -> str:
@@ -125,12 +123,12 @@ def test_free_capacity(quota: None, as_person: SignedIn) -> None:
 
 
 def test_an_alert_is_visible(quota: None, as_person: SignedIn) -> None:
-    allocate(AllocateWorker(namespace="team-a", id="w3", request=make_amounts(50)), actor=SYSTEM)
-    allocate(AllocateWorker(namespace="team-a", id="w4", request=make_amounts(10)), actor=SYSTEM)
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}}), actor=SYSTEM)
+    apply_change(AllocateWorker(namespace="team-a", id="w3", request=make_amounts(50)))
+    apply_change(AllocateWorker(namespace="team-a", id="w4", request=make_amounts(10)))
+    apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}}))
     assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
     assert "ALERT" in text(as_person("chief"), LIST)
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}}), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}}))
     assert "More is in use than the quota allows" in text(as_person("chief"), PAGE)
 
 

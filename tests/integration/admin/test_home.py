@@ -14,16 +14,14 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import Group, PromisedStart, QueueSync, StartForecast, StuckGroup
 from scheduling.selectors.status.problems import long_drains
-from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import apply_change, make_subpool, reconcile
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +55,7 @@ def test_a_healthy_installation_says_so(as_person: Callable[[str], Client]) -> N
 def test_idle_quota_beside_waiting_work(as_person: Callable[[str], Client]) -> None:
     for number in range(6):
         submit_workflow("team--a", gpus=8, name=f"many{number}")
-    run_cycles()
+    reconcile()
     root = as_person("root")
     body = _overview(root)
     assert (body["waiting_gangs"], body["waiting_gpus"]) == (3, 24)
@@ -72,8 +70,8 @@ def test_idle_quota_beside_waiting_work(as_person: Callable[[str], Client]) -> N
 
 def test_a_drain_of_more_than_a_day(as_person: Callable[[str], Client]) -> None:
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
-    run_cycles()
-    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
+    reconcile()
+    apply_change(DeleteSubpool(parent="other", subpool_name="x"))
     root = as_person("root")
     assert ("long_drain", "pool/other--x") not in _codes(root)
     later = timezone.now() + timedelta(hours=25)
@@ -84,9 +82,9 @@ def test_a_drain_of_more_than_a_day(as_person: Callable[[str], Client]) -> None:
 
 def test_a_drain_beyond_its_deadline(as_person: Callable[[str], Client]) -> None:
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
-    run_cycles()
+    reconcile()
     deadline = timezone.now() + timedelta(hours=1)
-    delete_subpool(DeleteSubpool(parent="other", subpool_name="x", drain_by=deadline), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="other", subpool_name="x", drain_by=deadline))
     assert not _codes(as_person("root")) & {("overdue_drain", "pool/other--x"), ("long_drain", "pool/other--x")}
     Pool.objects.filter(name="other--x").update(drain_by=timezone.now() - timedelta(seconds=1))
     root = as_person("root")
@@ -97,7 +95,7 @@ def test_a_drain_beyond_its_deadline(as_person: Callable[[str], Client]) -> None
 
 
 def test_oversubscribed_offline_and_gpu_quota(as_person: Callable[[str], Client]) -> None:
-    patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 999}}}), actor=SYSTEM)
+    apply_change(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 999}}}))
     Backend.objects.filter(name="sim").update(offline=True)
     exceeded = {"type": "Exceeded", "status": "True"}
     GpuQuota.objects.create(namespace="lab", spec={}, conditions=[exceeded])
@@ -143,10 +141,10 @@ def test_a_late_background_job(as_person: Callable[[str], Client]) -> None:
 def test_a_wait_longer_than_usual(as_person: Callable[[str], Client]) -> None:
     for number in range(20):
         submit_workflow("team", gpus=1, name=f"usual{number}")
-    run_cycles()
+    reconcile()
     for number in range(4):
         submit_workflow("team--a", gpus=16, name=f"late{number}")
-    run_cycles()
+    reconcile()
     root = as_person("root")
     assert ("long_wait", "pool/team") not in _codes(root)
     Group.objects.filter(status="SCHEDULING").update(ready_at=timezone.now() - timedelta(hours=2))
@@ -159,7 +157,7 @@ def _waiting_group() -> Group:
     """A gang of team--b that waits for its quota."""
     for number in range(2):
         submit_workflow("team--b", gpus=16, name=f"b{number}")
-    run_cycles()
+    reconcile()
     return Group.objects.get(workflow__name="b1-1")
 
 
@@ -247,7 +245,7 @@ def test_a_promised_start_beside_a_forecast_of_never(as_person: Callable[[str], 
 def test_my_work_comes_first_with_its_reason(as_person: Callable[[str], Client]) -> None:
     for number in range(3):
         submit_workflow("team--b", gpus=8, name=f"mine{number}")
-    run_cycles()
+    reconcile()
     worker = as_person("worker")
     mine = {each["workflow"]: each for each in _overview(worker)["mine"]}
     assert mine["mine0-1"]["status"] == "RUNNING"
@@ -279,15 +277,15 @@ def test_the_number_of_queries_is_constant(as_person: Callable[[str], Client], a
 
     for number in range(2):
         submit_workflow("team--b", gpus=16, name=f"w{number}")
-    run_cycles()
+    reconcile()
     queries()
     before = queries()
     for number in range(5):
-        patch_pool(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 100 + number}}}), actor=SYSTEM)
-        create_subpool(CreateSubpool(parent="other", subpool_name=f"more{number}", quota=2), actor=SYSTEM)
+        apply_change(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 100 + number}}}))
+        make_subpool("other", f"more{number}", 2)
         submit_workflow(f"other--more{number}", gpus=2, username="root", priority="LOW", name=f"o{number}")
         submit_workflow("team--b", gpus=16, name=f"v{number}")
-    reconcile_backend(Backend.objects.get(name="sim").pk)
+    reconcile()
     assert queries() <= before + 2  # the own work of root, and the reasons of its cluster
     assert before <= 24
     assert Pool.objects.count() > 8

@@ -13,13 +13,11 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.usage_bar import sum_bars
 from pools.models import Pool
 from pools.selectors.quotas import platform_totals, pool_tree
-from pools.services.configuration.pools import put_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
-from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
+from tests.integration.admin.conftest import actor_named, confirm_change, submit_workflow
+from tests.support.world import apply_change, make_subpool, reconcile
 
 
 def _queries(client: Client, address: str) -> int:
@@ -33,11 +31,11 @@ def _queries(client: Client, address: str) -> int:
 def _grow() -> None:
     for number in range(6):
         name = f"more{number}"
-        put_pool(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": {"guarantee": 20}}}), actor=SYSTEM)
+        apply_change(PutPool(name=name, body={"backend": "sim", "resources": {"gpu": {"guarantee": 20}}}))
         for part in "abc":
-            create_subpool(CreateSubpool(parent=name, subpool_name=part, quota=5), actor=SYSTEM)
+            make_subpool(name, part, 5)
         submit_workflow(f"{name}--a", gpus=1, username="root", name=f"w{number}")
-    run_cycles()
+    reconcile()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_the_number_of_queries_does_not_depend_on_the_length(
 ) -> None:
     root = as_person("root")
     submit_workflow("team--a", gpus=1, username="root", name="first")
-    run_cycles()
+    reconcile()
     root.get(address)
     before = _queries(root, address)
     _grow()
@@ -100,7 +98,7 @@ def test_other_pages_ask_as_much_of_a_larger_installation(
     def let_wait(count: int, name: str) -> None:
         for number in range(count):
             submit_workflow("team--b", gpus=8, username=username, name=f"{name}{number}")
-        run_cycles()
+        reconcile()
 
     submit_workflow("team--a", gpus=1, name="first")
     let_wait(9, "waits")
@@ -118,12 +116,12 @@ def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) ->
     submit_workflow("team--b", gpus=8, priority="LOW", name="low3")
     submit_workflow("other--x", gpus=8, username="root", name="leaving")
     submit_workflow("team", gpus=8, name="direct")
-    run_cycles()
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=2), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="other", subpool_name="x"), actor=SYSTEM)
-    put_pool(PutPool(name="free", body={"backend": "sim", "resources": {"gpu": {"guarantee": -1}}}), actor=SYSTEM)
+    reconcile()
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=2))
+    apply_change(DeleteSubpool(parent="other", subpool_name="x"))
+    apply_change(PutPool(name="free", body={"backend": "sim", "resources": {"gpu": {"guarantee": -1}}}))
     submit_workflow("free", gpus=3, username="root", name="unbound")
-    run_cycles()
+    reconcile()
 
     sums = platform_totals.platform_totals(actor_named("root"))
     trees = pool_tree.pool_trees(Pool.objects.visible_to(actor_named("root")).roots()).trees
@@ -145,21 +143,20 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
     assert shown("show=draining") == []
     assert shown("show=nonsense") == ["other", "team", "team-admin"]
     submit_workflow("team--a", gpus=8)
-    run_cycles()
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=2), actor=SYSTEM)
+    reconcile()
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=2))
     assert shown("show=draining") == ["team"]
     for number in range(2):
         submit_workflow("other", gpus=8, username="root", priority="LOW", name=f"low{number}")
-    run_cycles()
+    reconcile()
     assert shown("show=over") == []
-    resize_subpool(ResizeSubpool(parent="other", subpool_name="x", quota=40), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="other", subpool_name="x", quota=40))
     assert shown("show=over") == ["other"]
-    put_pool(
+    apply_change(
         PutPool(
             name="team-admin",
             body={"backend": "sim", "enable_maintenance": True, "resources": {"gpu": {"guarantee": 10}}},
-        ),
-        actor=SYSTEM,
+        )
     )
     assert shown("show=maintenance") == ["team-admin"]
     confirm_change(root, "/pools/pool/team-admin/archive/")
@@ -169,9 +166,7 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
 
 def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
     for number in range(pool_tree.POOLS_PER_PAGE):
-        put_pool(
-            PutPool(name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}}), actor=SYSTEM
-        )
+        apply_change(PutPool(name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}}))
     root = as_person("root")
     first, last = root.get("/pools/pool/"), root.get("/pools/pool/?page=2&show=")
     assert len(first.context["pool_page"].trees) == pool_tree.POOLS_PER_PAGE
@@ -185,7 +180,7 @@ def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
     one = submit_workflow("team--a", name="alpha")
     two = submit_workflow("team", name="beta", priority="LOW")
     three = submit_workflow("other--x", name="gamma", username="stranger")
-    run_cycles()
+    reconcile()
     submit_workflow("team--a", gpus=30, name="delta")
     root = as_person("root")
 
@@ -209,7 +204,7 @@ def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
 
 
 def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
-    create_subpool(
+    apply_change(
         CreateSubpool(parent="team", subpool_name="c", quota=7), actor=actor_named("chief"), description="for a test"
     )
     submit_workflow("team--c", gpus=1)
@@ -236,7 +231,7 @@ def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
 
 def test_pools_are_sorted_and_exported(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
+    reconcile()
     root = as_person("root")
 
     def names(sort: str) -> list[str]:
@@ -258,7 +253,7 @@ def test_pools_are_sorted_and_exported(as_person: Callable[[str], Client]) -> No
 
 def test_a_cluster_shows_what_is_promised_and_used(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=2)
-    run_cycles()
+    reconcile()
     rows = as_person("root").get("/pools/backend/").context["backends"]
     (sim,) = [each for each in rows if each["row"].name == "sim"]
     quotas = Pool.objects.roots().filter(backend__name="sim").values_list("guarantee", flat=True)

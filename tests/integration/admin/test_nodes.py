@@ -11,12 +11,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.services.configuration.backends import put_backend
 from scheduling.models import NodeState, Task
 from scheduling.selectors.cluster.node_map import TaskFit, count_fits
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import apply_change, reconcile
 
 
 def _map(client: Client, **query: Any) -> dict[str, Any]:
@@ -29,7 +28,7 @@ def _map(client: Client, **query: Any) -> dict[str, Any]:
 def _start(leaf: str, gpus: int, name: str, **options: Any) -> str:
     """Run work of one task; the name of its node."""
     workflow = submit_workflow(leaf, gpus=gpus, name=name, **options)
-    run_cycles()
+    reconcile()
     return Task.objects.get(group__workflow=workflow).node_name
 
 
@@ -86,7 +85,7 @@ def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str
 
 def test_nodes_are_those_of_the_readers_pools(as_person: Callable[[str], Client]) -> None:
     nodes = [{"name": "x1", "gpus": 4, "platform": "special"}]
-    put_backend(PutBackend(name="hidden", body={"namespace": "hidden", "nodes": nodes}), actor=SYSTEM)
+    apply_change(PutBackend(name="hidden", body={"namespace": "hidden", "nodes": nodes}))
     Node.objects.create(backend=Backend.objects.get(name="sim"), name="x2", gpus=4, platform="special")
     for name, expected in (("root", 21), ("viewer", 21), ("worker", 20)):
         assert _map(as_person(name))["all_nodes"] == expected
@@ -146,15 +145,13 @@ def test_the_number_of_queries_does_not_depend_on_nodes_or_work(as_person: Calla
             Node.objects.bulk_create(Node(backend=backend, name=f"more{number}", gpus=8) for number in range(50))
             for number in range(4):
                 submit_workflow("team--a", gpus=2, name=f"w{number}")
-            run_cycles()
+            reconcile()
     assert counts[0] == counts[1] <= 9
 
 
 def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person: Callable[[str], Client]) -> None:
     """Nothing is below 0, and the excess of one node is not taken from the free GPUs of another."""
-    put_backend(
-        PutBackend(name="sim", body={"nodes": [{"name": name, "gpus": 8} for name in ("na", "nb")]}), actor=SYSTEM
-    )
+    apply_change(PutBackend(name="sim", body={"nodes": [{"name": name, "gpus": 8} for name in ("na", "nb")]}))
     _start("team--a", 8, "big")
     taken = Task.objects.get(group__workflow__name="big-1").node_name
     nodes = [{"name": name, "gpus": 7 if name == taken else 8} for name in ("na", "nb")]
@@ -182,5 +179,5 @@ def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person
         return {(row["resource_usage"]["total_capacity"], row["resource_usage"]["total_free"]) for row in rows}
 
     assert sums() == {("15", "8")}
-    put_backend(PutBackend(name="sim", body={"nodes": [{"name": "nc", "gpus": 8}]}), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body={"nodes": [{"name": "nc", "gpus": 8}]}))
     assert sums() == {("8", "8")}

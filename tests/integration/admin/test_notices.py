@@ -12,9 +12,9 @@ from pools.admin.people.notices import KIND_LABELS
 from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.people.notices import NoticeKind
 from pools.models import Notice, NoticeTarget, User
-from pools.services.people.notice_targets import create_target, send_test
 from scheduling.services.notices.planning import PAGES
-from tests.support import factories
+from tests.support import world
+from tests.support.world import apply_change, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -24,15 +24,13 @@ NEW = {"name": "ci", "channel": "webhook", "address": "https://ci.example.com/s3
 
 @pytest.fixture
 def bob() -> Client:
-    factories.make_pool("team")
-    factories.make_user("bob", "osmo-team-user")
+    world.make_pool("team")
+    world.make_user("bob", "osmo-team-user")
     return _client("bob")
 
 
 def _client(name: str) -> Client:
-    client = Client()
-    client.force_login(User.objects.get(username=name), backend="django.contrib.auth.backends.ModelBackend")
-    return client
+    return sign_in(name)
 
 
 def _text(client: Client, address: str = PAGE) -> str:
@@ -90,7 +88,7 @@ def test_a_test_and_a_replay_are_buttons(bob: Client) -> None:
 
 
 def test_people_see_and_change_their_own(bob: Client) -> None:
-    factories.make_user("eve")
+    world.make_user("eve")
     bob.post(f"{PAGE}create/", NEW)
     target = NoticeTarget.objects.get()
     eve = _client("eve")
@@ -101,11 +99,11 @@ def test_people_see_and_change_their_own(bob: Client) -> None:
 
 
 def test_admins_choose_the_owner(bob: Client) -> None:
-    factories.make_user("lead", "osmo-team-admin")
+    world.make_user("lead", "osmo-team-admin")
     assert "The installation" not in _text(_client("lead"), f"{PAGE}create/")
     _client("lead").post(f"{PAGE}create/", NEW | {"owner": "team"})
     assert NoticeTarget.objects.get().pool is not None
-    factories.admin_actor()
+    world.admin_actor()
     root = _client("root-admin")
     root.post(f"{PAGE}create/", NEW | {"owner": "/installation", "kinds": ["job_late"]})
     assert NoticeTarget.objects.filter(user=None, pool=None).exists()
@@ -118,11 +116,11 @@ def test_the_number_of_queries_does_not_depend_on_the_rows(
     actor = User.objects.get(username="bob").as_actor()
     counts = []
     for number in range(6):
-        target, _ = create_target(
+        target, _ = apply_change(
             CreateTarget(name=f"t{number}", channel="webhook", address="https://ci.example.com/", kinds=["drain"]),
             actor=actor,
         )
-        send_test(SendTest(target=target.pk), actor=actor)
+        apply_change(SendTest(target=target.pk), actor=actor)
         with django_assert_max_num_queries(40) as queries:  # type: ignore[attr-defined]
             _text(bob)
         counts.append(len(queries))

@@ -13,15 +13,10 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import SetRoles
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, GpuQuota, User
-from pools.services.configuration.backends import put_backend
-from pools.services.gpu_quota.gpu_allocations import allocate
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
-from pools.services.people.accounts import set_roles
 from scheduling.models import WorkflowConfig
-from tests.integration.admin.conftest import confirm_change, run_cycles, submit_workflow
+from tests.integration.admin.conftest import confirm_change, submit_workflow
+from tests.support.world import apply_change, reconcile
 from tests.unit.gpu_quota.builders import make_amounts
 
 CLUSTER = "/pools/backend/sim/configuration/"
@@ -52,7 +47,7 @@ def _cluster(**typed: str) -> dict[str, str]:
 
 def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", name="runs")
-    run_cycles()
+    reconcile()
     submit_workflow("team--a", name="waits")
     before = AuditEntry.objects.count()
     page = _preview(
@@ -74,7 +69,7 @@ def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person:
 
 def test_removed_nodes_show_their_work_and_oversubscription(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", name="runs")
-    run_cycles()
+    reconcile()
     root = as_person("root")
     page = _preview(root, CLUSTER, **_cluster(nodes="n1 8\nn2 4"))
     changes = _changes(page)
@@ -110,7 +105,7 @@ def test_nodes_that_stay_are_not_in_the_address_and_many_nodes_fit(as_person: Ca
 def test_a_cluster_that_changed_meanwhile_is_previewed_again(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     page = _preview(root, CLUSTER, **_cluster(about="mine"))
-    put_backend(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}))
     again = root.post(CLUSTER, {**page.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.context["notice"]
     assert set(_changes(again)) == {"Description"}, "the nodes of the other change stay"
@@ -119,10 +114,8 @@ def test_a_cluster_that_changed_meanwhile_is_previewed_again(as_person: Callable
 
 
 def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Client]) -> None:
-    put_gpu_quota(
-        PutGpuQuota(namespace="lab", spec={"total": {"requests": {"tflops": "100"}, "maxWorkers": 9}}), actor=SYSTEM
-    )
-    allocate(AllocateWorker(namespace="lab", id="w1", request=make_amounts(50)), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace="lab", spec={"total": {"requests": {"tflops": "100"}, "maxWorkers": 9}}))
+    apply_change(AllocateWorker(namespace="lab", id="w1", request=make_amounts(50)))
     root = as_person("root")
     page = _preview(root, CAPS, requests_tflops="40", alert_threshold="90", max_gpu_count="2")
     assert _changes(page) == {
@@ -142,7 +135,7 @@ def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Cl
 
 
 def test_roles_say_who_gains_and_loses_which_right(as_person: Callable[[str], Client]) -> None:
-    create_token(CreateToken(owner="worker", name="ci", roles=["osmo-team-user"]), actor=SYSTEM)
+    apply_change(CreateToken(owner="worker", name="ci", roles=["osmo-team-user"]))
     submit_workflow("team--a")
     root = as_person("root")
     page = _preview(root, ROLES, roles=["osmo-other-admin"], description="moves")
@@ -164,10 +157,10 @@ def test_roles_say_who_gains_and_loses_which_right(as_person: Callable[[str], Cl
 
 @pytest.mark.parametrize("roles", [["osmo-team-admin", "osmo-team-user"], []])
 def test_roles_that_changed_meanwhile_are_previewed_again(as_person: Callable[[str], Client], roles: list[str]) -> None:
-    set_roles(SetRoles(username="worker", roles=roles), actor=SYSTEM)
+    apply_change(SetRoles(username="worker", roles=roles))
     root = as_person("root")
     page = _preview(root, ROLES, roles=["osmo-viewer"])
-    set_roles(SetRoles(username="worker", roles=["osmo-other-user"]), actor=SYSTEM)
+    apply_change(SetRoles(username="worker", roles=["osmo-other-user"]))
     again = root.post(ROLES, {**page.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.context["notice"]
     assert User.objects.get(username="worker").as_actor().roles == {"osmo-other-user"}

@@ -6,16 +6,15 @@ import pytest
 from django.test import Client
 
 from pools.models import SignOnIdentity, User
-from tests.support.factories import make_user
+from tests.support.world import make_user, sign_in
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def eve(client: Client) -> Client:
+def eve() -> Client:
     make_user("eve")
-    client.force_login(User.objects.get(username="eve"))
-    return client
+    return sign_in("eve")
 
 
 def test_the_own_page_leads_to_the_address_and_shows_it(eve: Client) -> None:

@@ -9,11 +9,10 @@ from django.contrib import admin
 from django.test import Client
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
 from pools.security.tokens import issue_jwt
-from pools.services.people.access_tokens import create_token
 from tests.integration.admin.conftest import ROLES_BY_USER, submit_workflow
+from tests.support.world import apply_change
 
 EVERYBODY = frozenset(ROLES_BY_USER)
 PLATFORM = frozenset({"root", "viewer"})
@@ -91,13 +90,13 @@ def test_a_page_and_its_list_of_the_api_are_for_the_same_people(
     as_person: Callable[[str], Client], page: str, address: str
 ) -> None:
     for person in ROLES_BY_USER:
-        token = create_token(CreateToken(owner=person, name="t"), actor=SYSTEM)[0]
+        token = apply_change(CreateToken(owner=person, name="t"))[0]
         answer = Client().get(address, headers={"Authorization": f"Bearer {issue_jwt(token)[0]}"})
         assert answer.status_code == as_person(person).get(page).status_code, person
 
 
 def test_a_viewer_reads_the_tokens_of_others_and_has_no_button_for_them(as_person: Callable[[str], Client]) -> None:
-    create_token(CreateToken(owner="worker", name="ci"), actor=SYSTEM)
+    apply_change(CreateToken(owner="worker", name="ci"))
     for person, may_write in (("viewer", False), ("root", True), ("worker", True)):
         page = as_person(person).get("/pools/accesstoken/?owner=worker").content.decode()
         assert ("ci</th>" in page, "Create a token" in page, "Revoke" in page) == (True, may_write, may_write), person

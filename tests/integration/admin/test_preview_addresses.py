@@ -8,8 +8,8 @@ from django.test import Client
 
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.models import AuditEntry, Pool
-from pools.services.configuration.subpools import delete_subpool
-from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
+from tests.integration.admin.conftest import actor_named, submit_workflow
+from tests.support.world import apply_change, reconcile
 
 RESIZE = "/pools/pool/team/subpools/a/resize/"
 
@@ -55,8 +55,8 @@ def test_reading_a_preview_needs_the_role(as_person: Callable[[str], Client]) ->
 
 def test_a_draining_subpool_has_no_form(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=actor_named("root"))
+    reconcile()
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=actor_named("root"))
     chief = as_person("chief")
     for answer in (chief.get(RESIZE), chief.get(f"{RESIZE}preview/?quota=4"), chief.post(RESIZE, {"step": "preview"})):
         assert answer.status_code == 409

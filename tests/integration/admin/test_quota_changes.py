@@ -9,8 +9,8 @@ from django.test import Client
 
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import AuditEntry, Pool
-from pools.services.configuration.subpools import resize_subpool
 from tests.integration.admin.conftest import actor_named
+from tests.support.world import apply_change
 
 SEVERAL = "/pools/pool/team/quotas/"
 IMPORT = "/pools/pool/quotas/"
@@ -38,7 +38,7 @@ def test_one_preview_for_all_subpools_of_a_pool(as_person: Callable[[str], Clien
 def test_a_change_in_between_is_shown_first(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     preview = chief.post(SEVERAL, {"quota-a": "10", "quota-b": "20", "step": "preview"}, follow=True)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=5), actor=actor_named("root"))
+    apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=5), actor=actor_named("root"))
     again = chief.post(SEVERAL, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert _quotas() == {"a": 30, "b": 5}

@@ -13,7 +13,8 @@ from pools.database.transactions import database_time
 from pools.models import Pool
 from scheduling.models import HistoryReplay
 from scheduling.services.history import replays
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import reconcile
 
 SignedIn = Callable[[str], Client]
 PAGE = "/scheduling/historyreplay/"
@@ -87,7 +88,7 @@ def test_proposals_lead_to_the_usual_preview_of_each_change(as_person: SignedIn)
     begin = database_time()
     for number in range(4):
         submit_workflow("team--a", name=f"w{number}")
-        run_cycles()
+        reconcile()
     chief = as_person("chief")
     times = {"period": "own", "since": begin.strftime("%Y-%m-%dT%H:%M:%S"), "until": ""}
     refused = chief.post(PAGE, {**FORM, "advise": "1"})

@@ -10,12 +10,10 @@ from django.urls import reverse
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.saved_views import SaveView
-from pools.domain.people.roles import SYSTEM
 from pools.domain.people.saved_views import FilteredList
 from pools.models import SavedView
 from pools.representations.saved_views import LIST_ADDRESSES, LIST_TITLES
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.people.saved_views import save_view
+from tests.support.world import apply_change
 
 SignedIn = Callable[[str], Client]
 SAVE = "/pools/savedview/save/workflows/"
@@ -58,10 +56,10 @@ def test_a_view_is_deleted_after_a_question(as_person: SignedIn) -> None:
 
 @pytest.mark.parametrize("page", FilteredList)
 def test_each_list_shows_its_views(as_person: SignedIn, page: FilteredList) -> None:
-    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
+    apply_change(PutCohort(name="org", body={}))
     root = as_person("root")
     actor = root.get("/").context["request"].user.as_actor()
-    save_view(SaveView(page=page, name="of this list", query="q=x&pool=team"), actor=actor)
+    apply_change(SaveView(page=page, name="of this list", query="q=x&pool=team"), actor=actor)
     plain = root.get(reverse(LIST_ADDRESSES[page])).content.decode()
     assert "of this list</a>" in plain and 'aria-current="true">of this list' not in plain
     found = root.get(f"{reverse(LIST_ADDRESSES[page])}?pool=team&q=x").content.decode()

@@ -14,13 +14,10 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.names import REMAINDER_LABEL
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from pools.services.changes.ownership import set_owners
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.subpools import delete_subpool, resize_subpool
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
+from tests.integration.admin.conftest import actor_named, confirm_change, submit_workflow
+from tests.support.world import apply_change, reconcile
 
 CREATE = "/pools/pool/team/subpools/create/"
 RESIZE = "/pools/pool/team/subpools/a/resize/"
@@ -54,7 +51,7 @@ def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str],
 def test_a_change_in_between_is_shown_before_the_confirmation_counts(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     preview = chief.post(RESIZE, {"quota": "40", "step": "preview"}, follow=True)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=5), actor=actor_named("root"))
+    apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=5), actor=actor_named("root"))
     again = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in again.content.decode()
     assert Pool.objects.get(name="team--a").last_quota == 30
@@ -94,7 +91,7 @@ def test_refusals_are_shown_at_their_fields_and_keep_the_input(as_person: Callab
 
 def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> None:
     held, waits = submit_workflow("team--a", gpus=8), submit_workflow("team--a", gpus=30, name="big")
-    run_cycles()
+    reconcile()
     chief = as_person("chief")
     preview = chief.post(DELETE, {"step": "preview"}, follow=True)
     assert {row.workflow_name for row in preview.context["remaining"]} == {held.name, waits.name}
@@ -118,7 +115,7 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
 
 
 def test_a_wrong_state_is_shown_at_once_and_refused(as_person: Callable[[str], Client]) -> None:
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=actor_named("root"))
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=actor_named("root"))
     chief = as_person("chief")
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
     assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 409
@@ -164,8 +161,8 @@ def test_unknown_subpools_and_invalid_addresses_are_404(as_person: Callable[[str
 def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
     as_person: Callable[[str], Client], address: str, with_subpools: bool
 ) -> None:
-    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={}), actor=SYSTEM)
+    apply_change(PutCohort(name="org", body={}))
+    apply_change(PutGpuQuota(namespace="team-a", spec={}))
     root = as_person("root")
     kinds = {
         (OwnedKind.POOL, "team"),
@@ -184,7 +181,7 @@ def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
 
 def test_the_deadline_of_a_drain_is_given_shown_and_changed(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
+    reconcile()
     chief = as_person("chief")
     assert "this is possible only while it is DELETING" in chief.get(DEADLINE).content.decode()
     preview = chief.post(DELETE, {"drain_by": "2999-01-01 10:00", "step": "preview"}, follow=True)

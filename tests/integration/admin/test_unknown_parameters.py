@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from django.test import Client
 
-from pools.models import User
 from tests.support.addresses import create_example_installation, readable_addresses
+from tests.support.world import sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -26,8 +26,7 @@ def _notes(answer: object) -> list[str]:
 
 def test_each_page_names_the_parameters_that_it_does_not_know() -> None:
     create_example_installation()
-    browser = Client()
-    browser.force_login(User.objects.get(username="root"), "django.contrib.auth.backends.ModelBackend")
+    browser = sign_in("root")
     silent, wrong, links, tried = [], [], {}, 0
     for address in readable_addresses():
         if address.startswith(NO_PAGES):

@@ -13,7 +13,8 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from pools.models import User
-from tests.integration.admin.conftest import run_cycles, submit_workflow
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import reconcile
 
 PAGE = "/scheduling/usageprogress/"
 SignedIn = Callable[[str], Client]
@@ -28,7 +29,7 @@ def text(client: Client, address: str) -> str:
 def test_the_page_shows_charts_and_the_table_of_what_the_reader_may_see(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8)
     submit_workflow("other--x", gpus=4, username="stranger")
-    run_cycles()
+    reconcile()
     page = text(as_person("root"), f"{PAGE}?by=subpool&period=7d")
     assert "team--a" in page and "other--x" in page
     assert page.count('class="oa-plot"') == 2
@@ -50,7 +51,7 @@ def test_the_number_of_queries_does_not_depend_on_the_work(as_person: SignedIn) 
         text(reader, PAGE)
     for number in range(5):
         submit_workflow("team--a", gpus=1, name=f"job-{number}")
-    run_cycles()
+    reconcile()
     with CaptureQueriesContext(connection) as after:
         text(reader, PAGE)
     assert len(after) == len(before)
@@ -58,7 +59,7 @@ def test_the_number_of_queries_does_not_depend_on_the_work(as_person: SignedIn) 
 
 def test_the_part_of_a_pool(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
+    reconcile()
     request = RequestFactory().get("/?usage=90d")
     request.user = User.objects.get(username="worker")
     template = Template('{% load usage %}{% pool_usage "team" %}')
@@ -71,7 +72,7 @@ def test_the_part_of_a_pool(as_person: SignedIn) -> None:
 def test_the_page_lists_workflows_with_the_numbers_of_the_api(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=4, name="hidden", username="stranger")
-    run_cycles()
+    reconcile()
     page = as_person("root").get(f"{PAGE}?by=workflow&period=7d")
     assert {row.key for row in page.context["rows"]} == {"mine-1", "hidden-1"}
     answer = as_person("root").get("/api/usage?by=workflow&bucket=month").json()
@@ -91,7 +92,7 @@ def test_a_long_table_shows_its_first_rows_and_says_so(as_person: SignedIn, monk
     monkeypatch.setattr("scheduling.admin.reports.usage.MAX_ROWS_SHOWN", 1)
     for number in range(3):
         submit_workflow("team--a", gpus=1, name=f"job-{number}")
-    run_cycles()
+    reconcile()
     page = as_person("root").get(f"{PAGE}?by=workflow&period=7d")
     assert len(page.context["rows"]) == 1
     assert "1 of 3" in page.content.decode() and "The CSV file has all of them" in page.content.decode()
@@ -103,7 +104,7 @@ def test_a_filter_by_user_does_not_hide_who_is_signed_in(as_person: SignedIn) ->
 
 def test_the_page_computes_the_open_hour_once(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8)
-    run_cycles()
+    reconcile()
     reader = as_person("root")
     with CaptureQueriesContext(connection) as queries:
         text(reader, PAGE)

@@ -12,8 +12,8 @@ from django.test import Client
 
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.models import Workflow
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
+from tests.integration.admin.conftest import actor_named, submit_workflow
+from tests.support.world import apply_change, reconcile
 
 LIST = "/scheduling/workflow/"
 
@@ -26,8 +26,8 @@ def _page(client: Client, address: str, **query: Any) -> str:
 
 def _failed(name: str) -> Workflow:
     row = submit_workflow("team--a", gpus=8, name=name)
-    run_cycles()
-    return end_workflow(EndWorkflow(name=row.name, status=EndStatus.FAILED), actor=actor_named("root"))
+    reconcile()
+    return apply_change(EndWorkflow(name=row.name, status=EndStatus.FAILED), actor=actor_named("root"))
 
 
 def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
@@ -45,7 +45,7 @@ def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[
     submit_workflow("team--a", gpus=8, name="second")
     submit_workflow("team--a", gpus=8, name="third")
     waiting = submit_workflow("team--a", gpus=8, name="fourth")
-    run_cycles()
+    reconcile()
     root = as_person("root")
     page = root.get(LIST)
     (row,) = [row for row in page.context["rows"] if row.workflow.name == waiting.name]
@@ -65,7 +65,7 @@ def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[
 def test_the_reason_leads_to_the_holders_and_the_nodes(as_person: Callable[[str], Client]) -> None:
     for name in ("first", "second", "third", "fourth"):
         submit_workflow("team--a", gpus=8, name=name)
-    run_cycles()
+    reconcile()
     root = as_person("root")
     (gang,) = root.get("/api/queue").json()["entries"]
     assert gang["holders"] == ["first-1", "second-1", "third-1"]
@@ -130,9 +130,9 @@ def test_all_rows_of_a_page_are_selected_by_one_link(as_person: Callable[[str], 
 def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Callable[[str], Client]) -> None:
     for name in ("one", "two"):
         submit_workflow("team--a", gpus=1, name=name)
-    run_cycles()
+    reconcile()
     for work in Workflow.objects.all():
-        end_workflow(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=actor_named("root"))
+        apply_change(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=actor_named("root"))
     viewer = as_person("viewer")
     plain = _page(viewer, LIST, pool="team")
     assert plain.count('type="checkbox" class="oa-select"') == 2
@@ -156,7 +156,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
     live = submit_workflow("team--a", gpus=1, name="live")
     other = submit_workflow("team--a", gpus=1, name="other")
     root = as_person("root")
-    cancel_workflow(CancelWorkflow(name=other.name), actor=actor_named("root"))
+    apply_change(CancelWorkflow(name=other.name), actor=actor_named("root"))
     answer = root.post(f"{LIST}cancel/", {"name": [live.name, other.name], "step": "confirm", "filters": "pool=team"})
     text = answer.content.decode()
     results = {row.name: row for row in answer.context["results"]}
@@ -170,7 +170,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
 
 def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str], Client]) -> None:
     row = submit_workflow("team--a", gpus=1, name="gone")
-    cancel_workflow(CancelWorkflow(name=row.name), actor=actor_named("root"))
+    apply_change(CancelWorkflow(name=row.name), actor=actor_named("root"))
     text = _page(as_person("root"), f"{LIST}cancel/", name=row.name)
     assert "gone-1 has already ended (CANCELED); there is nothing to cancel." in text
     assert "Running tasks are stopped now" not in text
@@ -180,7 +180,7 @@ def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str],
 def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> None:
     failed = _failed("broken")
     running = submit_workflow("team--a", gpus=1, name="fine")
-    run_cycles()
+    reconcile()
     worker = as_person("worker")
     assert f"{LIST}retry/?name={failed.name}" in _page(worker, f"{LIST}{failed.name}/change/")
     asked = _page(worker, f"{LIST}retry/", name=failed.name)
@@ -199,9 +199,9 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
 def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_person: Callable[[str], Client]) -> None:
     for name in ("holder", "second"):
         submit_workflow("team--b", gpus=8, name=name)
-    run_cycles()
+    reconcile()
     waiting = submit_workflow("team--b", gpus=8, name="late")
-    run_cycles()
+    reconcile()
     worker = as_person("worker")
     answer = worker.get(f"{LIST}{waiting.name}/change/")
     text = answer.content.decode()
@@ -219,7 +219,7 @@ def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Cli
         submit_workflow(leaf, gpus=8, name=f"runs-{user}", username=user)
         for number in range(4):
             submit_workflow(leaf, gpus=8, name=f"waits{number}-{user}", username=user)
-    run_cycles()
+    reconcile()
     for user in ("root", "stranger", "worker"):
         person = as_person(user)
         entries = person.get("/api/queue").json()["entries"]
@@ -242,7 +242,7 @@ def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Cli
 
 def test_attempts_are_drawn_over_time_and_listed(as_person: Callable[[str], Client]) -> None:
     work = submit_workflow("team--a", gpus=1, name="drawn")
-    run_cycles()
+    reconcile()
     page = as_person("root").get(f"{LIST}{work.name}/change/")
     (lane,) = page.context["chart"].lanes
     assert [bar.kind for bar in lane.bars] == ["waiting", "running"]

@@ -14,12 +14,8 @@ import pytest
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, Pool
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from tests.integration.pools.conftest import admin, caller, nobody, viewer  # noqa: F401  # people at the API
-from tests.support import factories
+from tests.support import world
 
 _LINE = re.compile(r"( *)(\S+) (\d+)(?: borrow (\d+))?(?: lend (\d+))?")
 
@@ -47,7 +43,7 @@ def create_cohorts(*lines: str) -> None:
         del above[depth:]
         limits = [None if text is None else int(text) for text in (match[4], match[5])]
         body = {"parent": above[-1] if above else None, "quotas": [gpu_quota_row(int(match[3]), *limits)]}
-        put_cohort(PutCohort(name=match[2], body=body), actor=SYSTEM)
+        world.apply_change(PutCohort(name=match[2], body=body))
         above.append(match[2])
 
 
@@ -55,10 +51,8 @@ def create_member_pool(
     pool: str, cohort: str, quota: int, *, borrow: int | None = None, lend: int | None = None
 ) -> Pool:
     """Create a pool with a quota of `quota` GPUs in a cohort."""
-    row = factories.make_pool(pool, quota)
-    patch_pool(
-        PatchPool(name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend}), actor=SYSTEM
-    )
+    row = world.make_pool(pool, quota)
+    world.apply_change(PatchPool(name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend}))
     row.refresh_from_db()
     return row
 

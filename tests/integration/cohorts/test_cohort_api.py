@@ -14,14 +14,14 @@ from tests.integration.cohorts.conftest import (
     gpu_quota_row,
     set_parent_past_trigger,
 )
-from tests.integration.pools.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 pytestmark = pytest.mark.django_db
 ORG = "/api/configs/cohort/org"
 
 
-def read_tree(call: ApiCaller, root: str | None = None) -> dict[str, dict[str, Any]]:
+def read_tree(call: ApiClient, root: str | None = None) -> dict[str, dict[str, Any]]:
     """Nodes by name; of a cohort and a pool that share one, the pool."""
     answer = call("GET", "/api/quota_tree", query={"root": root} if root else {})
     assert answer.status == 200, answer.body
@@ -34,7 +34,7 @@ def node_numbers(nodes: dict[str, dict[str, Any]], name: str, *keys: str) -> lis
     return [row[number] for number in keys]
 
 
-def test_put_get_list_delete(admin: ApiCaller) -> None:
+def test_put_get_list_delete(admin: ApiClient) -> None:
     body = {"parent": "corp", "quotas": [gpu_quota_row(4, None, 2)], "weight": 0.5}
     made = admin("PUT", ORG, body)
     assert made.status == 200
@@ -67,7 +67,7 @@ def test_put_get_list_delete(admin: ApiCaller) -> None:
     assert admin("GET", "/api/configs/cohort").body == {"cohorts": []}
 
 
-def test_a_patch_moves_and_orphans_need_a_parameter(admin: ApiCaller) -> None:
+def test_a_patch_moves_and_orphans_need_a_parameter(admin: ApiClient) -> None:
     create_cohorts("a 0", "  b 1", "z 0")
     assert admin("PATCH", "/api/configs/cohort/b", {"parent": "z", "description": "moved"}).body["parent"] == "z"
     assert admin("PATCH", "/api/configs/cohort/nope", {"parent": "z"}).status == 404
@@ -84,7 +84,7 @@ def test_a_patch_moves_and_orphans_need_a_parameter(admin: ApiCaller) -> None:
 
 
 def test_only_platform_admins_write_and_only_platform_readers_read(
-    admin: ApiCaller, viewer: ApiCaller, nobody: ApiCaller
+    admin: ApiClient, viewer: ApiClient, nobody: ApiClient
 ) -> None:
     admin("PUT", ORG, {})
     assert viewer("GET", ORG).status == viewer("GET", "/api/configs/cohort").status == 200
@@ -93,7 +93,7 @@ def test_only_platform_admins_write_and_only_platform_readers_read(
     assert nobody("GET", "/api/quota_tree").body == {"nodes": []}
 
 
-def test_bad_bodies_are_400_with_paths(admin: ApiCaller) -> None:
+def test_bad_bodies_are_400_with_paths(admin: ApiClient) -> None:
     assert admin("PUT", ORG, {"quotas": "4"}).codes == {("quotas", "bad_value")}
     assert admin("PUT", ORG, {"quotas": [gpu_quota_row(2**60)]}).codes == {("quotas[0].nominal", "too_large")}
     assert admin("PUT", "/api/configs/cohort/UPPER", {}).codes == {("name", "bad_name")}
@@ -101,10 +101,10 @@ def test_bad_bodies_are_400_with_paths(admin: ApiCaller) -> None:
     assert admin("DELETE", ORG, {"force": True}).codes == {("force", "unknown_key")}
 
 
-def test_the_tree_shows_the_worked_example(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
+def test_the_tree_shows_the_worked_example(admin: ApiClient, create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    factories.make_reservation("serve", 18)
-    factories.make_reservation("train", 9)
+    world.make_reservation("serve", 18)
+    world.make_reservation("train", 9)
     nodes = read_tree(admin)
     assert [(node["name"], node["kind"], node["parent"]) for node in nodes.values()] == [
         ("corp", "cohort", None),
@@ -136,12 +136,12 @@ def test_the_tree_shows_the_worked_example(admin: ApiCaller, create_corp_example
     assert admin("GET", "/api/quota_tree", query={"root": "nowhere"}).status == 404
 
 
-def test_draining_subpools_and_pending_work(admin: ApiCaller) -> None:
+def test_draining_subpools_and_pending_work(admin: ApiClient) -> None:
     create_cohorts("org 0")
-    factories.make_pool("team", 100, a=30, b=20)
+    world.make_pool("team", 100, a=30, b=20)
     admin("PATCH", "/api/configs/pool/team", {"cohort": "org", "lending_limit": 25})
-    factories.make_reservation("team--a", 12)
-    factories.make_reservation("team--b", 0, needs=7)
+    world.make_reservation("team--a", 12)
+    world.make_reservation("team--b", 0, needs=7)
     nodes = read_tree(admin, "org")
     assert list(nodes) == ["org", "team", "team--_shared", "team--a", "team--b"]
     assert node_numbers(nodes, "team", "nominal", "subtree_quota", "usage", "pending", "lending_limit") == [
@@ -156,10 +156,10 @@ def test_draining_subpools_and_pending_work(admin: ApiCaller) -> None:
 
 
 def test_users_see_their_pools_and_the_cohorts_above(
-    admin: ApiCaller, caller: Callable[..., ApiCaller], create_corp_example: Callable[[], None]
+    admin: ApiClient, caller: Callers, create_corp_example: Callable[[], None]
 ) -> None:
     create_corp_example()
-    factories.make_pool("alone", 3)
+    world.make_pool("alone", 3)
     worker = caller("wanda", "osmo-serve-user")
     assert list(read_tree(worker)) == ["corp", "prod", "serve", "serve--_shared"]
     assert read_tree(worker)["serve"] == read_tree(admin)["serve"]
@@ -168,26 +168,26 @@ def test_users_see_their_pools_and_the_cohorts_above(
         assert worker("GET", "/api/quota_tree", query={"root": hidden}).status == 404
 
 
-def test_a_pool_without_a_cohort_stands_alone_in_the_tree(admin: ApiCaller) -> None:
-    factories.make_pool("alone", 10)
+def test_a_pool_without_a_cohort_stands_alone_in_the_tree(admin: ApiClient) -> None:
+    world.make_pool("alone", 10)
     admin("PATCH", "/api/configs/pool/alone", {"resources": {"gpu": {"maximum": 12}}})
-    factories.make_reservation("alone", 13)
+    world.make_reservation("alone", 13)
     nodes = read_tree(admin)
     assert list(nodes) == ["alone", "alone--_shared"]
     assert node_numbers(nodes, "alone", "t", "debt", "borrowing_limit") == [-3, 1, 2]
     assert node_numbers(nodes, "alone--_shared", "debt") == [0]
 
 
-def test_a_maximum_is_a_borrowing_limit(admin: ApiCaller) -> None:
+def test_a_maximum_is_a_borrowing_limit(admin: ApiClient) -> None:
     create_cohorts("org 20")
     create_member_pool("p", "org", 10, borrow=7)
     admin("PATCH", "/api/configs/pool/p", {"resources": {"gpu": {"maximum": 14}}})
     assert node_numbers(read_tree(admin), "p", "borrowing_limit", "potential_available") == [4, 14]
 
 
-def test_a_dry_run_shows_both_trees_and_every_debt(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
+def test_a_dry_run_shows_both_trees_and_every_debt(admin: ApiClient, create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    factories.make_reservation("serve", 25)
+    world.make_reservation("serve", 25)
     body = {"parent": "corp", "quotas": [gpu_quota_row(6, 3)]}
     answer = admin("PUT", "/api/configs/cohort/prod", body, query={"dry_run": "True"}).body
     assert answer["violations"] == []
@@ -211,9 +211,9 @@ def test_a_dry_run_shows_both_trees_and_every_debt(admin: ApiCaller, create_corp
     assert admin("PUT", "/api/configs/cohort/prod", {"what": 1}, query={"dry_run": "True"}).status == 400
 
 
-def test_a_stored_cycle_is_shown_and_every_read_ends(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
+def test_a_stored_cycle_is_shown_and_every_read_ends(admin: ApiClient, create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    factories.make_reservation("serve", 3)
+    world.make_reservation("serve", 3)
     set_parent_past_trigger("corp", "prod")
     nodes = read_tree(admin)
     assert {name: node["active"] for name, node in nodes.items() if node["kind"] != "shared"} == {

@@ -8,12 +8,8 @@ import pytest
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, Pool
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection.port import Cluster
@@ -23,9 +19,8 @@ from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.cohorts.conftest import create_cohorts, set_parent_past_trigger
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, kubernetes_backend
 
 pytestmark = pytest.mark.django_db
@@ -42,9 +37,9 @@ def make_harness(cluster: Cluster, namespace: str, *, lend: int | None) -> Agent
     create_cohorts("org 0")
     backend = kubernetes_backend(namespace)
     for pool, quota in (("lender", 8), ("borrower", 2)):
-        factories.make_pool(pool, quota, on=backend)
-        patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
-    patch_pool(PatchPool(name="lender", patch={"lending_limit": lend}), actor=SYSTEM)
+        world.make_pool(pool, quota, on=backend)
+        world.apply_change(PatchPool(name=pool, patch={"cohort": "org"}))
+    world.apply_change(PatchPool(name="lender", patch={"lending_limit": lend}))
     agent = ClusterAgent(backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0))
     return AgentHarness(cluster, backend, Pool.objects.get(name="borrower"), agent)
 
@@ -121,7 +116,7 @@ def test_dispatched_work_counts_before_it_runs(fake: AgentHarness) -> None:
     fake.run_pods(*fake.list_pods(first))
     fake.run_agent()
     assert fake.list_pods(second) == [], "it counts once, and still counts"
-    cancel_workflow(CancelWorkflow(name=first.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=first.name), actor=world.admin_actor())
     fake.run_agent()
     assert len(fake.list_pods(second)) == 1
 
@@ -156,7 +151,7 @@ def test_gangs_of_one_cycle_fill_the_quota_exactly(fake: AgentHarness) -> None:
 
 
 def test_a_leaf_borrows_from_its_siblings_without_the_cohort(fake: AgentHarness) -> None:
-    create_subpool(CreateSubpool(parent="lender", subpool_name="a", quota=6), actor=SYSTEM)
+    world.make_subpool("lender", "a", 6)
     fake.submit(gpus=8, priority=LOW, to="lender")
     fake.run_agent()
     assert dispatched_gpus() == {"lender": 8}
@@ -175,8 +170,8 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     """Neither cluster knows the work of the other."""
     one = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     far = kubernetes_backend("far", name="far")
-    factories.make_pool("guest", 0, on=far)
-    patch_pool(PatchPool(name="guest", patch={"cohort": "org"}), actor=SYSTEM)
+    world.make_pool("guest", 0, on=far)
+    world.apply_change(PatchPool(name="guest", patch={"cohort": "org"}))
     cluster = FakeCluster(namespaces=["far"])
     other = AgentHarness(
         cluster,
@@ -197,12 +192,12 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
 
 def test_a_simulated_backend_leaves_dispatched_quota_to_a_cluster(db: None) -> None:
     harness = make_harness(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
-    sim = factories.make_backend()
-    factories.make_pool("guest", 0, on=sim)
-    patch_pool(PatchPool(name="guest", patch={"cohort": "org"}), actor=SYSTEM)
+    sim = world.make_backend()
+    world.make_pool("guest", 0, on=sim)
+    world.apply_change(PatchPool(name="guest", patch={"cohort": "org"}))
     harness.submit(gpus=9, priority=LOW)
     harness.run_agent()
-    wants = [factories.submit_workflow(factories.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
+    wants = [world.submit_workflow(world.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
     assert reconcile_backend(sim.pk)["settled"]
     assert [Workflow.objects.get(pk=work.pk).status for work in wants] == ["PENDING", "RUNNING"]
 
@@ -252,9 +247,9 @@ def _crash(*_: object) -> object:
 def test_a_gang_that_its_namespace_refuses_uses_no_quota_of_the_tree(fake: AgentHarness) -> None:
     """One transaction checks the tree and the namespace, so a gang counts in both or in neither."""
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
-    factories.make_pool("neighbour", 0, on=fake.backend)
-    patch_pool(PatchPool(name="neighbour", patch={"cohort": "org"}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 1}}))
+    world.make_pool("neighbour", 0, on=fake.backend)
+    world.apply_change(PatchPool(name="neighbour", patch={"cohort": "org"}))
     first, second = fake.submit(gpus=2, priority=LOW), fake.submit(gpus=3, priority=LOW)
     fake.run_agent()
     assert (len(fake.list_pods(first)), fake.list_pods(second)) == (1, [])

@@ -10,13 +10,10 @@ from psycopg import errors as pg
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Cohort, QuotaStamp
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import delete_pool, patch_pool
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -73,9 +70,9 @@ def cohort_tree() -> None:
     """top > left > leaf, with pool `p` of 10 GPUs in `leaf`, `alone` with a subpool in none, and `named` only named."""
     create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
     create_member_pool("p", "leaf", 10)
-    factories.make_pool("alone", 10, a=5)
-    put_cohort(PutCohort(name="below", body={"parent": "named"}), actor=SYSTEM)
-    factories.check_deferred_constraints()
+    world.make_pool("alone", 10, a=5)
+    world.apply_change(PutCohort(name="below", body={"parent": "named"}))
+    world.check_deferred_constraints()
 
 
 @pytest.mark.parametrize(("sql", "rule"), BROKEN.values(), ids=BROKEN)
@@ -101,9 +98,9 @@ def test_the_cycle_is_named_in_full(cohort_tree: None) -> None:
 
 def test_every_audit_entry_has_names() -> None:
     create_cohorts("org 4", "other 0")
-    put_cohort(PutCohort(name="team", body={"parent": "org"}), actor=SYSTEM, description="a new team")
-    put_cohort(PutCohort(name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]}), actor=SYSTEM)
-    put_cohort(PutCohort(name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]}), actor=SYSTEM)
+    world.apply_change(PutCohort(name="team", body={"parent": "org"}), description="a new team")
+    world.apply_change(PutCohort(name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]}))
+    world.apply_change(PutCohort(name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]}))
     told = list(AuditEntry.objects.filter(object="cohort/team").order_by("id"))
     assert [entry.action for entry in told] == ["cohort.created", "cohort.updated", "cohort.moved"]
     assert [entry.after["parent"] for entry in told] == ["org", "org", "other"]
@@ -137,18 +134,18 @@ def test_the_stamp_changes_with_every_part_of_a_cohort(cohort_tree: None) -> Non
             cursor.execute(sql)
         assert read_stamp() not in seen, sql
         seen.add(read_stamp())
-    patch_pool(PatchPool(name="alone", patch={"resources": {"gpu": {"guarantee": 20}}}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="alone", patch={"resources": {"gpu": {"guarantee": 20}}}))
     assert read_stamp() in seen, "a pool without a cohort moves nothing of theirs"
 
 
 def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(cohort_tree: None) -> None:
-    factories.submit_workflow(factories.admin_actor(), "p")
+    world.submit_workflow(world.admin_actor(), "p")
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM pools_reservation")
         cursor.execute("UPDATE scheduling_workflow SET status = 'COMPLETED'")
         cursor.execute("UPDATE scheduling_group SET status = 'COMPLETED'")
         cursor.execute("UPDATE scheduling_task SET status = 'COMPLETED'")
-    left = delete_pool(DeletePool(name="p"), actor=SYSTEM)
+    left = world.apply_change(DeletePool(name="p"))
     assert left is not None
     assert (left.archived, left.cohort_id) == (True, None)
     assert [each for each in verify() if each.code == "audit"] == []

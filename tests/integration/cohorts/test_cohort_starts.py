@@ -8,39 +8,28 @@ import pytest
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.domain.values.amounts import GPU
-from pools.models import Backend, Cohort, LeafUsage
+from pools.models import Cohort, LeafUsage
 from pools.selectors.quotas.quota_facts import read_admission_tree
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, list_waiting_gangs
-from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.cohorts.conftest import (
     create_cohorts,
     create_member_pool,
     gpu_quota_row,
     set_parent_past_trigger,
 )
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 LOW, NORMAL = Priority.LOW, Priority.NORMAL
 
 
-def reconcile(backend: str = "sim") -> None:
-    assert reconcile_backend(Backend.objects.get(name=backend).pk)["settled"]
-
-
 def submit(pool: str, gpus: int = 1, count: int = 1, priority: Priority = LOW) -> list[str]:
-    return [
-        factories.submit_workflow(factories.admin_actor(), pool, gpus, priority=priority).name for _ in range(count)
-    ]
+    return [world.submit_workflow(world.admin_actor(), pool, gpus, priority=priority).name for _ in range(count)]
 
 
 def total_usage_of(*pools: str) -> list[int]:
@@ -58,7 +47,7 @@ def reason_message(name: str) -> str:
 
 
 def _waiting_gang(name: str) -> WaitingGang:
-    (entry,) = [entry for entry in list_waiting_gangs(factories.admin_actor(), limit=100)[0] if entry.workflow == name]
+    (entry,) = [entry for entry in list_waiting_gangs(world.admin_actor(), limit=100)[0] if entry.workflow == name]
     return entry
 
 
@@ -70,17 +59,17 @@ def test_low_work_borrows_through_the_tree_up_to_every_limit(create_corp_example
     create_corp_example()
     submit("batch", count=8)
     submit("labs", count=3)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("batch", "labs") == [7, 2], "batch has 4 and borrows 3, labs has none and borrows 2"
     submit("serve", gpus=21)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("serve", "batch", "labs") == [21, 7, 2], "prod owns 20 and borrows 8, of which batch has 7"
     (more,) = submit("serve")
-    reconcile()
+    world.reconcile()
     assert read_status(more) == "PENDING"
     assert reason_fields(more) == ("over_borrowing_limit", "prod", "borrowing_limit", 1, 0, 1)
     assert reason_message(more) == "It asks for 1 GPU; borrowing limit of prod reached: 8 of 8."
-    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 9)]}), actor=SYSTEM)
+    world.apply_change(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(6, 9)]}))
     assert reason_fields(more)[0] == "next_pass"
     assert verify() == []
 
@@ -88,13 +77,13 @@ def test_low_work_borrows_through_the_tree_up_to_every_limit(create_corp_example
 def test_a_lender_reclaims_its_gpus_from_the_borrowers(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
     submit("serve", gpus=4, count=7)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("serve") == [28]
     (wanted,) = submit("batch", gpus=4, priority=NORMAL)
-    reconcile()
+    world.reconcile()
     assert (total_usage_of("serve", "batch"), read_status(wanted)) == ([24, 4], "RUNNING")
     (wanted,) = submit("train", gpus=16, priority=NORMAL)
-    reconcile()
+    world.reconcile()
     assert (total_usage_of("batch", "train"), read_status(wanted)) == ([4, 16], "RUNNING")
     tree = read_admission_tree([Cohort.objects.get(name="corp").pk])
     assert {name: tree.columns[GPU].debt(x) for name, x in tree.index.items()} == dict.fromkeys(tree.index, 0)
@@ -106,11 +95,11 @@ def test_a_debt_blocks_only_its_own_path() -> None:
     create_member_pool("xq", "x", 8)
     create_member_pool("yq", "y", 5)
     submit("xq", gpus=8, priority=NORMAL)
-    reconcile()
-    patch_pool(PatchPool(name="xq", patch={"resources": {"gpu": {"guarantee": 6}}}), actor=SYSTEM)
+    world.reconcile()
+    world.apply_change(PatchPool(name="xq", patch={"resources": {"gpu": {"guarantee": 6}}}))
     (waits,) = submit("xq")
     submit("yq", count=5)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("xq", "yq") == [8, 3], "root has 11, 8 are held; the debt of x does not block y"
     assert read_status(waits) == "PENDING"
 
@@ -120,18 +109,18 @@ def test_a_smaller_limit_stops_nothing_and_ending_work_reduces_the_debt() -> Non
     create_member_pool("a", "pool", 10, lend=4)
     create_member_pool("b", "pool", 2)
     names = submit("b", gpus=2, count=3)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("b") == [6]
-    patch_pool(PatchPool(name="a", patch={"lending_limit": 1}), actor=SYSTEM)
-    reconcile()
+    world.apply_change(PatchPool(name="a", patch={"lending_limit": 1}))
+    world.reconcile()
     assert total_usage_of("b") == [6]
     (waits,) = submit("b")
     (starts,) = submit("a", 6)
-    reconcile()
+    world.reconcile()
     assert (read_status(starts), read_status(waits)) == ("RUNNING", "PENDING")
     for name in names[:2]:
-        cancel_workflow(CancelWorkflow(name=name), actor=factories.admin_actor())
-    reconcile()
+        world.apply_change(CancelWorkflow(name=name), actor=world.admin_actor())
+    world.reconcile()
     assert (total_usage_of("a", "b"), read_status(waits)) == ([6, 3], "RUNNING")
 
 
@@ -140,17 +129,17 @@ def test_nothing_starts_on_a_cycle_and_running_work_continues() -> None:
     create_member_pool("p", "b", 4)
     create_member_pool("free", "elsewhere", 4)
     submit("p", count=2)
-    reconcile()
+    world.reconcile()
     set_parent_past_trigger("a", "b")
     waits = submit("p", count=2)
     submit("free", count=4)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("p", "free") == [2, 4]
     assert {read_status(name) for name in waits} == {"PENDING"}
     assert reason_fields(waits[0])[0] == "cycle"
     assert "form a cycle: b → a → b;" in reason_message(waits[0])
-    put_cohort(PutCohort(name="a", body={"parent": None, "quotas": [gpu_quota_row(0)]}), actor=SYSTEM)
-    reconcile()
+    world.apply_change(PutCohort(name="a", body={"parent": None, "quotas": [gpu_quota_row(0)]}))
+    world.reconcile()
     assert total_usage_of("p") == [4]
     assert verify() == []
 
@@ -158,7 +147,7 @@ def test_nothing_starts_on_a_cycle_and_running_work_continues() -> None:
 def test_a_pool_s_maximum_holds_inside_a_cohort() -> None:
     create_cohorts("org 20")
     create_member_pool("p", "org", 4)
-    patch_pool(PatchPool(name="p", patch={"resources": {"gpu": {"maximum": 6}}}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="p", patch={"resources": {"gpu": {"maximum": 6}}}))
     submit("p", count=7)
-    reconcile()
+    world.reconcile()
     assert total_usage_of("p") == [6]

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from pools.domain.changes.cohorts import PutCohort
-from pools.domain.people.roles import SYSTEM
-from pools.models import Backend, User
+from pools.models import Backend
 from pools.services.changes.dry_run import read_effect
-from pools.services.configuration.cohorts import put_cohort
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
-from tests.integration.pools.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient
+from tests.support.world import apply_change, reconcile, sign_in
 
 pytestmark = pytest.mark.django_db
 PROD = "/api/configs/cohort/prod"
@@ -26,11 +23,7 @@ TRY = {"dry_run": "True"}
 
 
 def submit_low_work(pool: str, gpus: int, name: str) -> str:
-    return factories.submit_workflow(factories.admin_actor(), pool, gpus, name=name, priority=Priority.LOW).name
-
-
-def reconcile() -> None:
-    assert reconcile_backend(Backend.objects.get(name="sim").pk)["settled"]
+    return world.submit_workflow(world.admin_actor(), pool, gpus, name=name, priority=Priority.LOW).name
 
 
 def starting_and_blocked(answer: Any) -> tuple[list[str], list[str]]:
@@ -50,7 +43,7 @@ def example_tree(db: None) -> None:
     reconcile()
 
 
-def test_dry_run_of_a_limit(example_tree: None, admin: ApiCaller) -> None:
+def test_dry_run_of_a_limit(example_tree: None, admin: ApiClient) -> None:
     def dry_run_limit(gpus: int | None) -> tuple[list[str], list[str]]:
         return starting_and_blocked(
             admin("PUT", PROD, {"parent": "corp", "quotas": [gpu_quota_row(0, gpus)]}, query=TRY)
@@ -63,7 +56,7 @@ def test_dry_run_of_a_limit(example_tree: None, admin: ApiCaller) -> None:
     assert sorted(Workflow.objects.filter(status="PENDING").values_list("name", flat=True)) == ["four-1", "two-1"]
 
 
-def test_work_that_can_never_start(example_tree: None, admin: ApiCaller) -> None:
+def test_work_that_can_never_start(example_tree: None, admin: ApiClient) -> None:
     """`train` uses its own quota, and a gang of 20 GPUs waits there to borrow from `serve`; it can never start if
     `research` may not borrow."""
     submit_low_work("train", 20, "large")
@@ -76,22 +69,22 @@ def test_work_that_can_never_start(example_tree: None, admin: ApiCaller) -> None
         [],
         [],
     )
-    put_cohort(PutCohort(name="research", body=body), actor=SYSTEM)
+    apply_change(PutCohort(name="research", body=body))
     assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), (
         "it was so before"
     )
 
 
-def test_admitted_work_that_does_not_run_yet(example_tree: None, admin: ApiCaller) -> None:
+def test_admitted_work_that_does_not_run_yet(example_tree: None, admin: ApiClient) -> None:
     """Work that was admitted and does not run yet loses its admission."""
     Backend.objects.update(offline=True)
-    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}), actor=SYSTEM)
+    apply_change(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}))
     Backend.objects.update(offline=False)
     tight = {"parent": "corp", "quotas": [gpu_quota_row(0, 4)]}
     assert starting_and_blocked(admin("PUT", PROD, tight, query=TRY)) == ([], ["two-1"])
 
 
-def test_dry_run_of_a_move(example_tree: None, admin: ApiCaller) -> None:
+def test_dry_run_of_a_move(example_tree: None, admin: ApiClient) -> None:
     """Alone, `serve` cannot borrow; below a cohort that owns 6, both start."""
     create_cohorts("rich 6")
     assert starting_and_blocked(admin("PATCH", PROD, {"parent": "rich", "quotas": [gpu_quota_row(0)]}, query=TRY)) == (
@@ -109,9 +102,9 @@ def test_invisible_work_is_a_number(example_tree: None) -> None:
     wide = {"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}
 
     def dry_run_change() -> object:
-        return put_cohort(PutCohort(name="prod", body=wide), actor=SYSTEM)
+        return apply_change(PutCohort(name="prod", body=wide))
 
-    effect = read_effect(dry_run_change, read_state=dict, actor=factories.make_user("sam", "osmo-train-admin"))
+    effect = read_effect(dry_run_change, read_state=dict, actor=world.make_user("sam", "osmo-train-admin"))
     assert (effect["could_start"], effect["could_start_elsewhere"]) == ([], 1)
     assert "two-1" not in str(effect)
 
@@ -122,7 +115,7 @@ def test_the_page_of_the_effect_lists_it(example_tree: None) -> None:
     assert ">two-1</a>" in page
     assert "Could no longer start" not in page
     assert "becomes reclaimable" not in page
-    put_cohort(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(4, 4)]}), actor=SYSTEM)
+    apply_change(PutCohort(name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(4, 4)]}))
     page = preview_page("prod", parent="corp", nominal="0", borrowing_limit="4")
     assert "LOW work that becomes reclaimable" in page
     assert ">runs-1</a>" in page
@@ -135,8 +128,7 @@ def preview_page(name: str, **typed: str) -> str:
 
 
 def post_form(address: str, typed: dict[str, str]) -> str:
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in("root-admin")
     return client.post(address, {**typed, "step": "preview"}, follow=True).content.decode()
 
 
@@ -150,7 +142,7 @@ def post_form(address: str, typed: dict[str, str]) -> str:
     ],
 )
 def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
-    example_tree: None, admin: ApiCaller, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
+    example_tree: None, admin: ApiClient, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
 ) -> None:
     one = admin("PATCH", "/api/configs/pool/serve", patch, query=TRY)
     assert [(each["name"], each["kind"], each["before"], each["after"]) for each in one.body["debts"]] == debts
@@ -159,7 +151,7 @@ def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
     assert many.body["debts"] == one.body["debts"]
 
 
-def test_low_work_that_more_lenders_may_reclaim(admin: ApiCaller) -> None:
+def test_low_work_that_more_lenders_may_reclaim(admin: ApiClient) -> None:
     """`serve` borrows 4 of what `prod` owns itself: no pool outside may reclaim them until `prod` owns less."""
     create_cohorts("corp 0", "  prod 6", "  research 0")
     for pool, cohort, quota in (("serve", "prod", 10), ("batch", "prod", 2), ("train", "research", 16)):

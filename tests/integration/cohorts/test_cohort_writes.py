@@ -12,17 +12,16 @@ from pools.domain.changes.revisions import RollBack
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
 from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
-from pools.services.configuration.cohorts import create_cohort, delete_cohort, patch_cohort, put_cohort
-from pools.services.configuration.config_rollback import rollback_configuration
-from pools.services.configuration.pools import create_pool, delete_pool, patch_pool
+from pools.services.configuration.cohorts import create_cohort, put_cohort
+from pools.services.configuration.pools import create_pool, patch_pool
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
 
 def put(name: str, **body: Any) -> Cohort:
-    return put_cohort(PutCohort(name=name, body=body), actor=SYSTEM).row
+    return world.apply_change(PutCohort(name=name, body=body)).row
 
 
 def refused_codes(call: Any, *arguments: Any, **options: Any) -> set[tuple[str, str]]:
@@ -47,10 +46,10 @@ def test_an_implicit_cohort_exists_as_long_as_it_is_named() -> None:
 def test_a_pool_names_a_cohort_too() -> None:
     create_member_pool("p", "org", 4)
     assert not Cohort.objects.get(name="org").explicit
-    patch_pool(PatchPool(name="p", patch={"cohort": None}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="p", patch={"cohort": None}))
     assert not Cohort.objects.exists()
     create_member_pool("q", "org", 4)
-    delete_pool(DeletePool(name="q"), actor=SYSTEM)
+    world.apply_change(DeletePool(name="q"))
     assert not Cohort.objects.exists()
 
 
@@ -103,7 +102,7 @@ def test_limits_need_a_parent() -> None:
         ("quotas[0].borrowing_limit", "limit_without_parent"),
         ("quotas[0].lending_limit", "limit_without_parent"),
     }
-    factories.make_pool("p", 10)
+    world.make_pool("p", 10)
     patch = {"borrowing_limit": 1, "lending_limit": 12}
     assert refused_codes(patch_pool, PatchPool(name="p", patch=patch), actor=SYSTEM) == {
         ("borrowing_limit", "limit_without_parent"),
@@ -136,19 +135,19 @@ def test_a_cycle_is_refused_and_named_whole() -> None:
 
 def test_moving_moves_the_whole_subtree() -> None:
     create_cohorts("a 0", "  b 3 borrow 1", "    c 2", "z 0")
-    result = patch_cohort(PatchCohort(name="b", patch={"parent": "z"}), actor=SYSTEM)
+    result = world.apply_change(PatchCohort(name="b", patch={"parent": "z"}))
     assert result.row.parent is not None
     assert (result.row.parent.name, result.row.quotas["default/gpu"]["borrowing_limit"]) == ("z", 1)
     assert Cohort.objects.get(name="c").parent_id == result.row.pk
-    alone = patch_cohort(PatchCohort(name="b", patch={"parent": None}), actor=SYSTEM).row
+    alone = world.apply_change(PatchCohort(name="b", patch={"parent": None})).row
     assert (alone.parent, alone.quotas["default/gpu"]["borrowing_limit"]) == (None, None)
     with pytest.raises(NotFound):
-        patch_cohort(PatchCohort(name="nobody", patch={"parent": None}), actor=SYSTEM)
+        world.apply_change(PatchCohort(name="nobody", patch={"parent": None}))
 
 
 def test_a_patch_replaces_what_it_names() -> None:
     create_cohorts("a 0", "  b 3 borrow 1")
-    row = patch_cohort(PatchCohort(name="b", patch={"quotas": [gpu_quota_row(5)]}), actor=SYSTEM).row
+    row = world.apply_change(PatchCohort(name="b", patch={"quotas": [gpu_quota_row(5)]})).row
     assert row.parent is not None
     assert (row.parent.name, row.quotas["default/gpu"]["nominal"]) == ("a", 5)
     assert row.quotas["default/gpu"]["borrowing_limit"] is None
@@ -158,13 +157,13 @@ def test_deleting_a_cohort_with_children_needs_orphan() -> None:
     create_cohorts("top 0", "  org 3", "    below 2 borrow 1 lend 1", "    other 0")
     create_member_pool("p", "org", 8, borrow=2, lend=3)
     with pytest.raises(Conflict) as error:
-        delete_cohort(DeleteCohort(name="org"), actor=SYSTEM)
+        world.apply_change(DeleteCohort(name="org"))
     assert [(each.path, dict(each.numbers)) for each in error.value.details] == [
         ("cohorts", {"cohorts": 2}),
         ("pools", {"pools": 1}),
     ]
     revisions = ConfigRevision.objects.count()
-    delete_cohort(DeleteCohort(name="org", orphan=True), actor=SYSTEM)
+    world.apply_change(DeleteCohort(name="org", orphan=True))
     below, pool = Cohort.objects.get(name="below"), Pool.objects.get(name="p")
     assert (below.parent, below.quotas["default/gpu"]) == (
         None,
@@ -172,52 +171,52 @@ def test_deleting_a_cohort_with_children_needs_orphan() -> None:
     )
     assert (pool.cohort, pool.borrowing_limit, pool.lending_limit) == (None, None, None)
     assert ConfigRevision.objects.count() == revisions + 1
-    delete_cohort(DeleteCohort(name="below"), actor=SYSTEM)
+    world.apply_change(DeleteCohort(name="below"))
     with pytest.raises(NotFound):
-        delete_cohort(DeleteCohort(name="below"), actor=SYSTEM)
+        world.apply_change(DeleteCohort(name="below"))
 
 
 def test_a_refusal_names_the_first_ten_below_it() -> None:
     create_cohorts("top 0", "  org 0", *(f"    c{number:02} 0" for number in range(12)))
     with pytest.raises(Conflict) as error:
-        delete_cohort(DeleteCohort(name="org"), actor=SYSTEM)
+        world.apply_change(DeleteCohort(name="org"))
     assert "c00, c01, c02, c03, c04, c05, c06, c07, c08, c09 and 2 more)" in error.value.message
 
 
 def test_the_role_and_the_version_are_checked() -> None:
     create_cohorts("org 4")
-    factories.make_pool("p", 1)
-    chief = factories.make_user("chief", "osmo-p-admin", "osmo-viewer")
+    world.make_pool("p", 1)
+    chief = world.make_user("chief", "osmo-p-admin", "osmo-viewer")
     for call in (
-        lambda: put_cohort(PutCohort(name="org", body={}), actor=chief),
-        lambda: delete_cohort(DeleteCohort(name="org"), actor=chief),
+        lambda: world.apply_change(PutCohort(name="org", body={}), actor=chief),
+        lambda: world.apply_change(DeleteCohort(name="org"), actor=chief),
     ):
         with pytest.raises(Forbidden):
             call()
     with pytest.raises(Stale):
-        put_cohort(PutCohort(name="org", body={}), actor=SYSTEM, expected_version=7)
+        world.apply_change(PutCohort(name="org", body={}), expected_version=7)
     with pytest.raises(Stale):
-        put_cohort(PutCohort(name="new", body={}), actor=SYSTEM, expected_version=1)
-    assert put_cohort(PutCohort(name="org", body={"weight": 2}), actor=SYSTEM, expected_version=1).row.version == 2
+        world.apply_change(PutCohort(name="new", body={}), expected_version=1)
+    assert world.apply_change(PutCohort(name="org", body={"weight": 2}), expected_version=1).row.version == 2
 
 
 def test_a_change_names_new_debts_and_stops_nothing() -> None:
     create_cohorts("corp 4", "  prod 0")
     create_member_pool("p", "prod", 6)
-    factories.make_reservation("p", 9)
-    result = put_cohort(PutCohort(name="corp", body={"quotas": [gpu_quota_row(1)]}), actor=SYSTEM)
+    world.make_reservation("p", 9)
+    result = world.apply_change(PutCohort(name="corp", body={"quotas": [gpu_quota_row(1)]}))
     assert result.warnings == ("corp uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
-    again = put_cohort(PutCohort(name="corp", body={"quotas": [gpu_quota_row(2)]}), actor=SYSTEM)
+    again = world.apply_change(PutCohort(name="corp", body={"quotas": [gpu_quota_row(2)]}))
     assert again.warnings == ()
-    moved = patch_pool(PatchPool(name="p", patch={"borrowing_limit": 1}), actor=SYSTEM)
+    moved = world.apply_change(PatchPool(name="p", patch={"borrowing_limit": 1}))
     assert moved.warnings == ("p uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
 
 
 def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
     create_member_pool("p", "org", 8, lend=3)
     then = ConfigRevision.objects.order_by("-revision")[0].revision
-    patch_pool(PatchPool(name="p", patch={"cohort": None, "lending_limit": None}), actor=SYSTEM)
-    rollback_configuration(RollBack(revision=then), actor=SYSTEM)
+    world.apply_change(PatchPool(name="p", patch={"cohort": None, "lending_limit": None}))
+    world.apply_change(RollBack(revision=then))
     pool = Pool.objects.select_related("cohort").get(name="p")
     assert pool.cohort is not None
     assert (pool.cohort.name, pool.cohort.explicit, pool.lending_limit) == ("org", False, 3)
@@ -229,20 +228,20 @@ def test_a_quota_without_effect_is_a_warning() -> None:
         gpu_quota_row(4000, resource="cpu"),
         gpu_quota_row(3, resource="gpu") | {"flavor": "h100"},
     ]
-    (warning,) = put_cohort(PutCohort(name="org", body={"quotas": rows}), actor=SYSTEM).warnings
+    (warning,) = world.apply_change(PutCohort(name="org", body={"quotas": rows})).warnings
     assert warning.startswith("default/cpu, h100/gpu: shown in the tree, but admission does not check it")
-    assert put_cohort(PutCohort(name="org", body={"quotas": rows[:1]}), actor=SYSTEM).warnings == ()
+    assert world.apply_change(PutCohort(name="org", body={"quotas": rows[:1]})).warnings == ()
 
 
 def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit_one() -> None:
     put("team", parent="org")
-    create_cohort(CreateCohort(name="org", body={"quotas": [gpu_quota_row(4)]}), actor=SYSTEM)
+    world.apply_change(CreateCohort(name="org", body={"quotas": [gpu_quota_row(4)]}))
     assert refused_codes(create_cohort, CreateCohort(name="org", body={}), actor=SYSTEM) == {("name", "name_taken")}
     assert Cohort.objects.get(name="org").quotas["default/gpu"]["nominal"] == 4
 
 
 def test_create_never_replaces_a_pool() -> None:
-    factories.make_pool("p", 10)
+    world.make_pool("p", 10)
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 3}}}
     assert refused_codes(create_pool, CreatePool(name="p", body=body), actor=SYSTEM) == {("name", "name_taken")}
-    assert create_pool(CreatePool(name="q", body=body), actor=SYSTEM).row.guarantee == 3
+    assert world.apply_change(CreatePool(name="q", body=body)).row.guarantee == 3

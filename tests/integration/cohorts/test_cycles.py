@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,20 +17,18 @@ from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.people.roles import SYSTEM
-from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
+from pools.models import AuditEntry, Backend, Cohort, LeafUsage
 from pools.services.configuration.cohort_cycles import mark_cycles_now
-from pools.services.configuration.cohorts import delete_cohort, patch_cohort, put_cohort
-from pools.services.configuration.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
-from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.tasks import find_cohort_cycles
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
-from tests.integration.pools.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
+from tests.support.world import apply_change, reconcile, sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(120)]
 TRY = {"dry_run": "True"}
@@ -39,16 +36,12 @@ SQL = "UPDATE pools_cohort SET parent_id = (SELECT id FROM pools_cohort WHERE na
 
 
 def past_the_triggers(sql: str) -> None:
-    factories.check_deferred_constraints()
+    world.check_deferred_constraints()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(sql)
         assert cursor.rowcount
         cursor.execute("SET LOCAL session_replication_role = origin")
-
-
-def reconcile() -> None:
-    reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
 def total_usage_by_pool() -> dict[str, int]:
@@ -61,11 +54,11 @@ def cycle(db: None) -> None:
     create_cohorts("a 0", "  b 2", "    c 1")
     for pool, cohort in (("p", "b"), ("q", "c"), ("free", "elsewhere")):
         create_member_pool(pool, cohort, 4)
-        factories.submit_workflow(factories.admin_actor(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
+        world.submit_workflow(world.admin_actor(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
     reconcile()
     past_the_triggers(SQL)
     for pool in ("p", "q", "free"):
-        factories.submit_workflow(factories.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
+        world.submit_workflow(world.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
 
 
 def test_nothing_is_admitted_there_and_running_work_continues(cycle: None) -> None:
@@ -74,12 +67,12 @@ def test_nothing_is_admitted_there_and_running_work_continues(cycle: None) -> No
         assert total_usage_by_pool() == {"p": 2, "q": 2, "free": 4}
     running = Workflow.objects.filter(status="RUNNING").values_list("name", flat=True)
     assert set(running) == {"runs-p-1", "runs-q-1", "runs-free-1", "waits-free-1"}
-    told = {entry.workflow: entry.reason for entry in list_waiting_gangs(factories.admin_actor(), limit=10)[0]}
+    told = {entry.workflow: entry.reason for entry in list_waiting_gangs(world.admin_actor(), limit=10)[0]}
     assert {told[name].code for name in ("waits-p-1", "waits-q-1")} == {"cycle"}
     assert "form a cycle: " in told["waits-q-1"].message
 
 
-def test_the_cycle_is_a_condition_and_an_audit_entry(cycle: None, admin: ApiCaller) -> None:
+def test_the_cycle_is_a_condition_and_an_audit_entry(cycle: None, admin: ApiClient) -> None:
     assert mark_cycles_now() == ["a", "b", "c"], "a node below a cycle is in no tree either"
     assert mark_cycles_now() == []
     events = AuditEntry.objects.filter(action="cohort.inactive").order_by("object")
@@ -96,9 +89,9 @@ def test_the_cycle_is_a_condition_and_an_audit_entry(cycle: None, admin: ApiCall
     assert AuditEntry.objects.filter(action__in=["cohort.inactive", "cohort.active"]).count() == 3
 
 
-def test_the_change_that_ends_the_cycle_removes_the_marks(cycle: None, admin: ApiCaller) -> None:
+def test_the_change_that_ends_the_cycle_removes_the_marks(cycle: None, admin: ApiClient) -> None:
     mark_cycles_now()
-    patch_cohort(PatchCohort(name="a", patch={"parent": None}), actor=SYSTEM)
+    apply_change(PatchCohort(name="a", patch={"parent": None}))
     assert set(Cohort.objects.values_list("inactive_since", flat=True)) == {None}
     assert AuditEntry.objects.filter(action="cohort.active").count() == 3
     reconcile()
@@ -107,13 +100,13 @@ def test_the_change_that_ends_the_cycle_removes_the_marks(cycle: None, admin: Ap
 
 
 def test_a_cohort_moved_below_a_cycle_is_marked_at_once(cycle: None) -> None:
-    put_cohort(PutCohort(name="elsewhere", body={"parent": "c"}), actor=SYSTEM)
+    apply_change(PutCohort(name="elsewhere", body={"parent": "c"}))
     assert Cohort.objects.get(name="elsewhere").inactive_since is not None
     assert mark_cycles_now() == []
 
 
 @pytest.mark.parametrize("sql", [SQL, "UPDATE pools_cohort SET parent_id = id WHERE name = 'a'"], ids=["two", "self"])
-def test_every_read_of_the_api_answers(cycle: None, admin: ApiCaller, sql: str) -> None:
+def test_every_read_of_the_api_answers(cycle: None, admin: ApiClient, sql: str) -> None:
     past_the_triggers(sql)
     nodes = {node["name"]: node for node in admin("GET", "/api/quota_tree").body["nodes"]}
     assert {name: nodes[name]["active"] for name in ("a", "b", "c", "p", "q", "free")} == {
@@ -135,7 +128,7 @@ def test_every_read_of_the_api_answers(cycle: None, admin: ApiCaller, sql: str) 
     assert 'osmo_cohort_subtree_quota{cohort="elsewhere",resource="default/gpu"} 4.0' in page
 
 
-def _secret(caller: ApiCaller) -> str:
+def _secret(caller: ApiClient) -> str:
     from pools.services.people.access_tokens import create_token
 
     return create_token(CreateToken(owner=caller.token.owner, name="scrape"), actor=SYSTEM)[1]
@@ -152,7 +145,7 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("method", "address", "body"), WRITES)
 def test_every_change_around_it_answers(
-    cycle: None, admin: ApiCaller, method: str, address: str, body: dict[str, Any]
+    cycle: None, admin: ApiClient, method: str, address: str, body: dict[str, Any]
 ) -> None:
     tried = admin(method, address, body, query=TRY)
     assert (tried.status, tried.body["violations"]) == (200, [])
@@ -161,22 +154,21 @@ def test_every_change_around_it_answers(
     assert total_usage_by_pool()["p"] == 2
 
 
-def test_a_cohort_on_the_cycle_needs_another_parent_first(cycle: None, admin: ApiCaller) -> None:
+def test_a_cohort_on_the_cycle_needs_another_parent_first(cycle: None, admin: ApiClient) -> None:
     refused = admin("PATCH", "/api/configs/cohort/b", {"quotas": [gpu_quota_row(5)]})
     assert (refused.status, refused.codes) == (400, {("parent", "cycle")})
 
 
-def test_a_cohort_on_the_cycle_can_be_deleted(cycle: None, admin: ApiCaller) -> None:
+def test_a_cohort_on_the_cycle_can_be_deleted(cycle: None, admin: ApiClient) -> None:
     refused = admin("DELETE", "/api/configs/cohort/b")
     assert (refused.status, {fault["code"] for fault in refused.body["details"]}) == (409, {"has_children"})
-    delete_cohort(DeleteCohort(name="b", orphan=True), actor=SYSTEM)
+    apply_change(DeleteCohort(name="b", orphan=True))
     reconcile()
     assert total_usage_by_pool() == {"p": 4, "q": 4, "free": 4}
 
 
-def test_every_page_answers_and_shows_it(cycle: None, admin: ApiCaller) -> None:
-    client = Client()
-    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+def test_every_page_answers_and_shows_it(cycle: None, admin: ApiClient) -> None:
+    client = sign_in("root")
     tree = reverse("admin:pools_cohort_changelist")
     for page in (
         tree, f"{tree}?root=b", f"{tree}?root=q", reverse("admin:pools_quota_node", args=["cohort", "a"]),
@@ -198,7 +190,7 @@ def test_engine_queues_and_commands_end(cycle: None, capsys: pytest.CaptureFixtu
     found = [str(difference) for difference in verify()]
     assert [line.split(":")[0] for line in found] == ["circle"] * 3
     call_command("check")
-    assert patch_pool(PatchPool(name="q", patch={"cohort": None}), actor=SYSTEM)
+    assert apply_change(PatchPool(name="q", patch={"cohort": None}))
     reconcile()
     assert total_usage_by_pool()["q"] == 4
 
@@ -213,7 +205,7 @@ def test_a_cluster_keeps_its_desired_queues(cycle: None, monkeypatch: Any) -> No
     assert [level.name for level in found.cohorts] == ["elsewhere"]
 
 
-def test_users_of_a_pool_below_the_cycle(cycle: None, caller: Callable[..., ApiCaller]) -> None:
+def test_users_of_a_pool_below_the_cycle(cycle: None, caller: Callers) -> None:
     worker = caller("wanda", "osmo-q-user")
     nodes = worker("GET", "/api/quota_tree").body["nodes"]
     assert {node["name"]: node["active"] for node in nodes}["q"] is False

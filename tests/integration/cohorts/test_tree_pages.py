@@ -11,9 +11,7 @@ from pools.models import Pool
 from pools.selectors.quotas import quota_tree
 from pools.selectors.quotas.quota_pages import quota_node_page, quota_tree_page
 from pools.selectors.quotas.quota_tree import read_quota_view
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -25,11 +23,11 @@ def read_pools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     Two trees: `corp` with pools `lender` and `borrower`, `lab` with `alone`; `outside` is in no cohort.
     """
     for name in ("corp", "lab"):
-        put_cohort(PutCohort(name=name, body={"quotas": []}), actor=SYSTEM)
+        world.apply_change(PutCohort(name=name, body={"quotas": []}))
     for name, cohort in (("lender", "corp"), ("borrower", "corp"), ("alone", "lab"), ("outside", None)):
-        factories.make_pool(name, 8, a=3)
+        world.make_pool(name, 8, a=3)
         if cohort:
-            patch_pool(PatchPool(name=name, patch={"cohort": cohort}), actor=SYSTEM)
+            world.apply_change(PatchPool(name=name, patch={"cohort": cohort}))
     found: list[str] = []
     original = quota_tree._pool_facts
 

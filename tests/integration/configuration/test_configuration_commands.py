@@ -13,13 +13,9 @@ from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, User
 from pools.security.tokens import issue_jwt
-from pools.services.configuration.pools import patch_pool
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import create_user
+from tests.support.world import apply_change, make_user, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +60,7 @@ def test_export_diff_apply_and_drift(run, tmp_path: Path) -> None:
     assert run("apply", "-f", folder, "--source", "git@example.com/x")[:2] == (0, "Nothing to do.\n")
 
     assert run("release", "pool/team")[:2] == (0, "pool/team belongs to the admins.\n")
-    patch_pool(PatchPool(name="team", patch={"description": "by hand"}), actor=SYSTEM)
+    apply_change(PatchPool(name="team", patch={"description": "by hand"}))
     code, text, _ = run("diff", "-f", folder, "--source", "git@example.com/x", "-o", "json")
     assert code == 2
     (drift,) = json.loads(text)["differences"]
@@ -95,19 +91,16 @@ def test_a_refusal_ends_with_one_and_names_each_place(run, tmp_path: Path) -> No
 def test_the_api_and_the_pages_say_where_an_object_comes_from(run, tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(FILE)
     assert run("apply", "-f", str(tmp_path), "--source", "git@example.com/x", "--commit", "abc")[0] == 0
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    make_user("root", "osmo-admin")
     root = User.objects.get(username="root")
-    client = Client()
-    client.force_login(root)
+    client = sign_in(root)
     page = client.get("/pools/pool/team/change/").content.decode()
     assert "Owned by Git" in page
     assert "git@example.com/x, all.yaml, commit abc" in page
     assert "/pools/pool/team/configuration/" not in page
     assert "Create a subpool" not in page
     assert "Owned by Git" in client.get("/pools/backend/sim/change/").content.decode()
-    bearer = {
-        "Authorization": f"Bearer {issue_jwt(create_token(CreateToken(owner='root', name='t'), actor=SYSTEM)[0])[0]}"
-    }
+    bearer = {"Authorization": f"Bearer {issue_jwt(apply_change(CreateToken(owner='root', name='t'))[0])[0]}"}
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 33}}}
     answer = Client().put("/api/configs/pool/team", {"configs": body}, content_type="application/json", headers=bearer)
     assert answer.status_code == 409

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.cli.server_commands.configuration import apply_mounted_file
-from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Pool
 from pools.services.changes.ownership import find_owner
-from pools.services.configuration.subpools import create_subpool
 from scheduling.configuration.follower import GATHER_SECONDS, START_SECONDS, FileFollower, FileMissing, FileRefused
 from scheduling.configuration.osmo_file import read_osmo_file
+from tests.support.world import make_subpool
 
 OSMO_FILE = b"""\
 service: {service_base_url: https://osmo.example.com}
@@ -47,7 +45,7 @@ def test_the_file_of_osmo_is_applied_and_owns_its_objects(capsys: pytest.Capture
     notes = capsys.readouterr().out
     for left_out in ("service is left out", "max_num_tasks", "router_address", "osmo-user"):
         assert left_out in notes
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=4), actor=SYSTEM)
+    make_subpool("team", "a", 4)
     apply_mounted_file("config.yaml", OSMO_FILE.replace(b"guarantee: 8", b"guarantee: 6"))
     with pytest.raises(FileRefused, match=r"config.yaml:12: .*below"):
         apply_mounted_file("config.yaml", OSMO_FILE.replace(b"guarantee: 8", b"guarantee: 3"))

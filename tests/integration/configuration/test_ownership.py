@@ -18,12 +18,7 @@ from pools.domain.errors import Conflict, DomainError, Fault
 from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, ConfigurationOwner, Node, Pool
 from pools.services.changes.ownership import find_owner, release
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import delete_cohort, put_cohort
-from pools.services.configuration.pools import delete_pool, patch_pool, put_pool, rename_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
-from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
-from pools.services.people.users import create_user, grant_role, revoke_role
+from pools.services.configuration.subpools import end_temporary_quotas
 from scheduling.configuration.comparison import ObjectAction
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
 from scheduling.domain.changes.settings import UpdateSettings
@@ -34,7 +29,7 @@ from scheduling.services.configuration import (
     compare_configuration,
     configuration_effect,
 )
-from scheduling.services.workflow_config import update_workflow_config
+from tests.support.world import apply_change, make_subpool
 
 pytestmark = pytest.mark.django_db
 
@@ -90,25 +85,23 @@ def refusal_of(operation: Callable[[], object]) -> Conflict:
 
 
 WRITES: dict[str, Callable[[], object]] = {
-    "a pool": lambda: patch_pool(PatchPool(name="team", patch={"description": "x"}), actor=SYSTEM),
-    "a pool, put": lambda: put_pool(PutPool(name="bare", body={"backend": "sim", "description": "x"}), actor=SYSTEM),
-    "a pool's name": lambda: rename_pool(RenamePool(name="bare", new_name="other"), actor=SYSTEM),
-    "a pool, deleted": lambda: delete_pool(DeletePool(name="bare"), actor=SYSTEM),
-    "a backend": lambda: put_backend(PutBackend(name="sim", body={"description": "x"}), actor=SYSTEM),
-    "a backend's nodes": lambda: put_backend(PutBackend(name="sim", body={"nodes": []}), actor=SYSTEM),
-    "a cohort": lambda: put_cohort(PutCohort(name="all", body={}), actor=SYSTEM),
-    "a cohort, deleted": lambda: delete_cohort(DeleteCohort(name="all", orphan=True), actor=SYSTEM),
-    "a GPU quota": lambda: put_gpu_quota(PutGpuQuota(namespace="prod", spec={}), actor=SYSTEM),
-    "a GPU quota, deleted": lambda: delete_gpu_quota(DeleteGpuQuota(namespace="prod"), actor=SYSTEM),
-    "a role, granted": lambda: grant_role(GrantRole(username="ann", role_name="osmo-team-admin"), actor=SYSTEM),
-    "a role, revoked": lambda: revoke_role(RevokeRole(username="ann", role_name="osmo-viewer"), actor=SYSTEM),
-    "a role of a new user": lambda: create_user(CreateUser(id="new", roles=["osmo-viewer"]), actor=SYSTEM),
-    "settings": lambda: update_workflow_config(UpdateSettings(max_retry_per_task=3), actor=SYSTEM),
-    "a new subpool": lambda: create_subpool(CreateSubpool(parent="strict", subpool_name="z", quota=1), actor=SYSTEM),
-    "a subpool's quota": lambda: resize_subpool(
-        ResizeSubpool(parent="strict", subpool_name="x", quota=2), actor=SYSTEM
-    ),
-    "a subpool, deleted": lambda: delete_subpool(DeleteSubpool(parent="strict", subpool_name="y"), actor=SYSTEM),
+    "a pool": lambda: apply_change(PatchPool(name="team", patch={"description": "x"})),
+    "a pool, put": lambda: apply_change(PutPool(name="bare", body={"backend": "sim", "description": "x"})),
+    "a pool's name": lambda: apply_change(RenamePool(name="bare", new_name="other")),
+    "a pool, deleted": lambda: apply_change(DeletePool(name="bare")),
+    "a backend": lambda: apply_change(PutBackend(name="sim", body={"description": "x"})),
+    "a backend's nodes": lambda: apply_change(PutBackend(name="sim", body={"nodes": []})),
+    "a cohort": lambda: apply_change(PutCohort(name="all", body={})),
+    "a cohort, deleted": lambda: apply_change(DeleteCohort(name="all", orphan=True)),
+    "a GPU quota": lambda: apply_change(PutGpuQuota(namespace="prod", spec={})),
+    "a GPU quota, deleted": lambda: apply_change(DeleteGpuQuota(namespace="prod")),
+    "a role, granted": lambda: apply_change(GrantRole(username="ann", role_name="osmo-team-admin")),
+    "a role, revoked": lambda: apply_change(RevokeRole(username="ann", role_name="osmo-viewer")),
+    "a role of a new user": lambda: apply_change(CreateUser(id="new", roles=["osmo-viewer"])),
+    "settings": lambda: apply_change(UpdateSettings(max_retry_per_task=3)),
+    "a new subpool": lambda: apply_change(CreateSubpool(parent="strict", subpool_name="z", quota=1)),
+    "a subpool's quota": lambda: apply_change(ResizeSubpool(parent="strict", subpool_name="x", quota=2)),
+    "a subpool, deleted": lambda: apply_change(DeleteSubpool(parent="strict", subpool_name="y")),
 }
 
 
@@ -127,18 +120,18 @@ def test_each_service_refuses_what_git_owns_and_says_where_it_comes_from(install
 
 
 def test_subpools_stay_with_the_admins_of_the_pool(installed: None) -> None:
-    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=4), actor=SYSTEM)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=2), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)
+    make_subpool("team", "b", 4)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=2))
+    apply_change(DeleteSubpool(parent="team", subpool_name="b"))
     assert apply(FILE) == []
     assert Pool.objects.get(name="team--a").last_quota == 2
 
 
 def test_what_operation_needs_still_works(installed: None) -> None:
-    put_backend(PutBackend(name="sim", body={"offline": True}), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body={"offline": True}))
     assert Backend.objects.get(name="sim").offline
-    put_pool(PutPool(name="free", body={"backend": "sim"}), actor=SYSTEM)
-    grant_role(GrantRole(username="ann", role_name="osmo-free-user"), actor=SYSTEM)
+    apply_change(PutPool(name="free", body={"backend": "sim"}))
+    apply_change(GrantRole(username="ann", role_name="osmo-free-user"))
     assert end_temporary_quotas() == 0
 
 
@@ -174,7 +167,7 @@ def test_cohorts_swap_places_in_one_step() -> None:
 
 def test_adopt_and_release(installed: None) -> None:
     release(actor=SYSTEM, kind=OwnedKind.POOL, name="team")
-    patch_pool(PatchPool(name="team", patch={"description": "by hand"}), actor=SYSTEM)
+    apply_change(PatchPool(name="team", patch={"description": "by hand"}))
     assert apply(FILE) == [("change", "pools.team")]
     assert find_owner(OwnedKind.POOL, "team") is not None
     release(actor=SYSTEM, kind=OwnedKind.POOL, name="team")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from django.test import Client
 
 from osmo_admin.cli.server_commands.configuration import apply_mounted_file
 from pools.domain.errors import Busy
-from pools.models import AuditEntry, Pool, User
+from pools.models import AuditEntry, Pool
 from scheduling.configuration.follower import FileRefused
 from scheduling.services import configuration
 from tests.integration.configuration.test_mounted_file import OSMO_FILE
-from tests.support.factories import make_user
+from tests.support.world import make_user, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -70,10 +69,9 @@ def test_a_long_reason_is_cut_and_all_faults_are_counted() -> None:
 
 def test_the_page_and_the_api_show_it_to_those_who_see_everything() -> None:
     refuse(BAD)
-    root, stranger = Client(), Client()
-    for browser, name, roles in ((root, "root", ["osmo-admin"]), (stranger, "eve", [])):
-        make_user(name, *roles)
-        browser.force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
+    make_user("root", "osmo-admin")
+    make_user("eve")
+    root, stranger = sign_in("root"), sign_in("eve")
     sentence = "could not apply config.yaml, so the former configuration stays: 2 faults"
     assert sentence in root.get("/pools/auditentry/").content.decode()
     assert sentence not in stranger.get("/pools/auditentry/").content.decode()

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.test import Client
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.domain.people.sign_on import OpenIdProvider, ProviderFacts, SyncMode
 from pools.models import ConfigurationOwner, User
 from pools.services.people.sign_on import sign_on
-from pools.services.people.users import create_user
+from tests.support.world import make_user, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -42,8 +39,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 def firm(settings: Any) -> None:
     """root by hand, and eve whom a group of Corp has made an admin."""
     settings.OSMO = dataclasses.replace(settings.OSMO, sign_on_providers=(CORP,))
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
-    create_user(CreateUser(id="old", roles=["osmo-viewer"]), actor=SYSTEM)
+    make_user("root", "osmo-admin")
+    make_user("old", "osmo-viewer")
     sign_on_with("eve", "gpu-admins")
 
 
@@ -96,8 +93,7 @@ def test_diff_and_apply_warn_before_git_owns_a_role_of_groups(run: Any, firm: No
 
 
 def test_the_page_of_the_person_says_that_git_owns_the_role(firm: None) -> None:
-    browser = Client()
-    browser.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    browser = sign_in("root")
     address, sentence = "/pools/user/eve/change/", "Git owns the role osmo-admin, so groups neither give nor take it."
     assert sentence not in browser.get(address).content.decode()
     ConfigurationOwner.objects.create(kind="role", name="osmo-admin", source="git")
@@ -108,6 +104,6 @@ def test_the_page_of_the_person_says_that_git_owns_the_role(firm: None) -> None:
 def test_a_provider_whose_groups_change_nothing_gives_no_role(run: Any, settings: Any, tmp_path: Path) -> None:
     ignoring = dataclasses.replace(CORP, sync=SyncMode.IGNORE)
     settings.OSMO = dataclasses.replace(settings.OSMO, sign_on_providers=(ignoring,))
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    make_user("root", "osmo-admin")
     assert "groups of a provider" not in run("export", "-f", str(tmp_path))[1]
     assert (tmp_path / "roles" / "osmo-admin.yaml").exists()

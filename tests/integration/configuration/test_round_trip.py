@@ -16,17 +16,9 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
-from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import put_pool
-from pools.services.configuration.subpools import create_subpool
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.accounts import set_active
-from pools.services.people.users import create_user
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
@@ -36,7 +28,7 @@ from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from scheduling.services.demo import seed_demo
 from scheduling.services.seed import seed_defaults
-from scheduling.services.workflow_config import update_workflow_config
+from tests.support.world import apply_change, make_subpool, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -127,7 +119,7 @@ INSTALLATIONS = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("rule", ["youngest", "least_lost"])
 def test_the_rule_for_victims_comes_back(rule: str) -> None:
-    texts = check_round_trip(lambda: put_backend(PutBackend(name="sim", body={"victims": rule}), actor=SYSTEM))
+    texts = check_round_trip(lambda: apply_change(PutBackend(name="sim", body={"victims": rule})))
     assert any("victims: least_lost" in text for text in texts.values()) is (rule == "least_lost")
 
 
@@ -139,28 +131,28 @@ def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
             {"name": f"n{at}", "gpus": gpus, **({"platform": platform, "memory": "512Gi"} if platform else {})}
             for at, (gpus, platform) in enumerate(facts["nodes"])
         ]
-        put_backend(PutBackend(name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"]), actor=SYSTEM)
-        put_cohort(PutCohort(name="root", body={"quotas": [{"resource": "gpu", "nominal": 3}]}), actor=SYSTEM)
+        apply_change(PutBackend(name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"]))
+        apply_change(PutCohort(name="root", body={"quotas": [{"resource": "gpu", "nominal": 3}]}))
         branch = {"parent": "root", "quotas": [{"resource": "gpu", "nominal": 9, "lending_limit": facts["lending"]}]}
-        put_cohort(PutCohort(name="branch", body=branch | {"weight": facts["weight"]}), actor=SYSTEM)
+        apply_change(PutCohort(name="branch", body=branch | {"weight": facts["weight"]}))
         for name, (pool, subpools) in facts["pools"].items():
-            put_pool(PutPool(name=name, body={"backend": "sim", **pool}), actor=SYSTEM)
+            apply_change(PutPool(name=name, body={"backend": "sim", **pool}))
             for short, quota in subpools.items():
-                create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
-            create_user(CreateUser(id=f"{name}-boss", roles=[f"osmo-{name}-admin"]), actor=SYSTEM)
+                make_subpool(name, short, quota)
+            make_user(f"{name}-boss", f"osmo-{name}-admin")
         for user in facts["users"]:
-            create_user(CreateUser(id=user, roles=["osmo-viewer"]), actor=SYSTEM)
+            make_user(user, "osmo-viewer")
         if facts["quota"]:
             spec = {"total": {"limits": {"tflops": "1500m", "vram": "40Gi"}, "maxWorkers": 0}}
-            put_gpu_quota(PutGpuQuota(namespace="prod", spec=spec), actor=SYSTEM)
-        update_workflow_config(UpdateSettings(subpool_drain_interval_minutes=facts["minutes"]), actor=SYSTEM)
+            apply_change(PutGpuQuota(namespace="prod", spec=spec))
+        apply_change(UpdateSettings(subpool_drain_interval_minutes=facts["minutes"]))
 
     check_round_trip(build)
 
 
 def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp_path: Path) -> None:
-    put_backend(PutBackend(name="sim", body={}), actor=SYSTEM)
-    put_pool(PutPool(name="new", body={"backend": "sim"}), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body={}))
+    apply_change(PutPool(name="new", body={"backend": "sim"}))
     (tmp_path / "pools").mkdir()
     (tmp_path / "pools/gone.yaml").write_text("pools: {gone: {backend: sim}}\n")
     (tmp_path / "README.md").write_text("ours")
@@ -171,9 +163,9 @@ def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp
 
 
 def test_secrets_and_closed_accounts_are_not_exported() -> None:
-    user = create_user(CreateUser(id="ann", roles=["osmo-admin"]), actor=SYSTEM, password="Correct-Horse-9")
-    create_user(CreateUser(id="eve", roles=["osmo-viewer"]), actor=SYSTEM)
-    set_active(SetActive(username="eve", active=False), actor=SYSTEM)
+    user = apply_change(CreateUser(id="ann", roles=["osmo-admin"]), password="Correct-Horse-9")
+    make_user("eve", "osmo-viewer")
+    apply_change(SetActive(username="eve", active=False))
     everything = "".join(file_texts(read_export().objects).values())
     assert "ann" in everything
     assert "eve" not in everything

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.configuration.backends import put_backend
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.client import Timeouts
 from scheduling.kube.connection.resource_kinds import POD_GROUP
@@ -21,13 +19,14 @@ from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import connections as kube_connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.verify import verify
-from tests.integration.dispatch.test_cluster_workers import is_empty, run_agents, run_to_end, wait_for_status
-from tests.support import factories
+from tests.integration.dispatch.test_cluster_workers import is_empty, run_to_end, wait_for_status
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy
 from tests.support.kube_server import PINNED, KubeNamespace, KubeServer, create_namespace, wait_for
+from tests.support.threads import run_loops
 
 pytestmark = pytest.mark.k8s
 
@@ -98,7 +97,7 @@ def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
 
     flaky.failure = trouble
     workflows = submit_many(harness, 5)
-    with run_agents(harness.agent):
+    with run_loops(harness.agent):
         wait_for(killed.is_set)
         wait_for(lambda: "cluster_fault" in str([find_group(each).waiting_reason for each in workflows]))
         server.restart()
@@ -114,7 +113,7 @@ def test_etcd_and_api_server_are_restarted_while_work_runs(
 ) -> None:
     server, harness, flaky = own_server
     (workflow,) = submit_many(harness, 1)
-    with run_agents(harness.agent):
+    with run_loops(harness.agent):
         wait_for(lambda: len(harness.list_pods()) == 2)
         harness.run_pods(*harness.list_pods())
         wait_for_status(workflow, "RUNNING")
@@ -137,7 +136,7 @@ def test_a_watch_that_dies_in_silence_is_noticed(kube_server: KubeServer, place:
     cluster = kube_server.connect(address=proxy.address, limits=Timeouts(connect=5, call=20, watch_silence=1))
     harness = AgentHarness.make(place.cluster, place.namespace)
     try:
-        with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=INTERVALS)):
+        with run_loops(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=INTERVALS)):
             run_to_end(harness, harness.submit())
     finally:
         proxy.close()
@@ -149,13 +148,13 @@ def test_a_token_expires_and_a_new_one_is_used(kube_server: KubeServer, place: K
 
     def put(config: str) -> Backend:
         body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": config}
-        return put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
+        return world.apply_change(PutBackend(name="lab", body=body)).row
 
     backend = put(kube_server.kubeconfig_text())
-    pool = factories.make_pool("team", 100, on=backend)
+    pool = world.make_pool("team", 100, on=backend)
     agent = ClusterAgent(backend.pk, intervals=INTERVALS)
     harness = AgentHarness(place.cluster, backend, pool, agent)
-    with run_agents(agent):
+    with run_loops(agent):
         run_to_end(harness, harness.submit())
         put(kube_server.kubeconfig_text("a-token-that-nobody-knows"))
         wait_for(lambda: "expired" in ClusterState.objects.get().error)
@@ -171,7 +170,7 @@ def test_kai_is_installed_after_the_submission(own_kube_server: KubeServer, ledg
     cluster = own_kube_server.connect(limits=LIMITS)
     harness = AgentHarness.make(cluster, create_namespace(cluster))
     workflow = harness.submit()
-    with run_agents(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=INTERVALS)):
+    with run_loops(ClusterAgent(harness.backend.pk, connect=lambda _: cluster, intervals=INTERVALS)):
         wait_for(lambda: "install KAI" in (find_group(workflow).waiting_reason or {}).get("message", ""))
         assert harness.list_pods() == []
         own_kube_server.install(*PINNED)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 
 from pools.models import Backend
 from scheduling.kube.connection import errors
@@ -24,7 +23,7 @@ from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import wait_for
-from tests.support.threads import run_concurrently
+from tests.support.threads import run_concurrently, run_loops
 
 QUICK = AgentIntervals(
     reconcile=0.2, recount=0.5, heartbeat=0.2, configuration=0.1, standby=0.1, debounce=0.0,
@@ -48,31 +47,6 @@ def late_thread() -> Iterator[None]:
     yield
     over.set()
     thread.join()
-
-
-@contextmanager
-def run_agents(*agents: ClusterAgent) -> Iterator[list[threading.Event]]:
-    """These agents run; each stops when its event is set."""
-    stops = [threading.Event() for _ in agents]
-
-    def live(agent: ClusterAgent, stop: threading.Event) -> None:
-        try:
-            agent.run(stop)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=live, args=pair, daemon=True) for pair in zip(agents, stops, strict=True)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield stops
-    finally:
-        for stop, agent in zip(stops, agents, strict=True):
-            stop.set()
-            agent.wake()
-        for thread in threads:
-            thread.join(60)
-        assert not any(thread.is_alive() for thread in threads)
 
 
 def agent_of(harness: AgentHarness, cluster: Any = None, intervals: AgentIntervals = QUICK) -> ClusterAgent:
@@ -108,7 +82,7 @@ def run_to_end(harness: AgentHarness, workflow: Workflow, pods: int = 1) -> None
 
 
 def test_events_are_followed(harness: AgentHarness) -> None:
-    with run_agents(agent_of(harness)):
+    with run_loops(agent_of(harness)):
         run_to_end(harness, harness.submit(gang_file("lead", "other")), pods=2)
         wait_for(lambda: not Backend.objects.get(pk=harness.backend.pk).offline)
     assert verify() == []
@@ -116,9 +90,9 @@ def test_events_are_followed(harness: AgentHarness) -> None:
 
 def test_one_agent_works_and_the_other_stands_by(harness: AgentHarness) -> None:
     first, second = FlakyCluster(harness.cluster), FlakyCluster(harness.cluster)
-    with run_agents(agent_of(harness, first)) as (stop_first,):
+    with run_loops(agent_of(harness, first)) as (stop_first,):
         run_to_end(harness, harness.submit())
-        with run_agents(agent_of(harness, second)):
+        with run_loops(agent_of(harness, second)):
             run_to_end(harness, harness.submit())
             assert not second.calls
             stop_first.set()
@@ -132,7 +106,7 @@ def test_the_lease_of_a_dead_agent_expires(harness: AgentHarness, monkeypatch: p
     agent_module.heartbeats.cluster_state(harness.backend)
     dead._lease.claim()
     flaky = FlakyCluster(harness.cluster)
-    with run_agents(agent_of(harness, flaky)):
+    with run_loops(agent_of(harness, flaky)):
         workflow = harness.submit()
         wait_for(lambda: ClusterState.objects.get().lease_holder is not None)
         assert not flaky.calls
@@ -169,7 +143,7 @@ def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) ->
     intervals = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
     frozen = agent_of(harness, intervals=intervals)
     frozen._lease.timing = replace(LOOP_TIMING, renew_after=0.0)
-    with run_agents(frozen):
+    with run_loops(frozen):
         wait_for(lambda: frozen._is_leased)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -186,7 +160,7 @@ def test_an_agent_that_was_frozen_finds_its_lease_gone(harness: AgentHarness) ->
 
 
 def test_an_agent_waits_for_a_lost_database(harness: AgentHarness) -> None:
-    with run_agents(agent_of(harness)):
+    with run_loops(agent_of(harness)):
         run_to_end(harness, harness.submit())
         with connection.cursor() as cursor:
             cursor.execute(
@@ -207,7 +181,7 @@ def test_a_fault_of_our_own_does_not_end_an_agent(harness: AgentHarness, monkeyp
         return real(*args, **kwargs)
 
     monkeypatch.setattr(agent_module, "diff_gangs", fail_at_first)
-    with run_agents(agent_of(harness)):
+    with run_loops(agent_of(harness)):
         run_to_end(harness, harness.submit())
     assert left == [0]
 

@@ -104,13 +104,13 @@ def test_a_subpool_has_its_own_queue(fake_harness: AgentHarness) -> None:
 
 def test_the_objects_of_a_cancelled_workflow_are_deleted(harness: AgentHarness) -> None:
     from scheduling.services.workflows.user_actions import cancel_workflow
-    from tests.support import factories
+    from tests.support import world
 
     workflow = harness.submit(gang_file("lead", "other"))
     harness.run_agent()
     harness.run_pods(harness.list_pods()[0])
     harness.run_agent()
-    cancel_workflow(CancelWorkflow(name=workflow.name), actor=factories.admin_actor())
+    cancel_workflow(CancelWorkflow(name=workflow.name), actor=world.admin_actor())
     harness.run_agent()
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"FAILED_CANCELED"}

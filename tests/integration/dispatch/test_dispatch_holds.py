@@ -9,11 +9,7 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
@@ -26,14 +22,14 @@ from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.workflows.start_question import forecast_submissions
 from scheduling.services.workflows.submission import Submission, prepare_submissions
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file
 
 HOUR = 3600
 
 
 def hold(harness: AgentHarness, seconds: int | None = HOUR) -> None:
-    patch_pool(PatchPool(name=harness.pool.name, patch={"hold_after": seconds}), actor=SYSTEM)
+    world.apply_change(PatchPool(name=harness.pool.name, patch={"hold_after": seconds}))
 
 
 def has_waited(workflow: Workflow, seconds: float = 2 * HOUR) -> None:
@@ -96,7 +92,7 @@ def test_the_end_of_the_setting_or_of_the_gang_releases_the_work(fake_harness: A
     another = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
     assert not is_sent(fake_harness, another)
-    cancel_workflow(CancelWorkflow(name=first.name), actor=factories.admin_actor())
+    cancel_workflow(CancelWorkflow(name=first.name), actor=world.admin_actor())
     fake_harness.run_agent()
     assert is_sent(fake_harness, another)
     assert is_sent(fake_harness, last)
@@ -118,7 +114,7 @@ def test_a_guarantee_of_another_leaf_is_kept(fake_harness: AgentHarness) -> None
 
 def test_what_the_gang_can_preempt_or_outlive_goes_on(fake_harness: AgentHarness) -> None:
     """LOW work of the same queue is preempted by the gang; work with a short time limit ends before it can start."""
-    running = fake_harness.submit(factories.workflow_file("runs", 30).replace("workflow:\n", LIMIT.format("1h"), 1))
+    running = fake_harness.submit(world.workflow_file("runs", 30).replace("workflow:\n", LIMIT.format("1h"), 1))
     fake_harness.run_agent()
     fake_harness.run_pods(*fake_harness.list_pods(running))
     fake_harness.run_agent()
@@ -126,7 +122,7 @@ def test_what_the_gang_can_preempt_or_outlive_goes_on(fake_harness: AgentHarness
     big(fake_harness, priority=Priority.HIGH)
     low = fake_harness.submit(gpus=1, priority=Priority.LOW)
     short, long = (
-        fake_harness.submit(factories.workflow_file(name, 1).replace("workflow:\n", LIMIT.format(limit), 1))
+        fake_harness.submit(world.workflow_file(name, 1).replace("workflow:\n", LIMIT.format(limit), 1))
         for name, limit in (("short", "10m"), ("long", "3h"))
     )
     fake_harness.run_agent()
@@ -146,7 +142,7 @@ def test_a_gang_that_can_never_start_holds_nothing(fake_harness: AgentHarness) -
     fake_harness.run_agent()
     has_waited(first)
     resources = {"gpu": {"guarantee": 60, "maximum": 60, "weight": 1}}
-    patch_pool(PatchPool(name="team", patch={"resources": resources}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="team", patch={"resources": resources}))
     later = fake_harness.submit(gpus=1, priority=Priority.LOW)
     fake_harness.run_agent()
     assert is_sent(fake_harness, later)
@@ -184,7 +180,7 @@ def test_both_are_told(fake_harness: AgentHarness) -> None:
     first = big(fake_harness)
     later = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
-    gangs, _ = list_waiting_gangs(factories.admin_actor(), limit=10)
+    gangs, _ = list_waiting_gangs(world.admin_actor(), limit=10)
     told = {gang.workflow: gang for gang in gangs}
     assert told[later.name].reason.code == "held_back"
     assert "a gang of its pool has waited since" in told[later.name].reason.message
@@ -213,7 +209,7 @@ def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentH
     first = big(fake_harness)
     later = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
-    gangs, _ = list_waiting_gangs(factories.admin_actor(), limit=10)
+    gangs, _ = list_waiting_gangs(world.admin_actor(), limit=10)
     told = {gang.workflow: gang for gang in gangs}[later.name]
     assert told.holders == (first.name,)
     assert told.unblock == (f"The gang that comes first starts, or is cancelled ({first.name}).",)
@@ -228,22 +224,22 @@ def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentH
 def test_all_gangs_that_hold_work_back_are_named(fake_harness: AgentHarness) -> None:
     """The first LOW gang of a leaf and the first NORMAL gang of another one: LOW work of the leaf waits for both, in
     the reason, in a question that ends one of them, and in the effect of a cancellation."""
-    create_subpool(CreateSubpool(parent="team", subpool_name="part", quota=80), actor=SYSTEM)
+    world.make_subpool("team", "part", 80)
     low, normal = big(fake_harness, priority=Priority.LOW), big(fake_harness, to="team--part")
     hold(fake_harness)
     later = fake_harness.submit(gpus=1, priority=Priority.LOW)
     fake_harness.run_agent()
     assert not is_sent(fake_harness, later)
-    (told,) = [gang for gang in list_waiting_gangs(factories.admin_actor(), limit=10)[0] if gang.workflow == later.name]
+    (told,) = [gang for gang in list_waiting_gangs(world.admin_actor(), limit=10)[0] if gang.workflow == later.name]
     assert set(told.holders) == {low.name, normal.name}
     assert told.unblock[0].startswith("The gangs that come first, all 2 of them, start or are cancelled (")
     assert "2 gangs of its pool have waited since" in told.reason.message
     assert "until all 2 of them have started" in told.reason.message
     for ended, starts in (([low], False), ([normal], False), ([low, normal], True)):
-        impact = read_cancel_impact(factories.admin_actor(), ended)
+        impact = read_cancel_impact(world.admin_actor(), ended)
         assert (impact is not None and impact.starting.names == (later.name,)) is starts, ended
         changes = [{"finish": [each.name for each in ended]}]
-        answer = answer_live_question(factories.admin_actor(), {"live": True, "changes": changes})
+        answer = answer_live_question(world.admin_actor(), {"live": True, "changes": changes})
         assert (answer["workloads"][later.name]["state"] == "running") is starts, ended
 
 
@@ -264,8 +260,8 @@ def test_a_forecast_lets_held_work_start_after_the_gang(fake_harness: AgentHarne
 
 
 def test_a_dry_run_knows_that_the_work_would_be_held(fake_harness: AgentHarness) -> None:
-    actor = factories.admin_actor()
-    asked = [Submission(factories.workflow_file("asked", 1))]
+    actor = world.admin_actor()
+    asked = [Submission(world.workflow_file("asked", 1))]
     submission = prepare_submissions(actor=actor, pool="team", submissions=asked)
     big(fake_harness)
     (start,) = forecast_submissions(actor, submission)
@@ -284,14 +280,14 @@ def test_a_live_question_keeps_held_work_waiting(fake_harness: AgentHarness) -> 
     submit = {"submit": {"name": "new", "queue": "team", "tasks": [{"name": "t", "resources": {"gpu": 1}}]}}
 
     def ask(*changes: Any) -> dict[str, Any]:
-        found: dict[str, Any] = answer_live_question(factories.admin_actor(), {"live": True, "changes": [*changes]})
+        found: dict[str, Any] = answer_live_question(world.admin_actor(), {"live": True, "changes": [*changes]})
         return found["workloads"]
 
     held = ask(submit)
     assert [held[name]["reason"]["code"] for name in (later.name, "new")] == ["held_back"] * 2
     ended = ask(submit, {"finish": [first.name]})
     assert [ended[name]["state"] for name in (later.name, "new")] == ["running"] * 2
-    impact = read_cancel_impact(factories.admin_actor(), [first])
+    impact = read_cancel_impact(world.admin_actor(), [first])
     assert impact is not None
     assert impact.starting.names == (later.name,)
 

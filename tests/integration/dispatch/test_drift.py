@@ -20,8 +20,7 @@ from scheduling.models import Task, Workflow
 from scheduling.selectors.work.pending_manifests import ClusterContext, pending_manifests
 from scheduling.services.kubernetes.agent import _read_context
 from scheduling.services.kubernetes.syncing.drift_repair import DriftRepair
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
 from tests.support.kube_server import CRDS
 from tests.support.optional_tools import ENVTEST
@@ -254,7 +253,7 @@ def test_events_tell_the_life_of_a_gang(harness: AgentHarness) -> None:
     harness.run_agent()
     harness.evict_pods(harness.find_pod(workflow, "other"))
     harness.run_agent()
-    cancel_workflow(CancelWorkflow(name=workflow.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=workflow.name), actor=world.admin_actor())
     harness.run_agent()
     assert harness.agent._events.flush(30)
     events = harness.cluster.list(resource_kinds.EVENT, namespace=harness.backend.namespace).items

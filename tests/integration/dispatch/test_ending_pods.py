@@ -11,9 +11,8 @@ from scheduling.kube.connection.port import ResourceKind
 from scheduling.models import Task, Workflow, WorkflowConfig
 from scheduling.selectors.queue.pending_queue import build_pending_queue, read_fingerprint
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
-from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.dispatch.test_nodes import add_foreign_pod, add_node, entry, shown_nodes, usage
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, gang_file, task_statuses
 from tests.support.kube_server import KubeNamespace
 
@@ -77,7 +76,7 @@ def running(harness: AgentHarness, gpus: int = 8) -> tuple[Workflow, Object]:
 def test_a_cancelled_pod_that_terminates_holds_its_gpus_and_is_named(fake_harness: AgentHarness) -> None:
     workflow, pod = running(fake_harness)
     assert numbers() == (8, 0, 0, 0)
-    cancel_workflow(CancelWorkflow(name=workflow.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=workflow.name), actor=world.admin_actor())
     assert numbers() == (0, 8, 0, 0), "before the agent has seen anything"
     fake_harness.run_agent()
     assert numbers() == (0, 8, 0, 0)
@@ -86,7 +85,7 @@ def test_a_cancelled_pod_that_terminates_holds_its_gpus_and_is_named(fake_harnes
     assert entry("n1")["usage_fields"]["gpu"] == "8"
     later = fake_harness.submit(gpus=8)
     fake_harness.run_agent()
-    (gang,), _ = list_waiting_gangs(factories.admin_actor(), workflows=[later.name], limit=1)
+    (gang,), _ = list_waiting_gangs(world.admin_actor(), workflows=[later.name], limit=1)
     name = pod["metadata"]["name"]
     assert f"pod {name} on n1 (8 GPUs)" in gang.reason.message
     assert gang.unblock == (f"The pod {name} is gone from node n1.",)
@@ -175,14 +174,14 @@ def test_pods_that_are_bound_on_a_real_server(kube: KubeNamespace, db: None) -> 
     harness.run_agent()
     assert numbers(node) == (8, 0, 0, 0)
     hold_open(harness, *pods)
-    cancel_workflow(CancelWorkflow(name=cancelled.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=cancelled.name), actor=world.admin_actor())
     harness.evict_pods(pods[1])
     harness.run_agent()
     assert [pod["metadata"].get("deletionTimestamp") is not None for pod in harness.list_pods(cancelled)] == [True]
     assert numbers(node) == (0, 8, 0, 0)
     later = harness.submit(gpus=8)
     harness.run_agent()
-    (gang,), _ = list_waiting_gangs(factories.admin_actor(), workflows=[later.name], limit=1)
+    (gang,), _ = list_waiting_gangs(world.admin_actor(), workflows=[later.name], limit=1)
     for pod, gpus in zip(pods, (5, 3), strict=True):
         assert f"{pod['metadata']['name']} on {node} ({gpus} GPUs)" in gang.reason.message
     for pod, free in zip(pods, (5, 8), strict=True):

@@ -12,7 +12,6 @@ from pools.api.configuration.backends import backend_body
 from pools.domain.changes.backends import PutBackend
 from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend
-from pools.services.configuration.backends import put_backend
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, Workflow
@@ -22,6 +21,7 @@ from scheduling.services.kubernetes.heartbeats import HEARTBEAT_LIFETIME, set_si
 from scheduling.services.kubernetes.leased_loop import BackendRemoved
 from tests.support.agent_harness import AgentHarness, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
+from tests.support.world import apply_change
 
 
 def is_offline(harness: AgentHarness) -> bool:
@@ -111,7 +111,7 @@ class TestRequestedOffline:
 
     @staticmethod
     def _request_offline(offline: bool) -> None:
-        put_backend(PutBackend(name="lab", body={"offline": offline}), actor=SYSTEM)
+        apply_change(PutBackend(name="lab", body={"offline": offline}))
 
     def test_a_heartbeat_does_not_undo_it(self, fake_harness: AgentHarness) -> None:
         fake_harness.run_agent(1)

@@ -82,10 +82,10 @@ class Installation:
     def submit(self) -> None:
         with self.stack.orm():
             from scheduling.services.workflows.submission import Submission, submit
-            from tests.support import factories
+            from tests.support import world
 
             submission = Submission(file=gang_file("lead", "other"))
-            receipt = submit(actor=factories.admin_actor(), pool="team", submission=submission)
+            receipt = submit(actor=world.admin_actor(), pool="team", submission=submission)
             assert receipt.workflow is not None
 
     def objects(self, kind: ResourceKind) -> dict[str, str]:
@@ -118,10 +118,10 @@ def installation(
             with stack.orm():
                 from pools.domain.people.roles import SYSTEM
                 from pools.services.configuration.backends import put_backend
-                from tests.support import factories
+                from tests.support import world
 
                 body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(kubeconfig)}
-                factories.make_pool("team", 100, on=put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row)
+                world.make_pool("team", 100, on=put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row)
             yield Installation(stack, cluster, namespace, proxy, tmp_path, made)
     finally:
         for child in made:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.test import Client
 from django.urls import reverse
 
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.quota.capacity import BackendCapacity
-from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool, User
+from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool
 from pools.selectors.quotas.backend_capacity import oversubscription_warnings, read_capacities
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
@@ -22,8 +21,9 @@ from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.status.overview import read_overview
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
+from tests.support.world import sign_in
 
 ZERO = {"gpu": "0", "cpu": "0", "memory": "0", "storage": "0"}
 ALLOCATABLE = {"cpu": "63500m", "memory": "512Gi", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
@@ -55,14 +55,14 @@ def offer(harness: AgentHarness, name: str, **amounts: str) -> None:
 
 def shown_nodes(backend: str = "lab") -> dict[str, MappedNode]:
     """The nodes as the map shows them, by name."""
-    found = read_node_map(factories.admin_actor(), backend, name="", free=0, limit=100, offset=0)
+    found = read_node_map(world.admin_actor(), backend, name="", free=0, limit=100, offset=0)
     return {node.usage.name: node for node in found.nodes}
 
 
 def usage(pool: str) -> dict[str, str]:
     (row,) = [
         row
-        for nodes in json.loads(render_pool_quota(factories.admin_actor()))["node_sets"]
+        for nodes in json.loads(render_pool_quota(world.admin_actor()))["node_sets"]
         for row in nodes["pools"]
         if row["name"] == pool
     ]
@@ -70,7 +70,7 @@ def usage(pool: str) -> dict[str, str]:
 
 
 def entry(node: str) -> dict[str, Any]:
-    (found,) = list_node_resources(factories.admin_actor(), node=node)
+    (found,) = list_node_resources(world.admin_actor(), node=node)
     return found
 
 
@@ -202,7 +202,7 @@ def test_a_taint_that_our_pods_do_not_tolerate_leaves_nothing_free(harness: Agen
 def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_harness: AgentHarness) -> None:
     """Two nodes of 8 promise 16; the taint of one keeps our pods away, so each place says that 8 are too many. A node
     that is cordoned or not ready for a while stays capacity."""
-    backend, actor = fake_harness.backend, factories.admin_actor()
+    backend, actor = fake_harness.backend, world.admin_actor()
     Pool.objects.filter(backend=backend).update(guarantee=16)
     taint = {"key": "dedicated", "value": "teamx", "effect": "NoSchedule"}
     unready = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
@@ -219,8 +219,7 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     )
     assert oversubscription_warnings(actor, _of(backend)) == [told]
     assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [told]
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in("root-admin")
     for page in ("pools_pool_changelist", "pools_backend_changelist"):
         text = client.get(reverse(f"admin:{page}")).content.decode()
         assert ("8 too many" if "backend" in page else "and 8 on nodes whose taint") in text
@@ -259,7 +258,7 @@ def test_a_required_topology_level_that_no_nodes_meet_is_told(fake_harness: Agen
         "It asks for 16 GPUs; by its required topology key rack (label example.com/rack) 2 tasks need nodes with one "
         "value, and none of its 2 values has enough; without that it would fit."
     )
-    receipt = submit(actor=factories.admin_actor(), pool="team", submission=Submission(file=file))
+    receipt = submit(actor=world.admin_actor(), pool="team", submission=Submission(file=file))
     assert [told in warning for warning in receipt.warnings] == [True]
     (waiting,) = build_pending_queue(fake_harness.backend).gangs
     assert (waiting.reason.code, waiting.reason.message) == ("never_fits", told)
@@ -303,9 +302,7 @@ def test_what_a_node_offers_beside_whole_gpus_is_said(fake_harness: AgentHarness
         "2 devices of gpu.nvidia.com in ResourceSlices: not counted, and our work cannot ask for them",
         "1 other pod holds devices by ResourceClaims, which are not counted",
     ]
-    client = Client()
-    factories.admin_actor()
-    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in(world.admin_actor().username)
     body = client.get("/api/backend/lab/nodes").json()
     assert {node["name"]: node["notes"] for node in body["nodes"]} == {
         name: list(node.usage.notes) for name, node in nodes.items()

@@ -11,13 +11,12 @@ from django.utils import timezone
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, Reservation
-from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Decision, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
 from tests.support.kube_server import create_namespace
 
@@ -350,7 +349,7 @@ def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarne
     fake_harness.run_agent()
     fake_harness.run_pods(*fake_harness.list_pods())
     fake_harness.run_agent()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=factories.admin_actor())
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=world.admin_actor())
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     fake_harness.finish_pods(*fake_harness.list_pods(workflow))
     fake_harness.run_agent()

@@ -10,11 +10,9 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from pools.models import User
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.models import Task, Workflow
 from scheduling.services.kubernetes import connections, pod_output
-from tests.support import factories
 from tests.support.agent_harness import AgentHarness, gang_file
 from tests.support.rbac_cluster import RbacCluster
 
@@ -49,14 +47,6 @@ def cluster(fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> Watc
 
 
 @pytest.fixture
-def client(fake_harness: AgentHarness) -> Client:
-    factories.admin_actor()
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
-    return client
-
-
-@pytest.fixture
 def running(fake_harness: AgentHarness) -> Workflow:
     """A gang of `lead` and `other` that runs; `lead` has printed three lines."""
     workflow = fake_harness.submit(gang_file("lead", "other"))
@@ -69,71 +59,71 @@ def running(fake_harness: AgentHarness) -> Workflow:
     return workflow
 
 
-def read(client: Client, workflow: Workflow, call: str = "logs", **query: str) -> list[str]:
-    answer = client.get(f"/api/workflow/{workflow.name}/{call}", query)
+def read(browser: Client, workflow: Workflow, call: str = "logs", **query: str) -> list[str]:
+    answer = browser.get(f"/api/workflow/{workflow.name}/{call}", query)
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
     return answer.getvalue().decode().splitlines()  # type: ignore[attr-defined, no-any-return]
 
 
-def test_the_log_has_the_output_of_every_task(client: Client, cluster: WatchedCluster, running: Workflow) -> None:
-    lines = read(client, running)
+def test_the_log_has_the_output_of_every_task(browser: Client, cluster: WatchedCluster, running: Workflow) -> None:
+    lines = read(browser, running)
     assert lines[-4:-1] == ["[lead] epoch 1", "[lead] epoch 2 ä", "[lead] epoch 3"]
     assert lines[-1].startswith("[other] The container has printed nothing yet")
     assert any(line.endswith("[lead] started on node ") for line in lines), "the recorded facts come first"
 
 
-def test_only_the_last_lines_of_the_requested_task(client: Client, cluster: WatchedCluster, running: Workflow) -> None:
-    lines = read(client, running, task_name="lead", last_n_lines="1")
+def test_only_the_last_lines_of_the_requested_task(browser: Client, cluster: WatchedCluster, running: Workflow) -> None:
+    lines = read(browser, running, task_name="lead", last_n_lines="1")
     assert lines[-1] == "[lead] epoch 3"
     assert not any("epoch 2" in line or "[other]" in line for line in lines)
 
 
 def test_a_deleted_pod_has_no_output_left(
-    fake_harness: AgentHarness, client: Client, cluster: WatchedCluster, running: Workflow
+    fake_harness: AgentHarness, browser: Client, cluster: WatchedCluster, running: Workflow
 ) -> None:
     fake_harness.force_delete_pod(fake_harness.find_pod(running, "lead"))
-    assert "[lead] The cluster has deleted the pod, and its output with it." in read(client, running)
+    assert "[lead] The cluster has deleted the pod, and its output with it." in read(browser, running)
 
 
 def test_work_without_a_pod_asks_no_cluster(
-    fake_harness: AgentHarness, client: Client, cluster: WatchedCluster
+    fake_harness: AgentHarness, browser: Client, cluster: WatchedCluster
 ) -> None:
     waiting = fake_harness.submit()
-    assert read(client, waiting)[-1].startswith("No pod of these tasks has been created")
-    read(client, waiting, "events")
+    assert read(browser, waiting)[-1].startswith("No pod of these tasks has been created")
+    read(browser, waiting, "events")
     assert not cluster.open_transactions
 
 
-def test_a_cluster_that_does_not_answer_is_named(client: Client, cluster: WatchedCluster, running: Workflow) -> None:
+def test_a_cluster_that_does_not_answer_is_named(browser: Client, cluster: WatchedCluster, running: Workflow) -> None:
     cluster.failure = errors.Unreachable("No connection in time.")
-    assert "[lead] The output could not be read: The cluster does not answer" in "\n".join(read(client, running))
-    events = read(client, running, "events")
+    assert "[lead] The output could not be read: The cluster does not answer" in "\n".join(read(browser, running))
+    events = read(browser, running, "events")
     assert events[-1].startswith("Events of the cluster are missing: The cluster does not answer")
     assert len(events) > 2, "what is recorded is shown all the same"
 
 
-def test_further_readers_are_asked_to_come_back(client: Client, cluster: WatchedCluster, running: Workflow) -> None:
+def test_further_readers_are_asked_to_come_back(browser: Client, cluster: WatchedCluster, running: Workflow) -> None:
     outputs: list[Iterator[str]] = []
     for _ in range(pod_output.MAX_READERS):
         outputs.append(pod_output.read_output(running.root_pool.backend, list(Task.objects.all())))  # type: ignore[arg-type]
         next(outputs[-1])
-    assert read(client, running)[-1].startswith("Other people are reading from clusters at this moment")
+    assert read(browser, running)[-1].startswith("Other people are reading from clusters at this moment")
     for each in outputs:
         each.close()  # type: ignore[attr-defined]
-    assert "[lead] epoch 3" in read(client, running)
+    assert "[lead] epoch 3" in read(browser, running)
 
 
 @pytest.mark.parametrize("call", ["logs", "events"])
 def test_no_transaction_is_open_while_the_cluster_is_asked(
-    client: Client, cluster: WatchedCluster, running: Workflow, call: str
+    browser: Client, cluster: WatchedCluster, running: Workflow, call: str
 ) -> None:
-    read(client, running, call)
+    read(browser, running, call)
     assert cluster.open_transactions
     assert not any(cluster.open_transactions)
 
 
 def test_events_of_the_cluster_are_among_ours(
-    fake_harness: AgentHarness, client: Client, cluster: WatchedCluster, running: Workflow
+    fake_harness: AgentHarness, browser: Client, cluster: WatchedCluster, running: Workflow
 ) -> None:
     pod = fake_harness.find_pod(running, "lead")["metadata"]["name"]
     group = fake_harness.list_pod_groups()[0]["metadata"]["name"]
@@ -150,9 +140,9 @@ def test_events_of_the_cluster_are_among_ours(
             "lastTimestamp": time,
         }
         fake_harness.cluster.create(resource_kinds.EVENT, body, field_manager="kubelet")
-    lines = read(client, running, "events")
+    lines = read(browser, running, "events")
     assert lines[0] == "2001-01-01 00:00:00 [gang] NotReady: pulled the image (2 times)"
     assert lines[-1] == "2099-01-01 00:00:01 [lead] Pulled: pulled the image"
     assert not any("Foreign" in line for line in lines)
-    assert read(client, running, "events", task_name="lead", last_n_lines="1") == lines[-1:]
-    assert not any("gang" in line for line in read(client, running, "events", task_name="lead"))
+    assert read(browser, running, "events", task_name="lead", last_n_lines="1") == lines[-1:]
+    assert not any("gang" in line for line in read(browser, running, "events", task_name="lead"))

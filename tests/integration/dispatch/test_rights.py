@@ -13,8 +13,7 @@ from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, gang_file, task_statuses
 from tests.support.rbac_cluster import RbacCluster
 
@@ -46,7 +45,7 @@ def test_the_rights_are_enough(fake_harness: AgentHarness, lawful: RbacCluster) 
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"COMPLETED"}
     other = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
     fake_harness.run_agent()
-    cancel_workflow(CancelWorkflow(name=other.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=other.name), actor=world.admin_actor())
     fake_harness.run_agent()
     assert Workflow.objects.get(pk=other.pk).status == "FAILED_CANCELED"
     for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 
 from pools.models import Backend
 from scheduling.domain.cluster.election import Candidate, lease_name
@@ -22,39 +19,14 @@ from scheduling.models import ClusterState, QueueSync, WebhookInstallation
 from scheduling.selectors.cluster.queue_sync_state import queue_sync_body
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
-from scheduling.services.kubernetes.leased_loop import LeasedLoop
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.support.agent_harness import AgentHarness, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import RecordingCluster, wait_for
+from tests.support.threads import run_loops
 
 QUICK = AgentIntervals(reconcile=0.2, heartbeat=0.2, configuration=0.1, standby=0.1, lease_duration=2)
 GPU_QUOTA = resource_kinds.GPU_RESOURCE_QUOTA
-
-
-@contextmanager
-def run_loops(*loops: LeasedLoop) -> Iterator[list[threading.Event]]:
-    """These loops run; each stops when its event is set."""
-    stops = [threading.Event() for _ in loops]
-
-    def live(loop: LeasedLoop, stop: threading.Event) -> None:
-        try:
-            loop.run(stop)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=live, args=pair, daemon=True) for pair in zip(loops, stops, strict=True)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield stops
-    finally:
-        for stop, loop in zip(stops, loops, strict=True):
-            stop.set()
-            loop.wake()
-        for thread in threads:
-            thread.join(30)
-        assert not any(thread.is_alive() for thread in threads)
 
 
 def lease_state(backend: Backend) -> str:

@@ -7,29 +7,20 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pools.models import User
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness
 
 
-@pytest.fixture
-def client(fake_harness: AgentHarness) -> Client:
-    factories.admin_actor()
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
-    return client
-
-
-def entry(client: Client) -> dict[str, Any]:
-    (found,) = client.get("/api/queue").json()["entries"]
+def entry(browser: Client) -> dict[str, Any]:
+    (found,) = browser.get("/api/queue").json()["entries"]
     return dict(found)
 
 
-def test_the_pod_of_a_task_is_named_once_it_is_created(fake_harness: AgentHarness, client: Client) -> None:
+def test_the_pod_of_a_task_is_named_once_it_is_created(fake_harness: AgentHarness, browser: Client) -> None:
     workflow = fake_harness.submit()
 
     def task() -> dict[str, Any]:
-        return dict(client.get(f"/api/workflow/{workflow.name}").json()["groups"][0]["tasks"][0])
+        return dict(browser.get(f"/api/workflow/{workflow.name}").json()["groups"][0]["tasks"][0])
 
     assert (task()["pod_name"], task()["pod_ip"]) == (None, None)
     fake_harness.run_agent()
@@ -39,10 +30,10 @@ def test_the_pod_of_a_task_is_named_once_it_is_created(fake_harness: AgentHarnes
     assert (task()["pod_ip"], task()["status"]) == ("10.0.0.7", "RUNNING")
 
 
-def test_the_queue_shows_the_reason_of_the_scheduler(fake_harness: AgentHarness, client: Client) -> None:
+def test_the_queue_shows_the_reason_of_the_scheduler(fake_harness: AgentHarness, browser: Client) -> None:
     fake_harness.submit(gpus=8)
     fake_harness.run_agent()
-    assert entry(client)["reason"]["code"] == "waiting_for_cluster"
+    assert entry(browser)["reason"]["code"] == "waiting_for_cluster"
     fake_harness.mark_unschedulable(
         fake_harness.list_pod_groups()[0],
         "NonPreemptibleOverQuota",
@@ -53,7 +44,7 @@ def test_the_queue_shows_the_reason_of_the_scheduler(fake_harness: AgentHarness,
         queueAllocatedNonPreemptibleResources={"gpu": "95"},
     )
     fake_harness.run_agent()
-    found = entry(client)
+    found = entry(browser)
     assert found["reason"] == {
         "code": "over_quota",
         "message": "Non-preemptible workload is over quota",
@@ -68,14 +59,14 @@ def test_the_queue_shows_the_reason_of_the_scheduler(fake_harness: AgentHarness,
     ]
 
 
-def test_the_cluster_decides_about_free_capacity(fake_harness: AgentHarness, client: Client) -> None:
+def test_the_cluster_decides_about_free_capacity(fake_harness: AgentHarness, browser: Client) -> None:
     fake_harness.submit()
     fake_harness.run_agent()
     fake_harness.mark_unschedulable(
         fake_harness.list_pod_groups()[0], "PodSchedulingErrors", "no nodes with enough resources were found"
     )
     fake_harness.run_agent()
-    found = entry(client)
+    found = entry(browser)
     assert (found["reason"]["code"], found["reason"]["requested"]) == ("no_room", None)
     assert found["reason"]["message"] == "no nodes with enough resources were found"
     assert found["reason"]["queue"] == "osmo-pool-osmo-team--_shared"
@@ -99,17 +90,17 @@ DATA = """workflow:
 
 
 @pytest.mark.parametrize("query", ["", "?dry_run=true", "?validation_only=true"])
-def test_a_submission_warns_that_data_is_not_moved(fake_harness: AgentHarness, client: Client, query: str) -> None:
+def test_a_submission_warns_that_data_is_not_moved(fake_harness: AgentHarness, browser: Client, query: str) -> None:
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
-    answer = client.post(f"/api/pool/team/workflow{query}", body, "application/json")
+    answer = browser.post(f"/api/pool/team/workflow{query}", body, "application/json")
     assert answer.status_code == 200, answer.content
     (warning,) = answer.json()["warnings"]
     assert warning.startswith("Data is not moved on cluster lab: the inputs and outputs of read, train are neither")
 
 
-def test_without_inputs_and_outputs_there_is_no_warning(fake_harness: AgentHarness, client: Client) -> None:
+def test_without_inputs_and_outputs_there_is_no_warning(fake_harness: AgentHarness, browser: Client) -> None:
     assert fake_harness.submit().warnings == []
-    factories.make_pool("elsewhere", 4, on=factories.make_backend())
+    world.make_pool("elsewhere", 4, on=world.make_backend())
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
-    answer = client.post("/api/pool/elsewhere/workflow", body, "application/json")
+    answer = browser.post("/api/pool/elsewhere/workflow", body, "application/json")
     assert answer.json()["warnings"] == [], "a simulated backend runs nothing that could read"

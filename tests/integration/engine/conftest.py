@@ -13,7 +13,7 @@ from pools.models import Backend, Node, User
 from scheduling.models import Task, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 
 
 class Cluster:
@@ -24,7 +24,7 @@ class Cluster:
         Node.objects.bulk_create([Node(backend=self.backend, name=name, gpus=gpus) for name, gpus in nodes.items()])
         for name, quota in pools.items():
             subpools = quota if isinstance(quota, dict) else {}
-            factories.make_pool(
+            world.make_pool(
                 name, subpools.pop("", sum(subpools.values())) if subpools else quota, on=self.backend, **subpools
             )
         self.admin = self.client("root", "osmo-admin")
@@ -32,12 +32,9 @@ class Cluster:
     @staticmethod
     def client(name: str, *roles: str) -> Client:
         """A user of the API."""
-        client = Client()
-        user = User.objects.filter(username=name).first() or User.objects.get(
-            username=factories.make_user(name, *roles).username
-        )
-        client.force_login(user, "django.contrib.auth.backends.ModelBackend")
-        return client
+        if not User.objects.filter(username=name).exists():
+            world.make_user(name, *roles)
+        return world.sign_in(name)
 
     def submit(
         self, name: str, to: str, priority: str = "NORMAL", *, gpus: int = 1, file: str = "", by: Client | None = None
@@ -45,7 +42,7 @@ class Cluster:
         """Submit a workflow of one task (or this file)."""
         answer = (by or self.admin).post(
             f"/api/pool/{to}/workflow?priority={priority}",
-            json.dumps({"file": file or factories.workflow_file(name, gpus)}),
+            json.dumps({"file": file or world.workflow_file(name, gpus)}),
             content_type="application/json",
         )
         assert answer.status_code == 200, answer.content

@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, Reservation
-from pools.services.configuration.subpools import resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Decision, Task, Workflow
 from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 
 Make = Callable[..., Any]
 Meanwhile = Callable[[Callable[[], object]], None]
@@ -55,7 +52,7 @@ def borrowed(cluster: Make) -> Any:
 
 def cancel(name: str) -> object:
     """Cancel a workflow."""
-    return cancel_workflow(CancelWorkflow(name=f"{name}-1"), actor=factories.admin_actor())
+    return world.apply_change(CancelWorkflow(name=f"{name}-1"), actor=world.admin_actor())
 
 
 class TestEvicting:
@@ -104,7 +101,7 @@ class TestStarting:
         sim = cluster({"n": 8}, team={"": 8, "a": 4})
         sim.submit("wf1", "team--a", gpus=2)
         sim.submit("wf2", "team--a", gpus=2)
-        meanwhile(lambda: resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=3), actor=SYSTEM))
+        meanwhile(lambda: world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=3)))
         assert sim.reconcile() == [("start", "wf1")]
 
     def test_a_maximum_that_was_cut_holds(self, cluster: Make, meanwhile: Meanwhile) -> None:

@@ -14,15 +14,9 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings, Node, Pool
-from pools.services.configuration.backends import delete_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import create_subpool
-from pools.services.gpu_quota.gpu_allocations import allocate, release
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_allocations import allocate
 from pools.signals import changes_committed
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
@@ -30,27 +24,25 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import BackendDirtyMark
 from scheduling.services import notifications
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def team() -> Pool:
+def member_pool() -> Pool:
     """A pool of 6 GPUs, in a cohort with `other` on another backend, bound to GPU namespace `team-a`; a workflow
     runs."""
-    pool = factories.make_pool("team", 6, on=factories.make_backend(nodes=2, gpus=4))
-    factories.make_pool("other", 2, on=factories.make_backend("far", namespace="far", nodes=1))
-    put_cohort(PutCohort(name="both", body={"quotas": []}), actor=SYSTEM)
+    pool = world.make_pool("team", 6, on=world.make_backend(nodes=2, gpus=4))
+    world.make_pool("other", 2, on=world.make_backend("far", namespace="far", nodes=1))
+    world.apply_change(PutCohort(name="both", body={"quotas": []}))
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
-    patch_pool(
-        PatchPool(name="team", patch={"cohort": "both", "gpu_quota_namespace": "team-a", "platforms": worth}),
-        actor=SYSTEM,
+    world.apply_change(
+        PatchPool(name="team", patch={"cohort": "both", "gpu_quota_namespace": "team-a", "platforms": worth})
     )
-    patch_pool(PatchPool(name="other", patch={"cohort": "both"}), actor=SYSTEM)
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
-    factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
+    world.apply_change(PatchPool(name="other", patch={"cohort": "both"}))
+    world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 9}}))
+    world.submit_workflow(world.admin_actor(), "team", 3, name="old")
     reconcile_backend(pool.backend_id or 0)
     BackendDirtyMark.objects.all().delete()
     return pool
@@ -101,7 +93,7 @@ NEW_NODE = """
         ("UPDATE scheduling_group SET status = 'COMPLETED'", ["sim"]),
     ],
 )  # fmt: skip
-def test_a_change_by_raw_sql_marks_its_backends_dirty(team: Pool, statement: str, backends: list[str]) -> None:
+def test_a_change_by_raw_sql_marks_its_backends_dirty(member_pool: Pool, statement: str, backends: list[str]) -> None:
     run_sql(statement)
     assert marked() == backends
 
@@ -116,64 +108,68 @@ def test_a_change_by_raw_sql_marks_its_backends_dirty(team: Pool, statement: str
         "UPDATE scheduling_task SET pod_ip = '1'",
     ],
 )
-def test_a_statement_that_changes_nothing_for_scheduling_leaves_no_mark(team: Pool, statement: str) -> None:
+def test_a_statement_that_changes_nothing_for_scheduling_leaves_no_mark(member_pool: Pool, statement: str) -> None:
     run_sql(statement)
     assert marked() == []
 
 
-def test_a_submission_leaves_no_mark_and_is_announced(team: Pool, committed: list[Changes]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
+def test_a_submission_leaves_no_mark_and_is_announced(member_pool: Pool, committed: list[Changes]) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1)
     assert marked() == []
-    assert committed[-1] == Changes(frozenset({team.backend_id or 0}))
+    assert committed[-1] == Changes(frozenset({member_pool.backend_id or 0}))
 
 
-def test_a_submission_to_an_offline_backend_is_not_announced(team: Pool, committed: list[Changes]) -> None:
-    Backend.objects.filter(pk=team.backend_id).update(offline=True)
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
+def test_a_submission_to_an_offline_backend_is_not_announced(member_pool: Pool, committed: list[Changes]) -> None:
+    Backend.objects.filter(pk=member_pool.backend_id).update(offline=True)
+    world.submit_workflow(world.admin_actor(), "team", 1)
     assert committed == []
 
 
-def test_one_transaction_leaves_one_mark(team: Pool, committed: list[Changes]) -> None:
+def test_one_transaction_leaves_one_mark(member_pool: Pool, committed: list[Changes]) -> None:
     with change(actor=SYSTEM):
-        Node.objects.filter(backend=team.backend).update(cpu=7)
+        Node.objects.filter(backend=member_pool.backend).update(cpu=7)
         Pool.objects.filter(name="team").update(description="more")
         with change(actor=SYSTEM):
             pass
         far = Backend.objects.get(name="far")
-        assert read_changes().backend_ids == {team.backend_id, far.pk}
+        assert read_changes().backend_ids == {member_pool.backend_id, far.pk}
     assert marked() == ["far", "sim"]
-    assert committed == [Changes(frozenset({team.backend_id or 0, far.pk}))]
+    assert committed == [Changes(frozenset({member_pool.backend_id or 0, far.pk}))]
 
 
-def test_an_outer_change_announces_what_an_inner_one_changed(team: Pool, committed: list[Changes]) -> None:
+def test_an_outer_change_announces_what_an_inner_one_changed(member_pool: Pool, committed: list[Changes]) -> None:
     with change(actor=SYSTEM):
-        create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=1), actor=SYSTEM)
-        assert read_changes().backend_ids == {team.backend_id}
-    assert committed[-1] == Changes(frozenset({team.backend_id or 0}))
+        world.make_subpool("team", "a", 1)
+        assert read_changes().backend_ids == {member_pool.backend_id}
+    assert committed[-1] == Changes(frozenset({member_pool.backend_id or 0}))
 
 
-def test_changes_by_its_own_controller_are_not_announced_to_a_backend(team: Pool, committed: list[Changes]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 3, priority=Priority.LOW)
+def test_changes_by_its_own_controller_are_not_announced_to_a_backend(
+    member_pool: Pool, committed: list[Changes]
+) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 3, priority=Priority.LOW)
     committed.clear()
-    assert reconcile_backend(team.backend_id or 0)["steps"]
+    assert reconcile_backend(member_pool.backend_id or 0)["steps"]
     assert (committed, marked()) == ([], [])
-    cancel_workflow(CancelWorkflow(name="job-1"), actor=factories.admin_actor())
-    assert team.backend_id in committed[-1].backend_ids
+    world.apply_change(CancelWorkflow(name="job-1"), actor=world.admin_actor())
+    assert member_pool.backend_id in committed[-1].backend_ids
     assert marked() == ["sim"]
 
 
-def test_workers_that_release_capacity_are_announced_by_their_namespace(team: Pool, committed: list[Changes]) -> None:
+def test_workers_that_release_capacity_are_announced_by_their_namespace(
+    member_pool: Pool, committed: list[Changes]
+) -> None:
     worker = {"namespace": "team-a", "id": "w", "request": {"tflops": "1"}, "limit": {"tflops": "1"}}
     allocate(AllocateWorker.from_json(worker), actor=SYSTEM)
     assert committed == []
-    release(ReleaseWorker(namespace="team-a", id="w"), actor=SYSTEM)
+    world.apply_change(ReleaseWorker(namespace="team-a", id="w"))
     assert committed == [Changes(namespaces=frozenset({"team-a"}))]
     assert marked() == []
 
 
 def test_a_backend_can_be_deleted_with_its_nodes() -> None:
-    factories.make_backend("gone", namespace="gone", nodes=2)
-    delete_backend(DeleteBackend(name="gone"), actor=SYSTEM)
+    world.make_backend("gone", namespace="gone", nodes=2)
+    world.apply_change(DeleteBackend(name="gone"))
     assert marked() == []
 
 
@@ -187,7 +183,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_a_change_is_routed_by_the_kind_of_its_backend(requests: list[tuple[str, int]]) -> None:
-    simulated = factories.make_backend(nodes=1)
+    simulated = world.make_backend(nodes=1)
     cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
     requests.clear()
     with change(actor=SYSTEM):

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pools.models import Pool
 from scheduling.models import Decision, Group, Workflow
 from scheduling.services import decisions
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -33,19 +33,13 @@ def add_decision(workflow: Workflow, **more: Any) -> Decision:
     )
 
 
-@pytest.fixture
-def team() -> Pool:
-    """A pool."""
-    return factories.make_pool("team", 10)
-
-
 def test_users_read_decisions_about_their_own_work_and_their_pools(team: Pool) -> None:
-    owner = factories.make_user("olga", "osmo-team-user")
-    decision = add_decision(factories.submit_workflow(owner, "team"))
+    owner = world.make_user("olga", "osmo-team-user")
+    decision = add_decision(world.submit_workflow(owner, "team"))
     member, viewer, stranger = (
-        factories.make_user("mia", "osmo-team-user"),
-        factories.make_user("vera", "osmo-viewer"),
-        factories.make_user("sam", "osmo-team2-user") if factories.make_pool("team2", 1) else None,
+        world.make_user("mia", "osmo-team-user"),
+        world.make_user("vera", "osmo-viewer"),
+        world.make_user("sam", "osmo-team2-user") if world.make_pool("team2", 1) else None,
     )
     assert stranger is not None
     for actor, sees in ((owner, True), (member, True), (viewer, True), (stranger, False)):
@@ -53,7 +47,7 @@ def test_users_read_decisions_about_their_own_work_and_their_pools(team: Pool) -
 
 
 def test_decisions_cannot_be_changed_and_recent_ones_not_deleted(team: Pool) -> None:
-    decision = add_decision(factories.submit_workflow(factories.admin_actor(), "team"))
+    decision = add_decision(world.submit_workflow(world.admin_actor(), "team"))
     old = add_decision(decision.workflow, time=timezone.now() - timedelta(days=2))
     for operation in (
         lambda: Decision.objects.filter(pk=decision.pk).update(message="x"),
@@ -68,13 +62,13 @@ def test_decisions_cannot_be_changed_and_recent_ones_not_deleted(team: Pool) -> 
 
 @pytest.mark.parametrize(("action", "has_beneficiary"), [("start", True), ("give_up", True), ("reclaim", False)])
 def test_a_reclaim_has_a_beneficiary(team: Pool, action: str, has_beneficiary: bool) -> None:
-    workflow = factories.submit_workflow(factories.admin_actor(), "team")
+    workflow = world.submit_workflow(world.admin_actor(), "team")
     with pytest.raises(IntegrityError), transaction.atomic():
         add_decision(workflow, action=action, for_workflow=workflow if has_beneficiary else None)
 
 
 def test_old_decisions_are_deleted(team: Pool) -> None:
-    young = add_decision(factories.submit_workflow(factories.admin_actor(), "team"))
+    young = add_decision(world.submit_workflow(world.admin_actor(), "team"))
     kept = add_decision(young.workflow, time=timezone.now() - timedelta(days=30) + timedelta(hours=1))
     add_decision(young.workflow, time=timezone.now() - timedelta(days=30) - timedelta(hours=1))
     assert decisions.delete_old_decisions() == 1
@@ -86,7 +80,7 @@ def test_decisions_beyond_the_limit_are_deleted_but_never_recent_ones(
 ) -> None:
     monkeypatch.setattr(decisions, "MAX_DECISIONS", 2)
     monkeypatch.setattr(decisions, "BATCH_SIZE", 2)
-    workflow = factories.submit_workflow(factories.admin_actor(), "team")
+    workflow = world.submit_workflow(world.admin_actor(), "team")
     old = [add_decision(workflow, time=timezone.now() - timedelta(days=9 - n)) for n in range(6)]
     assert decisions.delete_old_decisions() == 4
     assert set(Decision.objects.all()) == set(old[4:])

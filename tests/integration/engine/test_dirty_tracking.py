@@ -14,10 +14,7 @@ from django.utils import timezone
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuUsage, Node, Pool
-from pools.services.configuration.pools import patch_pool
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.judgement.plan_units import PlanUnit
 from scheduling.domain.priorities import Priority
@@ -28,20 +25,19 @@ from scheduling.services.simulated.apply_plan import PlanExecution
 from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def team() -> Pool:
+def full_team() -> Pool:
     """8 GPUs on 2 nodes, one GPU of each is free: `old-1` and `old-2` hold 6."""
-    backend = factories.make_backend(nodes=2, gpus=4)
-    pool = factories.make_pool("team", 6, on=backend)
+    backend = world.make_backend(nodes=2, gpus=4)
+    pool = world.make_pool("team", 6, on=backend)
     for _ in range(2):
-        factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
-    factories.submit_workflow(factories.admin_actor(), "team", 3, name="waits", priority=Priority.LOW)
+        world.submit_workflow(world.admin_actor(), "team", 3, name="old")
+    world.submit_workflow(world.admin_actor(), "team", 3, name="waits", priority=Priority.LOW)
     reconcile_backend(backend.pk)
     return pool
 
@@ -64,15 +60,15 @@ def names(live: LiveFacts) -> set[str]:
     return {gang.name for gang in live.facts.gangs if gang.name in live.gangs}
 
 
-def reconcile_scope(team: Pool, scope: Scope = Scope.HINT) -> list[tuple[str, str]]:
+def reconcile_scope(full_team: Pool, scope: Scope = Scope.HINT) -> list[tuple[str, str]]:
     """Reconcile as after a notification; returns (action, workflow) of each step."""
-    assert team.backend_id is not None
-    answer = reconcile_backend(team.backend_id, scope=scope)
+    assert full_team.backend_id is not None
+    answer = reconcile_backend(full_team.backend_id, scope=scope)
     assert answer["settled"]
     return [(step["action"], step["workflow"]) for step in answer["steps"]]
 
 
-def die_after_first_unit(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def die_after_first_unit(full_team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconcile as after a notification; the process dies when the first unit of the plan is committed."""
     once = PlanExecution._apply_together
 
@@ -83,52 +79,54 @@ def die_after_first_unit(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as killed:
         killed.setattr(PlanExecution, "_apply_together", dies)
         with pytest.raises(SystemExit):
-            reconcile_scope(team)
+            reconcile_scope(full_team)
 
 
-def state_of(team: Pool) -> BackendSchedulingState:
+def state_of(full_team: Pool) -> BackendSchedulingState:
     """The scheduling state of the backend."""
-    return BackendSchedulingState.objects.get(backend=team.backend_id)
+    return BackendSchedulingState.objects.get(backend=full_team.backend_id)
 
 
-def test_new_work_starts_and_waiting_work_is_not_read(team: Pool, reads: list[LiveFacts]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    assert reconcile_scope(team) == [("start", "new-1")]
+def test_new_work_starts_and_waiting_work_is_not_read(full_team: Pool, reads: list[LiveFacts]) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == [("start", "new-1")]
     (live,) = reads
     assert names(live) == {"new-1"}
-    assert state_of(team).full_cycle_due
+    assert state_of(full_team).full_cycle_due
 
 
-def test_new_work_without_free_capacity_is_planned_with_running_work(team: Pool, reads: list[LiveFacts]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    factories.submit_workflow(factories.admin_actor(), "team", 3, name="waits-too", priority=Priority.LOW)
-    assert reconcile_scope(team) == [("start", "new-1")]
+def test_new_work_without_free_capacity_is_planned_with_running_work(full_team: Pool, reads: list[LiveFacts]) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    world.submit_workflow(world.admin_actor(), "team", 3, name="waits-too", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == [("start", "new-1")]
     quick, live = reads
     assert names(quick) == {"new-1", "waits-too-1"}
     assert names(live) == {"old-1", "old-2", "new-1", "waits-too-1"}
     assert live.facts.demand["osmo-pool-ns-team--_shared"]["default/gpu"] == 3  # waits-1
-    assert state_of(team).full_cycle_due
+    assert state_of(full_team).full_cycle_due
 
 
-def test_without_new_work_nothing_is_read(team: Pool, reads: list[LiveFacts]) -> None:
-    assert reconcile_scope(team) == []
-    assert reconcile_scope(team, Scope.TICK) == []
+def test_without_new_work_nothing_is_read(full_team: Pool, reads: list[LiveFacts]) -> None:
+    assert reconcile_scope(full_team) == []
+    assert reconcile_scope(full_team, Scope.TICK) == []
     assert reads == []
 
 
-def test_planned_work_is_not_new_the_next_time(team: Pool, reads: list[LiveFacts]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 3, name="new", priority=Priority.LOW)
-    assert reconcile_scope(team) == []
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="newer", priority=Priority.LOW)
-    assert reconcile_scope(team) == [("start", "newer-1")]
+def test_planned_work_is_not_new_the_next_time(full_team: Pool, reads: list[LiveFacts]) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 3, name="new", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == []
+    world.submit_workflow(world.admin_actor(), "team", 1, name="newer", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == [("start", "newer-1")]
     assert names(reads[-1]) == {"newer-1"}
 
 
-def test_a_process_that_dies_after_ending_due_work_leaves_a_mark(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_after_ending_due_work_leaves_a_mark(
+    full_team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ends are committed before the plan is made; because of the dirty mark the next reconciliation uses the free
     capacity."""
-    factories.submit_workflow(factories.admin_actor(), "team", 2, name="next", priority=Priority.HIGH)
-    assert reconcile_scope(team) == []
+    world.submit_workflow(world.admin_actor(), "team", 2, name="next", priority=Priority.HIGH)
+    assert reconcile_scope(full_team) == []
     now = timezone.now()
     Group.objects.filter(workflow__name="old-1").update(due_at=now, ends_at=now)
 
@@ -138,40 +136,40 @@ def test_a_process_that_dies_after_ending_due_work_leaves_a_mark(team: Pool, mon
     with monkeypatch.context() as killed:
         killed.setattr(reconciliation, "read_live_facts", dies)
         with pytest.raises(SystemExit):
-            reconcile_scope(team)
+            reconcile_scope(full_team)
     assert Workflow.objects.get(name="old-1").status == "COMPLETED"
-    assert ("start", "next-1") in reconcile_scope(team)
+    assert ("start", "next-1") in reconcile_scope(full_team)
 
 
 def test_killed_in_the_middle_of_a_plan_the_next_request_does_the_rest_of_it(
-    team: Pool, monkeypatch: pytest.MonkeyPatch
+    full_team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admin = factories.admin_actor()
+    admin = world.admin_actor()
     for name, gpus in (("filler", 1), ("filler", 1), ("low", 3), ("tiny", 1)):
-        factories.submit_workflow(admin, "team", gpus, name=name, priority=Priority.LOW)
-    Node.objects.create(backend=team.backend, name="small", gpus=3)
+        world.submit_workflow(admin, "team", gpus, name=name, priority=Priority.LOW)
+    Node.objects.create(backend=full_team.backend, name="small", gpus=3)
     Pool.objects.filter(name="team").update(guarantee=8)
-    reconcile_backend(team.backend_id or 0)
-    factories.submit_workflow(admin, "team", 2, name="firm")
-    die_after_first_unit(team, monkeypatch)
+    reconcile_backend(full_team.backend_id or 0)
+    world.submit_workflow(admin, "team", 2, name="firm")
+    die_after_first_unit(full_team, monkeypatch)
     assert Workflow.objects.get(name="firm-1").status == "RUNNING"
-    assert reconcile_scope(team) == [("start", "tiny-1")]  # in the rest of the capacity that was freed for firm-1
+    assert reconcile_scope(full_team) == [("start", "tiny-1")]  # in the rest of the capacity that was freed for firm-1
     assert not BackendDirtyMark.objects.exists()
-    assert not state_of(team).full_cycle_due
+    assert not state_of(full_team).full_cycle_due
 
 
-def test_a_submission_that_commits_late_is_not_missed(team: Pool, reads: list[LiveFacts]) -> None:
+def test_a_submission_that_commits_late_is_not_missed(full_team: Pool, reads: list[LiveFacts]) -> None:
     """Its transaction began before that of another submission, and committed after the other was reconciled."""
-    admin = factories.admin_actor()
-    other = factories.make_user("other-admin", "osmo-admin")  # submissions of one user are counted one after the other
-    factories.make_pool("other", 6, on=team.backend)
-    reconcile_backend(team.backend_id or 0)
+    admin = world.admin_actor()
+    other = world.make_user("other-admin", "osmo-admin")  # submissions of one user are counted one after the other
+    world.make_pool("other", 6, on=full_team.backend)
+    reconcile_backend(full_team.backend_id or 0)
     reads.clear()
     made, go_on = Event(), Event()
 
     def late() -> None:
         with transaction.atomic():
-            factories.submit_workflow(other, "other", 1, name="late", priority=Priority.LOW)
+            world.submit_workflow(other, "other", 1, name="late", priority=Priority.LOW)
             made.set()
             assert go_on.wait(60)
         connections.close_all()
@@ -179,75 +177,75 @@ def test_a_submission_that_commits_late_is_not_missed(team: Pool, reads: list[Li
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(late)
         assert made.wait(60)
-        factories.submit_workflow(admin, "team", 1, name="quick", priority=Priority.LOW)
-        assert reconcile_scope(team) == [("start", "quick-1")]
+        world.submit_workflow(admin, "team", 1, name="quick", priority=Priority.LOW)
+        assert reconcile_scope(full_team) == [("start", "quick-1")]
         go_on.set()
         waiting.result(60)
-    assert reconcile_scope(team) == [("start", "late-1")]
+    assert reconcile_scope(full_team) == [("start", "late-1")]
     assert [("waits-1" in names(live)) for live in reads] == [False, False]
 
 
 @pytest.mark.parametrize("what", ["end", "cancel", "quota", "nodes"])
-def test_any_other_change_plans_everything(team: Pool, reads: list[LiveFacts], what: str) -> None:
+def test_any_other_change_plans_everything(full_team: Pool, reads: list[LiveFacts], what: str) -> None:
     operations: dict[str, Callable[[], object]] = {
-        "end": lambda: end_workflow(
-            EndWorkflow(name="old-1", status=EndStatus.COMPLETED), actor=factories.admin_actor()
+        "end": lambda: world.apply_change(
+            EndWorkflow(name="old-1", status=EndStatus.COMPLETED), actor=world.admin_actor()
         ),
-        "cancel": lambda: cancel_workflow(CancelWorkflow(name="old-1"), actor=factories.admin_actor()),
-        "quota": lambda: patch_pool(
-            PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}), actor=SYSTEM
+        "cancel": lambda: world.apply_change(CancelWorkflow(name="old-1"), actor=world.admin_actor()),
+        "quota": lambda: world.apply_change(
+            PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}})
         ),
         "nodes": lambda: Node.objects.filter(name="sim-n1").update(cpu=129),
     }
     operations[what]()
     assert BackendDirtyMark.objects.count() == 1
-    reconcile_scope(team)
+    reconcile_scope(full_team)
     assert "waits-1" in names(reads[0])
     assert not BackendDirtyMark.objects.exists()
     assert Workflow.objects.get(name="waits-1").status == ("RUNNING" if what in {"end", "cancel"} else "PENDING")
     reads.clear()
-    assert reconcile_scope(team) == []
+    assert reconcile_scope(full_team) == []
     assert reads == []
 
 
-def test_a_change_that_is_rolled_back_leaves_no_mark(team: Pool) -> None:
+def test_a_change_that_is_rolled_back_leaves_no_mark(full_team: Pool) -> None:
     with transaction.atomic():
         Node.objects.filter(name="sim-n1").update(cpu=129)
         transaction.set_rollback(True)
     assert not BackendDirtyMark.objects.exists()
 
 
-def test_a_start_that_evicts_is_planned_with_all_work(team: Pool, reads: list[LiveFacts]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 2, name="low", priority=Priority.LOW)
+def test_a_start_that_evicts_is_planned_with_all_work(full_team: Pool, reads: list[LiveFacts]) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 2, name="low", priority=Priority.LOW)
     Pool.objects.filter(name="team").update(guarantee=8)
-    Node.objects.create(backend=team.backend, name="small", gpus=2)
-    reconcile_backend(team.backend_id or 0)
+    Node.objects.create(backend=full_team.backend, name="small", gpus=2)
+    reconcile_backend(full_team.backend_id or 0)
     reads.clear()
-    factories.submit_workflow(factories.admin_actor(), "team", 2, name="firm")
-    assert reconcile_scope(team) == [("preempt", "low-1"), ("start", "firm-1")]
+    world.submit_workflow(world.admin_actor(), "team", 2, name="firm")
+    assert reconcile_scope(full_team) == [("preempt", "low-1"), ("start", "firm-1")]
     assert [("waits-1" in names(live)) for live in reads] == [False, False, True]
-    assert not state_of(team).full_cycle_due
+    assert not state_of(full_team).full_cycle_due
 
 
-def test_the_periodic_task_runs_a_due_full_cycle_at_its_pace(team: Pool, reads: list[LiveFacts]) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    reconcile_scope(team)
+def test_the_periodic_task_runs_a_due_full_cycle_at_its_pace(full_team: Pool, reads: list[LiveFacts]) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    reconcile_scope(full_team)
     reads.clear()
     BackendSchedulingState.objects.update(
         full_cycle_seconds=2, full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE - 30)
     )
-    reconcile_scope(team, Scope.TICK)
+    reconcile_scope(full_team, Scope.TICK)
     assert reads == []
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE))
-    reconcile_scope(team, Scope.HINT)  # a notification runs no full cycle
+    reconcile_scope(full_team, Scope.HINT)  # a notification runs no full cycle
     assert reads == []
-    reconcile_scope(team, Scope.TICK)
+    reconcile_scope(full_team, Scope.TICK)
     assert [("waits-1" in names(live)) for live in reads] == [True]
-    assert not state_of(team).full_cycle_due
+    assert not state_of(full_team).full_cycle_due
 
 
-def test_new_work_does_not_wait_for_a_full_cycle(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = factories.admin_actor()
+def test_new_work_does_not_wait_for_a_full_cycle(full_team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = world.admin_actor()
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     looking, go_on = Event(), Event()
 
@@ -262,110 +260,112 @@ def test_new_work_does_not_wait_for_a_full_cycle(team: Pool, monkeypatch: pytest
 
     def run_periodic_task() -> list[tuple[str, str]]:
         try:
-            return reconcile_scope(team, Scope.TICK)
+            return reconcile_scope(full_team, Scope.TICK)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
         periodic_run = pool.submit(run_periodic_task)
         assert looking.wait(60)
-        factories.submit_workflow(admin, "team", 1, name="new", priority=Priority.LOW)
-        assert reconcile_scope(team) == [("start", "new-1")]
-        assert reconcile_scope(team, Scope.TICK) == []  # one full cycle at a time
+        world.submit_workflow(admin, "team", 1, name="new", priority=Priority.LOW)
+        assert reconcile_scope(full_team) == [("start", "new-1")]
+        assert reconcile_scope(full_team, Scope.TICK) == []  # one full cycle at a time
         go_on.set()
         assert periodic_run.result(60) == []
-    assert state_of(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
+    assert state_of(full_team).full_cycle_at > timezone.now() - MAX_STATE_AGE
 
 
-def test_a_full_cycle_leaves_new_work_to_the_reconciliation(team: Pool, reads: list[LiveFacts]) -> None:
+def test_a_full_cycle_leaves_new_work_to_the_reconciliation(full_team: Pool, reads: list[LiveFacts]) -> None:
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
-    before = state_of(team).full_cycle_at
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    assert reconcile_scope(team, Scope.TICK) == [("start", "new-1")]
+    before = state_of(full_team).full_cycle_at
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    assert reconcile_scope(full_team, Scope.TICK) == [("start", "new-1")]
     assert [("waits-1" in names(live)) for live in reads] == [True, False]
-    assert state_of(team).full_cycle_at > before  # else a full cycle would never end under many submissions
+    assert state_of(full_team).full_cycle_at > before  # else a full cycle would never end under many submissions
     BackendSchedulingState.objects.update(full_cycle_seconds=3600)  # the next one is not due, however slow the test is
-    assert reconcile_scope(team, Scope.TICK) == []
+    assert reconcile_scope(full_team, Scope.TICK) == []
     assert len(reads) == 2
 
 
-def test_the_plan_of_a_full_cycle_is_applied(team: Pool) -> None:
+def test_the_plan_of_a_full_cycle_is_applied(full_team: Pool) -> None:
     """A change without a dirty mark."""
-    Node.objects.create(backend=team.backend, name="more", gpus=4)
+    Node.objects.create(backend=full_team.backend, name="more", gpus=4)
     BackendDirtyMark.objects.all().delete()
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
-    assert reconcile_scope(team, Scope.TICK) == [("start", "waits-1")]
+    assert reconcile_scope(full_team, Scope.TICK) == [("start", "waits-1")]
 
 
-def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(team: Pool) -> None:
+def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(full_team: Pool) -> None:
     """Headroom in a namespace leaves no dirty mark, so each periodic run plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
-    patch_pool(PatchPool(name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth}))
 
     def permit_workers(workers: int) -> None:
         usage = GpuUsage.objects.filter(pk="team-a").first()
         most = workers + (0 if usage is None else usage.workers)
-        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": most}}), actor=SYSTEM)
+        world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": most}}))
 
     permit_workers(1)
-    reconcile_backend(team.backend_id or 0)
-    assert not state_of(team).waits_for_external
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="fits", priority=Priority.LOW)
-    assert reconcile_scope(team) == [("start", "fits-1")]
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="held", priority=Priority.LOW)
-    assert reconcile_scope(team) == []
+    reconcile_backend(full_team.backend_id or 0)
+    assert not state_of(full_team).waits_for_external
+    world.submit_workflow(world.admin_actor(), "team", 1, name="fits", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == [("start", "fits-1")]
+    world.submit_workflow(world.admin_actor(), "team", 1, name="held", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == []
     permit_workers(1)
-    assert reconcile_scope(team, Scope.TICK) == [("start", "held-1")]
+    assert reconcile_scope(full_team, Scope.TICK) == [("start", "held-1")]
 
 
 @pytest.mark.parametrize(
     "change", [{"waits_for_external": True}, {"full_cycle_at": timezone.now() - timedelta(minutes=2)}]
 )
 def test_the_periodic_task_plans_everything_where_changes_leave_no_mark(
-    team: Pool, reads: list[LiveFacts], change: dict[str, Any]
+    full_team: Pool, reads: list[LiveFacts], change: dict[str, Any]
 ) -> None:
     BackendSchedulingState.objects.update(**change)
-    reconcile_scope(team, Scope.TICK)
+    reconcile_scope(full_team, Scope.TICK)
     assert len(reads) == 1
 
 
 def test_a_submission_leaves_the_full_cycle_to_the_periodic_task_while_it_runs(
-    team: Pool, reads: list[LiveFacts]
+    full_team: Pool, reads: list[LiveFacts]
 ) -> None:
     """The periodic task runs an overdue full cycle; if that task does not run, the next notification starts the
     cycle."""
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
-    assert reconcile_scope(team) == [("start", "new-1")]
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    assert reconcile_scope(full_team) == [("start", "new-1")]
     assert [names(live) for live in reads] == [{"new-1"}]
     BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - 2 * MAX_STATE_AGE)
-    reconcile_scope(team)
+    reconcile_scope(full_team)
     assert "waits-1" in names(reads[-1])
 
 
-def test_work_that_is_due_ends_first(team: Pool, reads: list[LiveFacts]) -> None:
+def test_work_that_is_due_ends_first(full_team: Pool, reads: list[LiveFacts]) -> None:
     Group.objects.filter(workflow__name="old-1").update(ends_at=timezone.now(), due_at=timezone.now())
-    assert reconcile_scope(team) == [("end", "old-1"), ("start", "waits-1")]
+    assert reconcile_scope(full_team) == [("end", "old-1"), ("start", "waits-1")]
 
 
-def test_a_manual_request_plans_everything(team: Pool, reads: list[LiveFacts]) -> None:
-    assert reconciliation.reconcile_now(actor=factories.admin_actor(), backend="sim") == {"steps": [], "settled": True}
+def test_a_manual_request_plans_everything(full_team: Pool, reads: list[LiveFacts]) -> None:
+    assert reconciliation.reconcile_now(actor=world.admin_actor(), backend="sim") == {"steps": [], "settled": True}
     assert "waits-1" in names(reads[0])
 
 
 def test_killed_between_the_pods_of_new_work_the_next_request_starts_the_rest(
-    team: Pool, monkeypatch: pytest.MonkeyPatch
+    full_team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction does not hold all starts of a large elastic gang."""
     notes = "{osmo/gpus-per-pod: 1, osmo/pods: 2}"
     file = f"kind: PodGroup\nmetadata: {{name: new, annotations: {notes}}}\nspec: {{minMember: 1}}\n"
-    submit(actor=factories.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
-    die_after_first_unit(team, monkeypatch)
+    submit(actor=world.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
+    die_after_first_unit(full_team, monkeypatch)
     assert Workflow.objects.get(name="new-1").status == "RUNNING"
-    assert reconcile_scope(team) == [("start", "new-1")]
+    assert reconcile_scope(full_team) == [("start", "new-1")]
 
 
-def test_the_note_of_new_work_is_asynchronous_and_nothing_after_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_note_of_new_work_is_asynchronous_and_nothing_after_it(
+    full_team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk need not confirm the note; every other commit of the connection waits for the disk as before."""
     commits: list[str] = []
     mark_done = reconciliation.mark_new_work_done
@@ -377,10 +377,10 @@ def test_the_note_of_new_work_is_asynchronous_and_nothing_after_it(team: Pool, m
             commits.append(cursor.fetchone()[0])
 
     monkeypatch.setattr(reconciliation, "mark_new_work_done", mark_and_look)
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")  # the database of the tests waits for no disk
-        reconcile_backend(team.backend_id, scope=Scope.HINT)
+        reconcile_backend(full_team.backend_id, scope=Scope.HINT)
         cursor.execute("SHOW synchronous_commit")
         assert [*commits, cursor.fetchone()[0]] == ["off", "on"]
     assert BackendSchedulingState.objects.get().full_cycle_due

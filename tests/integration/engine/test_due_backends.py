@@ -20,7 +20,7 @@ from scheduling.services.notifications import RECONCILE_TASK, broker
 from scheduling.services.simulated.dirty import MAX_STATE_AGE, Scope
 from scheduling.services.simulated.due_backends import due_backends
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def backends() -> list[Backend]:
     """Three reconciled backends, each with a pool `on-<backend>` in which one workflow runs and one waits."""
-    found = [factories.make_backend(name, nodes=1, gpus=4) for name in ("one", "two", "three")]
+    found = [world.make_backend(name, nodes=1, gpus=4) for name in ("one", "two", "three")]
     for backend in found:
-        pool = factories.make_pool(f"on-{backend.name}", 4, on=backend)
-        factories.submit_workflow(factories.admin_actor(), pool.name, 3, name=f"runs-{backend.name}")
-        factories.submit_workflow(factories.admin_actor(), pool.name, 3, name=f"waits-{backend.name}")
+        pool = world.make_pool(f"on-{backend.name}", 4, on=backend)
+        world.submit_workflow(world.admin_actor(), pool.name, 3, name=f"runs-{backend.name}")
+        world.submit_workflow(world.admin_actor(), pool.name, 3, name=f"waits-{backend.name}")
         reconcile_backend(backend.pk)
     return found
 
@@ -53,7 +53,7 @@ def test_idle_backends_are_not_due(backends: list[Backend]) -> None:
 
 
 def submit_more() -> None:
-    factories.submit_workflow(factories.admin_actor(), "on-two", 1, name="new", priority=Priority.LOW)
+    world.submit_workflow(world.admin_actor(), "on-two", 1, name="new", priority=Priority.LOW)
 
 
 def add_node() -> None:

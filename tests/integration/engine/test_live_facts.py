@@ -9,10 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.domain.values.amounts import GPU, UNLIMITED
 from pools.models import Backend, Node, Pool
-from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.engine.cycle import run_cycle as plan
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, TaskState
 from scheduling.domain.priorities import Priority
@@ -20,15 +18,9 @@ from scheduling.models import Group, Task
 from scheduling.selectors.queue.live_facts import CPU, MEMORY, LiveFacts, read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def team() -> Pool:
-    """100 GPUs, subpools a and b."""
-    return factories.make_pool("team", 100, a=30, b=20)
 
 
 def of(pool: Pool) -> LiveFacts:
@@ -41,9 +33,9 @@ def gpus(amounts: Any) -> Any:
     return amounts[GPU]
 
 
-def test_queues_have_their_logical_names_and_scheduling_quotas(team: Pool) -> None:
-    Pool.objects.filter(pk=team.pk).update(maximum=120, weight=3)
-    live = of(team)
+def test_queues_have_their_logical_names_and_scheduling_quotas(split_team: Pool) -> None:
+    Pool.objects.filter(pk=split_team.pk).update(maximum=120, weight=3)
+    live = of(split_team)
     facts = {queue.name: queue for queue in live.facts.queues}
     assert {name: gpus(queue.quota) for name, queue in facts.items()} == {
         "osmo-pool-ns-team": 100,
@@ -55,27 +47,27 @@ def test_queues_have_their_logical_names_and_scheduling_quotas(team: Pool) -> No
     assert (container.parent, container.limit, container.weight) == (None, {GPU: 120}, 3)
     assert {queue.parent for queue in facts.values()} == {None, "osmo-pool-ns-team"}
     assert facts["osmo-pool-ns-team--a"].quota[CPU] == UNLIMITED  # only GPUs have quotas
-    assert live.leaves["osmo-pool-ns-team--_shared"] == team.pk
+    assert live.leaves["osmo-pool-ns-team--_shared"] == split_team.pk
     assert live.leaves["osmo-pool-ns-team--a"] == Pool.objects.get(name="team--a").pk
-    assert live.roots == {"osmo-pool-ns-team": team.pk}
+    assert live.roots == {"osmo-pool-ns-team": split_team.pk}
 
 
 def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_missing() -> None:
-    team = factories.make_pool("team", -1)
-    gone = factories.make_pool("gone", 5)
+    split_team = world.make_pool("team", -1)
+    gone = world.make_pool("gone", 5)
     Pool.objects.filter(pk=gone.pk).update(archived=True)
-    facts = {queue.name: queue for queue in of(team).facts.queues}
+    facts = {queue.name: queue for queue in of(split_team).facts.queues}
     assert set(facts) == {"osmo-pool-ns-team", "osmo-pool-ns-team--_shared"}
     assert {gpus(queue.quota) for queue in facts.values()} == {UNLIMITED}
     assert facts["osmo-pool-ns-team"].limit == {}
 
 
-def test_a_draining_subpool_keeps_what_its_live_work_needs(team: Pool) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team--a", 12)
-    factories.submit_workflow(factories.admin_actor(), "team--a", 25, priority=Priority.LOW)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)  # nothing live, so it is gone
-    facts = {queue.name: gpus(queue.quota) for queue in of(team).facts.queues}
+def test_a_draining_subpool_keeps_what_its_live_work_needs(split_team: Pool) -> None:
+    world.submit_workflow(world.admin_actor(), "team--a", 12)
+    world.submit_workflow(world.admin_actor(), "team--a", 25, priority=Priority.LOW)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="b"))  # nothing live, so it is gone
+    facts = {queue.name: gpus(queue.quota) for queue in of(split_team).facts.queues}
     assert facts == {
         "osmo-pool-ns-team": 100,
         "osmo-pool-ns-team--_shared": 88,
@@ -83,7 +75,7 @@ def test_a_draining_subpool_keeps_what_its_live_work_needs(team: Pool) -> None:
     }
 
 
-def test_work_has_the_names_that_users_know_and_refers_to_its_rows(team: Pool) -> None:
+def test_work_has_the_names_that_users_know_and_refers_to_its_rows(split_team: Pool) -> None:
     two = """workflow:
   name: two
   resources: {r: {gpu: 2, cpu: 3, memory: 4Gi}, default: {}}
@@ -92,13 +84,13 @@ def test_work_has_the_names_that_users_know_and_refers_to_its_rows(team: Pool) -
   - {name: other, tasks: [{name: c, image: i, command: [c], resource: r}]}
   - {name: last, tasks: [{name: d, image: i, command: [c], inputs: [{task: c}]}]}
 """
-    admin = factories.admin_actor()
-    single = factories.submit_workflow(admin, "team--a", 1, priority=Priority.HIGH)
+    admin = world.admin_actor()
+    single = world.submit_workflow(admin, "team--a", 1, priority=Priority.HIGH)
     submit(actor=admin, pool="team", submission=Submission(file=two, priority=Priority.LOW))
-    reconcile_backend(team.backend_id)
-    waiting = factories.submit_workflow(admin, "team", 3)
+    reconcile_backend(split_team.backend_id)
+    waiting = world.submit_workflow(admin, "team", 3)
 
-    live = of(team)
+    live = of(split_team)
     facts = {gang.name: gang for gang in live.facts.gangs}
     assert set(facts) == {"job-1", "two-1/one", "two-1/other", waiting.name}  # `last` waits for another group
     assert (facts["job-1"].priority, facts["job-1"].preemptible) == (HIGH, False)
@@ -121,52 +113,52 @@ def test_work_has_the_names_that_users_know_and_refers_to_its_rows(team: Pool) -
         "two-1",
         "other",
     )
-    assert (live.gangs["job-1"].leaf, live.gangs["job-1"].root) == (single.pool_id, team.pk)
+    assert (live.gangs["job-1"].leaf, live.gangs["job-1"].root) == (single.pool_id, split_team.pk)
 
 
-def test_only_the_latest_attempt_counts(team: Pool) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
+def test_only_the_latest_attempt_counts(split_team: Pool) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1)
     first = Task.objects.get()
     Task.objects.filter(pk=first.pk).update(status="FAILED_PREEMPTED")
     Task.objects.create(group=first.group, name=first.name, retry_id=1, position=0, gpu_count=1)
-    (gang,) = of(team).facts.gangs
+    (gang,) = of(split_team).facts.gangs
     assert [task.state for task in gang.tasks] == [TaskState.PENDING]
 
 
 def test_tasks_may_use_the_nodes_that_their_platform_and_their_file_allow() -> None:
-    team = factories.make_pool("team", 100)
-    backend = Backend.objects.get(pk=team.backend_id)
+    split_team = world.make_pool("team", 100)
+    backend = Backend.objects.get(pk=split_team.backend_id)
     Node.objects.create(backend=backend, name="old", gpus=8, platform="old")
-    file = factories.workflow_file().replace("{gpu: 1}", "{gpu: 1, nodesExcluded: [sim-n1, sim-n2]}")
-    submit(actor=factories.admin_actor(), pool="team", submission=Submission(file=file))
-    live = of(team)
+    file = world.workflow_file().replace("{gpu: 1}", "{gpu: 1, nodesExcluded: [sim-n1, sim-n2]}")
+    submit(actor=world.admin_actor(), pool="team", submission=Submission(file=file))
+    live = of(split_team)
     (gang,) = live.facts.gangs
     assert gang.tasks[0].allowed_nodes == {"sim-n3", "sim-n4"}
     assert {node.name for node in live.facts.nodes or ()} == {"old", "sim-n1", "sim-n2", "sim-n3", "sim-n4"}
 
     Node.objects.filter(name="old").delete()
-    plain = factories.submit_workflow(factories.admin_actor(), "team", 1)
-    facts = {gang.name: gang for gang in of(team).facts.gangs}
+    plain = world.submit_workflow(world.admin_actor(), "team", 1)
+    facts = {gang.name: gang for gang in of(split_team).facts.gangs}
     assert facts[plain.name].tasks[0].allowed_nodes is None  # all of them
 
 
-def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(team: Pool) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
-    Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
-    assert [step.action for step in plan(of(team).facts).steps] == ["start"]
-    Backend.objects.filter(pk=team.backend_id).update(offline=True)
-    facts = of(team).facts
+def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(split_team: Pool) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1)
+    Pool.objects.filter(pk=split_team.pk).update(enable_maintenance=True)
+    assert [step.action for step in plan(of(split_team).facts).steps] == ["start"]
+    Backend.objects.filter(pk=split_team.backend_id).update(offline=True)
+    facts = of(split_team).facts
     assert plan(facts).steps == ()
     assert {queue.hold.code for queue in facts.queues if queue.hold} == {"backend_offline"}
 
 
-def test_an_elastic_gang_has_its_tree(team: Pool) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
+def test_an_elastic_gang_has_its_tree(split_team: Pool) -> None:
+    world.submit_workflow(world.admin_actor(), "team", 1)
     task = Task.objects.get()
     Group.objects.update(gang={"min_sub_group": 1, "sub_groups": [{"name": "x", "min_member": 1}, {"name": "y"}]})
     Task.objects.update(sub_group="x")
     Task.objects.create(group=task.group, name="two", position=1, gpu_count=1, sub_group="y")
-    (gang,) = of(team).facts.gangs
+    (gang,) = of(split_team).facts.gangs
     assert gang.tree is not None
     assert gang.tree.thresholds == [1, 1, 0]
     assert [each.group for each in gang.tasks] == ["x", "y"]
@@ -174,43 +166,43 @@ def test_an_elastic_gang_has_its_tree(team: Pool) -> None:
 
 def test_a_kubernetes_backend_without_known_nodes_has_quotas_alone() -> None:
     cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
-    team = factories.make_pool("team", 4, on=cluster)
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
-    live = of(team)
+    split_team = world.make_pool("team", 4, on=cluster)
+    world.submit_workflow(world.admin_actor(), "team", 1)
+    live = of(split_team)
     assert live.facts.nodes is None
     assert [step.action for step in plan(live.facts).steps] == ["start"]
 
 
-def test_the_number_of_queries_does_not_depend_on_the_amount_of_work(team: Pool) -> None:
+def test_the_number_of_queries_does_not_depend_on_the_amount_of_work(split_team: Pool) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connection) as queries:
-            of(team)
+            of(split_team)
         return len(queries)
 
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
+    world.submit_workflow(world.admin_actor(), "team", 1)
     before = cost()
-    factories.make_pool("other", 10, x=1, y=1)
+    world.make_pool("other", 10, x=1, y=1)
     for _ in range(5):
-        factories.submit_workflow(factories.admin_actor(), "other", 1)
+        world.submit_workflow(world.admin_actor(), "other", 1)
     assert cost() == before
 
 
-def _three_of_three(team: Pool) -> None:
+def _three_of_three(split_team: Pool) -> None:
     """A LOW gang of three pods that are all needed, and run."""
     file = """kind: PodGroup
 metadata: {name: flex, annotations: {osmo/gpus-per-pod: 1, osmo/pods: 3}}
 spec: {minMember: 3}
 """
-    submit(actor=factories.admin_actor(), pool="team", submission=Submission(file=file, priority=Priority.LOW))
-    reconcile_backend(team.backend_id)
-    assert {task.state for task in of(team).facts.gangs[0].tasks} == {TaskState.RUNNING}
+    submit(actor=world.admin_actor(), pool="team", submission=Submission(file=file, priority=Priority.LOW))
+    reconcile_backend(split_team.backend_id)
+    assert {task.state for task in of(split_team).facts.gangs[0].tasks} == {TaskState.RUNNING}
 
 
-def test_a_gang_with_a_completed_task_is_about_to_end(team: Pool) -> None:
+def test_a_gang_with_a_completed_task_is_about_to_end(split_team: Pool) -> None:
     """It is below its minimum and stays on its nodes nevertheless (design, K5: none Succeeded)."""
-    _three_of_three(team)
+    _three_of_three(split_team)
     Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="COMPLETED")
-    live = of(team)
+    live = of(split_team)
     assert [task.state for task in live.facts.gangs[0].tasks] == [
         TaskState.FINISHED,
         TaskState.RUNNING,
@@ -219,7 +211,7 @@ def test_a_gang_with_a_completed_task_is_about_to_end(team: Pool) -> None:
     assert plan(live.facts).steps == ()
 
 
-def test_a_gang_that_lost_a_task_otherwise_gives_up_its_nodes(team: Pool) -> None:
-    _three_of_three(team)
+def test_a_gang_that_lost_a_task_otherwise_gives_up_its_nodes(split_team: Pool) -> None:
+    _three_of_three(split_team)
     Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="FAILED_EVICTED")
-    assert [(step.action, len(step.tasks)) for step in plan(of(team).facts).steps] == [("give_up", 2)]
+    assert [(step.action, len(step.tasks)) for step in plan(of(split_team).facts).steps] == [("give_up", 2)]

@@ -21,7 +21,7 @@ from scheduling.models import BackendSchedulingState, Workflow
 from scheduling.services import task_names
 from scheduling.services.simulated.dirty import MAX_STATE_AGE, Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,9 +78,9 @@ def test_a_job_that_waits_is_sent_again_until_its_message_expires() -> None:
 @pytest.fixture
 def backend() -> Backend:
     """A reconciled backend with a free GPU, whose full cycle is due."""
-    found = factories.make_backend(nodes=1, gpus=4)
-    factories.make_pool("team", 4, on=found)
-    factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
+    found = world.make_backend(nodes=1, gpus=4)
+    world.make_pool("team", 4, on=found)
+    world.submit_workflow(world.admin_actor(), "team", 3, name="old")
     reconcile_backend(found.pk)
     make_older(MAX_STATE_AGE)
     return found
@@ -95,7 +95,7 @@ def full_cycle_ran() -> bool:
 
 
 def test_new_work_starts_while_the_full_cycle_waits_for_its_turn(backend: Backend) -> None:
-    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     with other_long_work():
         reconcile_backend(backend.pk, scope=Scope.TICK)
     assert Workflow.objects.get(name="new-1").status == "RUNNING"

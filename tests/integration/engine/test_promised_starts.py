@@ -11,9 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.configuration.pools import patch_pool
 from scheduling.domain.promised_starts import GRACE, PromiseOutcome, WithdrawalReason
 from scheduling.models import BackendSchedulingState, Group, PromiseCount, PromisedStart, StartReservation, Workflow
 from scheduling.services.history import forecasts
@@ -23,7 +21,7 @@ from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from scheduling.services.verify import verify
 from tests.integration.engine.conftest import Cluster
 from tests.integration.engine.test_start_reservations import GANG, wait_since
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -46,14 +44,14 @@ def cluster(db: None) -> Cluster:
 
 
 def limit(name: str, span: timedelta = LIMIT) -> None:
-    with factories.triggers_off():
+    with world.triggers_off():
         work = Workflow.objects.get(spec_name=name)
         Workflow.objects.filter(pk=work.pk).update(exec_timeout=span)
         Group.objects.filter(workflow=work, start_time__isnull=False).update(due_at=work.start_time + span)
 
 
 def change_promise(**values: Any) -> None:
-    with factories.triggers_off():
+    with world.triggers_off():
         assert PromisedStart.objects.update(**values) == 1
 
 
@@ -87,7 +85,7 @@ def row_versions() -> list[Any]:
 
 
 def test_an_uncertain_latest_start_is_no_promise(cluster: Cluster) -> None:
-    with factories.triggers_off():
+    with world.triggers_off():
         Workflow.objects.filter(spec_name="s0").update(exec_timeout=None)
     cluster.reconcile()
     assert StartReservation.objects.exists()
@@ -177,7 +175,7 @@ def test_a_cancelled_gang_withdraws_it(cluster: Cluster, grace: bool) -> None:
 
 
 def run_out_of_time() -> None:
-    with factories.triggers_off():
+    with world.triggers_off():
         Workflow.objects.filter(spec_name="big").update(queue_timeout=timedelta(minutes=1))
         Group.objects.filter(workflow__spec_name="big").update(due_at=timezone.now())
 
@@ -187,7 +185,7 @@ def close_the_pool() -> None:
 
 
 def lower_the_limit() -> None:
-    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 15}}}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 15}}}))
 
 
 @pytest.mark.parametrize(

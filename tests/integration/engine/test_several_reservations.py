@@ -7,23 +7,20 @@ from django.db import connection
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
 from scheduling.models import StartReservation
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from tests.integration.engine.conftest import Cluster
 from tests.integration.engine.test_start_reservations import GANG, entry_of, reserve_a_whole_node, wait_since
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
 
 def join_one_cohort() -> None:
-    put_cohort(PutCohort(name="o", body={"parent": None, "quotas": []}), actor=SYSTEM)
+    world.apply_change(PutCohort(name="o", body={"parent": None, "quotas": []}))
     for name in "ab":
-        patch_pool(PatchPool(name=name, patch={"cohort": "o"}), actor=SYSTEM)
+        world.apply_change(PatchPool(name=name, patch={"cohort": "o"}))
 
 
 def test_two_gangs_of_all_nodes_do_not_hold_each_other(db: None) -> None:
@@ -65,7 +62,7 @@ def test_rows_of_an_older_version_hold_each_other_no_longer(db: None) -> None:
     for pool in "ab":
         cluster.submit(f"big{pool}", pool, "LOW", file=GANG.replace("big", f"big{pool}"))
         wait_since(f"big{pool}", 3)
-    with factories.triggers_off(), connection.cursor() as cursor:
+    with world.triggers_off(), connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO scheduling_startreservation (group_id, backend_id, since, nodes) "
             "SELECT uuid, %s, now() - interval '1 hour', NULL FROM scheduling_group",

@@ -13,7 +13,7 @@ from pools.models import Backend
 from scheduling.models import Group, StartForecast, StartReservation, Workflow
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend
 from tests.integration.engine.conftest import Cluster
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 def wait_since(name: str, hours: float) -> None:
     """Let a workflow have waited for so many hours."""
     since = timedelta(hours=hours)
-    with factories.triggers_off():
+    with world.triggers_off():
         work = Workflow.objects.get(spec_name=name)
         Workflow.objects.filter(pk=work.pk).update(submit_time=work.submit_time - since)
         for group in Group.objects.filter(workflow=work):
@@ -142,7 +142,7 @@ def test_a_reservation_goes_when_its_gang_is_cancelled(cluster: Cluster) -> None
 
 
 def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
-    with factories.triggers_off(), connection.cursor() as cursor:
+    with world.triggers_off(), connection.cursor() as cursor:
         cursor.execute("UPDATE scheduling_workflow SET exec_timeout = interval '3 hours' WHERE spec_name LIKE 's%'")
     cluster.reconcile()
     told = entry_of(cluster, "big")["reservation"]
@@ -157,7 +157,7 @@ def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
 
 
 def test_an_expected_start_is_told_apart_from_the_forecast_beside_it(cluster: Cluster) -> None:
-    with factories.triggers_off():
+    with world.triggers_off():
         for work in Workflow.objects.filter(spec_name__startswith="s"):
             Workflow.objects.filter(pk=work.pk).update(simulated_runtime=timedelta(hours=4))
     cluster.reconcile()

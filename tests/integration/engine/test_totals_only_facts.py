@@ -8,9 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node, Pool
-from pools.services.configuration.pools import patch_pool
 from scheduling.domain.engine.cycle import run_cycle as plan
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.priorities import Priority
@@ -18,7 +16,7 @@ from scheduling.models import Task
 from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.cohorts.conftest import create_cohorts
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -27,60 +25,60 @@ LOW, NORMAL = Priority.LOW, Priority.NORMAL
 
 def run(pool: str, gpus: int, priority: Priority) -> None:
     """Running work."""
-    workflow = factories.submit_workflow(factories.admin_actor(), pool, gpus, name="old", priority=priority)
+    workflow = world.submit_workflow(world.admin_actor(), pool, gpus, name="old", priority=priority)
     reconcile_backend(workflow.root_pool.backend_id or 0)
     workflow.refresh_from_db()
     assert workflow.status == "RUNNING"
 
 
 def _quota() -> tuple[str, Priority, int]:
-    factories.make_pool("team", 6)
+    world.make_pool("team", 6)
     run("team", 4, NORMAL)
     return "team", NORMAL, 2
 
 
 def _low_work_in_a_quota() -> tuple[str, Priority, int]:
     """LOW work does not count against the quota."""
-    factories.make_pool("team", 6)
+    world.make_pool("team", 6)
     run("team", 4, LOW)
     run("team", 1, NORMAL)
     return "team", NORMAL, 5
 
 
 def _maximum_with_low_work() -> tuple[str, Priority, int]:
-    factories.make_pool("team", 2)
-    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 6}}}), actor=SYSTEM)
+    world.make_pool("team", 2)
+    world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 6}}}))
     run("team", 3, LOW)
     return "team", LOW, 3
 
 
 def _maximum_with_firm_work_of_a_subpool() -> tuple[str, Priority, int]:
-    factories.make_pool("team", 4, a=4)
-    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 6}}}), actor=SYSTEM)
+    world.make_pool("team", 4, a=4)
+    world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"maximum": 6}}}))
     run("team--a", 4, NORMAL)
     return "team", LOW, 2
 
 
 def _node() -> tuple[str, Priority, int]:
-    factories.make_pool("team", 100, on=factories.make_backend(nodes=1, gpus=8))
+    world.make_pool("team", 100, on=world.make_backend(nodes=1, gpus=8))
     run("team", 5, NORMAL)
     return "team", LOW, 3
 
 
 def _node_shared_by_pools() -> tuple[str, Priority, int]:
-    backend = factories.make_backend(nodes=1, gpus=8)
-    factories.make_pool("team", 100, on=backend)
-    factories.make_pool("other", 100, on=backend)
+    backend = world.make_backend(nodes=1, gpus=8)
+    world.make_pool("team", 100, on=backend)
+    world.make_pool("other", 100, on=backend)
     run("other", 5, LOW)
     return "team", NORMAL, 3
 
 
 def _node_of_the_same_name_elsewhere() -> tuple[str, Priority, int]:
-    far = factories.make_backend("far", namespace="far", nodes=0)
+    far = world.make_backend("far", namespace="far", nodes=0)
     Node.objects.create(backend=far, name="sim-n1", gpus=8)
-    factories.make_pool("far", 100, on=far)
+    world.make_pool("far", 100, on=far)
     run("far", 8, NORMAL)
-    factories.make_pool("team", 100, on=factories.make_backend(nodes=1, gpus=8))
+    world.make_pool("team", 100, on=world.make_backend(nodes=1, gpus=8))
     run("team", 1, NORMAL)
     assert set(Task.objects.values_list("node_name", flat=True)) == {"sim-n1"}
     return "team", NORMAL, 7
@@ -89,8 +87,8 @@ def _node_of_the_same_name_elsewhere() -> tuple[str, Priority, int]:
 def _cohort_over_two_backends() -> tuple[str, Priority, int]:
     create_cohorts("org 0")
     for pool, quota, where in (("team", 4, "left"), ("far", 0, "right")):
-        factories.make_pool(pool, quota, on=factories.make_backend(where, namespace=where, nodes=1, gpus=8))
-        patch_pool(PatchPool(name=pool, patch={"cohort": "org"}), actor=SYSTEM)
+        world.make_pool(pool, quota, on=world.make_backend(where, namespace=where, nodes=1, gpus=8))
+        world.apply_change(PatchPool(name=pool, patch={"cohort": "org"}))
     run("far", 3, LOW)
     return "team", LOW, 1
 
@@ -110,7 +108,7 @@ def test_totals_limit_new_work_to_free_capacity(bound: Callable[[], tuple[str, P
 
 def started(leaf: str, gpus: int, priority: Priority) -> list[str]:
     """The gangs that would start after this submission."""
-    name = factories.submit_workflow(factories.admin_actor(), leaf, gpus, name="fits", priority=priority).name
+    name = world.submit_workflow(world.admin_actor(), leaf, gpus, name="fits", priority=priority).name
     backend = Backend.objects.get(pk=Pool.objects.get(name=leaf).backend_id)
     live = read_live_facts(backend, new_workflows=[name], totals_only=True)
     assert set(live.gangs) == {name}

@@ -10,18 +10,13 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import create_user
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.services.webhooks.marks import current_mark
-from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
-from tests.integration.pools.conftest import ApiCaller
+from scheduling.services.webhooks.queue_guard import queue_guard_for
 from tests.support.agent_harness import kubernetes_backend
+from tests.support.api_client import ApiClient
+from tests.support.world import apply_change, call_as, make_user
 
 pytestmark = pytest.mark.django_db
 PREFIX = "tensor-fusion.ai/"
@@ -62,13 +57,13 @@ AMOUNTS = ("tflops-request", "tflops-limit", "vram-request", "vram-limit")
 @pytest.fixture(autouse=True)
 def lab() -> None:
     kubernetes_backend("ns")
-    put_queue_guard(PutQueueGuard(backend="lab", mode="enforce"), actor=SYSTEM)
+    apply_change(PutQueueGuard(backend="lab", mode="enforce"))
 
 
 @pytest.fixture
-def call(db: None) -> ApiCaller:
-    create_user(CreateUser(id="root", roles=("osmo-admin",)), actor=SYSTEM)
-    return ApiCaller(create_token(CreateToken(owner="root", name="t"), actor=SYSTEM)[0])
+def call(db: None) -> ApiClient:
+    make_user("root", "osmo-admin")
+    return call_as("root")
 
 
 def pod(marks: Mapping[str, Any], uid: str = "u1") -> dict[str, Any]:
@@ -105,7 +100,7 @@ def answer_causes(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("text", [*READABLE, *UNREADABLE])
-def test_an_amount_gets_the_same_verdict_everywhere(call: ApiCaller, text: str) -> None:
+def test_an_amount_gets_the_same_verdict_everywhere(call: ApiClient, text: str) -> None:
     status = 200 if text in READABLE else 400
     for name in AMOUNTS:
         answer = review({name: text}, uid=name)
@@ -125,7 +120,7 @@ def test_an_amount_gets_the_same_verdict_everywhere(call: ApiCaller, text: str) 
 
 
 @pytest.mark.parametrize("text", [*READABLE_COUNTS, *UNREADABLE_COUNTS])
-def test_a_number_of_gpus_gets_the_same_verdict_everywhere(call: ApiCaller, text: str) -> None:
+def test_a_number_of_gpus_gets_the_same_verdict_everywhere(call: ApiClient, text: str) -> None:
     is_good = text in READABLE_COUNTS
     answer = review({"gpu-count": text})
     assert answer["allowed"] is is_good
@@ -167,7 +162,7 @@ class TestPercentages:
         ],
     )
     def test_under_a_cap_on_tflops_it_is_refused(self, side: str, spec: Any) -> None:
-        put_gpu_quota(PutGpuQuota(namespace="team-a", spec=spec), actor=SYSTEM)
+        apply_change(PutGpuQuota(namespace="team-a", spec=spec))
         answer = review({f"compute-percent-{side}": "100"})
         assert refused_fields(answer) == [f"compute-percent-{side}"]
         assert answer["status"]["code"] == 403
@@ -175,9 +170,7 @@ class TestPercentages:
         assert not GpuAllocation.objects.exists()
 
     def test_without_such_a_cap_it_passes_with_a_warning(self) -> None:
-        put_gpu_quota(
-            PutGpuQuota(namespace="team-a", spec={"total": {"limits": {"tflops": "10"}, "maxWorkers": 5}}), actor=SYSTEM
-        )
+        apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"limits": {"tflops": "10"}, "maxWorkers": 5}}))
         answer = review({"compute-percent-request": "100"})
         assert answer["allowed"]
         assert "compute-percent-request" in answer["warnings"][0]
@@ -187,7 +180,7 @@ class TestPercentages:
         assert review({"compute-percent-request": "100"}) == {"uid": "q1", "allowed": True}
 
     def test_zero_percent_is_none(self) -> None:
-        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
+        apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}))
         assert review({"tflops-request": "10", "compute-percent-request": "0"})["allowed"]
 
     @pytest.mark.parametrize("tflops", ["request", "limit"])
@@ -217,18 +210,18 @@ class TestChanges:
         assert GpuAllocation.objects.get().request_tflops == 10
 
     def test_another_spelling_is_no_change_of_size(self) -> None:
-        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 0}}), actor=SYSTEM)
+        apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 0}}))
         assert review({"tflops-request": "1000m"}, old={"tflops-request": "1"})["allowed"]
 
     def test_a_new_percentage_is_judged(self) -> None:
-        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
+        apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}))
         changed = {"compute-percent-request": "100"}
         assert refused_fields(review(changed, old={})) == ["compute-percent-request"]
 
 
 @pytest.mark.parametrize("mode", ["audit", "off"])
 def test_a_guard_that_does_not_enforce_refuses_nothing(mode: str) -> None:
-    put_queue_guard(PutQueueGuard(backend="lab", mode=mode), actor=SYSTEM)
+    apply_change(PutQueueGuard(backend="lab", mode=mode))
     answer = review({"tflops-request": "banana"})
     assert answer["allowed"]
     assert ("would refuse" in " ".join(answer.get("warnings", ()))) is (mode == "audit")

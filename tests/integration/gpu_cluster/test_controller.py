@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,11 +16,10 @@ from django.utils import timezone
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict, Forbidden
-from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import GpuAllocation, GpuQuota, Pool, User
+from pools.domain.people.roles import Actor
+from pools.models import GpuAllocation, GpuQuota, Pool
 from pools.representations.gpu_quota import current_gpu_quota_body
-from pools.services.gpu_quota.gpu_allocations import adjust, allocate, expire_assumed, release
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_allocations import adjust, expire_assumed
 from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import webhook_configuration
 from scheduling.kube.connection import resource_kinds
@@ -34,8 +31,10 @@ from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.leases import LOOP_TIMING
 from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, GpuClusterHarness
-from tests.support import factories
+from tests.support import world
 from tests.support.kube_server import wait_for
+from tests.support.threads import run_loops
+from tests.support.world import apply_change, sign_in
 from tests.unit.gpu_quota.builders import make_amounts
 
 CAPS = {"total": {"requests": {"tflops": "100", "vram": "10Gi"}, "maxWorkers": 5}}
@@ -147,7 +146,7 @@ def test_an_object_that_is_not_applied_yet_has_no_status(gpu_cluster: GpuCluster
 
 
 def test_a_quota_of_another_source_is_not_changed(gpu_cluster: GpuClusterHarness) -> None:
-    put_gpu_quota(PutGpuQuota(namespace=gpu_cluster.namespace, spec={"total": {"maxWorkers": 3}}), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace=gpu_cluster.namespace, spec={"total": {"maxWorkers": 3}}))
     gpu_cluster.quota(**CAPS)
     gpu_cluster.controller.relist_and_reconcile()
     assert GpuQuota.objects.get(namespace=gpu_cluster.namespace).source == "api"
@@ -182,8 +181,8 @@ def test_which_pods_count(gpu_cluster: GpuClusterHarness) -> None:
 
 def test_only_the_pod_of_an_open_task_is_counted_with_its_workflow(fake_gpu_cluster: GpuClusterHarness) -> None:
     fake_gpu_cluster.quota(**CAPS)
-    factories.make_pool("team", 10, on=fake_gpu_cluster.backend, a=5)
-    factories.submit_workflow(factories.admin_actor(), "team--a")
+    world.make_pool("team", 10, on=fake_gpu_cluster.backend, a=5)
+    world.submit_workflow(world.admin_actor(), "team--a")
     task = str(Task.objects.get().pk)
     fake_gpu_cluster.pod(task, labels={"osmo.task_uuid": task})
     fake_gpu_cluster.controller.relist_and_reconcile()
@@ -245,12 +244,12 @@ def _reserve(gpu_cluster: GpuClusterHarness, name: str) -> None:
 
 def test_a_rebuild_keeps_manual_allocations_and_repairs_the_rest(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.pod("w1")
-    allocate(AllocateWorker(namespace=gpu_cluster.namespace, id="mine", request=make_amounts(1)), actor=SYSTEM)
+    apply_change(AllocateWorker(namespace=gpu_cluster.namespace, id="mine", request=make_amounts(1)))
     found = rebuild_from_clusters({gpu_cluster.backend.pk: gpu_cluster.cluster}, only_namespace=gpu_cluster.namespace)
     assert [each.code for each in found] == ["added"]
     assert gpu_cluster.used() == (21, 2)
     uid = found[0].path
-    release(ReleaseWorker(namespace=gpu_cluster.namespace, id=uid), actor=SYSTEM)
+    apply_change(ReleaseWorker(namespace=gpu_cluster.namespace, id=uid))
     assert [
         each.code
         for each in rebuild_from_clusters(
@@ -323,11 +322,11 @@ class TestOnTheFakeCluster:
     ) -> None:
         uid = fake_gpu_cluster.pod("w1")["metadata"]["uid"]
         fake_gpu_cluster.controller.relist_and_reconcile()
-        factories.make_pool("team")
+        world.make_pool("team")
         Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": fake_gpu_cluster.namespace})
         boss = Actor("boss", roles=frozenset({"osmo-team-admin"}))
         with pytest.raises(Forbidden):
-            release(ReleaseWorker(namespace=fake_gpu_cluster.namespace, id=uid), actor=boss)
+            apply_change(ReleaseWorker(namespace=fake_gpu_cluster.namespace, id=uid), actor=boss)
         with pytest.raises(Conflict, match="annotations"):
             adjust(
                 AdjustWorker.from_json(
@@ -336,7 +335,7 @@ class TestOnTheFakeCluster:
                 actor=boss,
             )
         assert fake_gpu_cluster.used() == (20, 1)
-        assert release(ReleaseWorker(namespace=fake_gpu_cluster.namespace, id=uid), actor=SYSTEM).state == "released"
+        assert apply_change(ReleaseWorker(namespace=fake_gpu_cluster.namespace, id=uid)).state == "released"
 
     def test_a_reservation_ends_with_its_pod(self, fake_gpu_cluster: GpuClusterHarness) -> None:
         fake_gpu_cluster.controller.relist_and_reconcile()
@@ -377,11 +376,7 @@ def test_the_controller_follows_the_cluster_until_it_is_stopped(gpu_cluster: Gpu
         GpuQuotaController(gpu_cluster.backend.pk, connect=lambda _: gpu_cluster.cluster, intervals=intervals)
         for _ in range(2)
     ]
-    stop = threading.Event()
-    threads = [threading.Thread(target=quota_controller.run, args=[stop]) for quota_controller in controllers]
-    for thread in threads:
-        thread.start()
-    try:
+    with run_loops(*controllers):
         gpu_cluster.quota(**CAPS)
         wait_for(lambda: gpu_cluster.status() and gpu_cluster.ready() == ("True", "QuotaReady"))
         gpu_cluster.pod("w1")
@@ -395,26 +390,6 @@ def test_the_controller_follows_the_cluster_until_it_is_stopped(gpu_cluster: Gpu
                 == 9
             )
         )
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-@contextmanager
-def run_controller(quota_controller: GpuQuotaController) -> Iterator[None]:
-    """The controller runs in a thread."""
-    stop = threading.Event()
-    thread = threading.Thread(target=quota_controller.run, args=[stop])
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        quota_controller.wake()
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 def test_the_controller_puts_the_webhooks_back(fake_gpu_cluster: GpuClusterHarness) -> None:
@@ -426,7 +401,7 @@ def test_the_controller_puts_the_webhooks_back(fake_gpu_cluster: GpuClusterHarne
         connect=lambda _: cluster,
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1, webhooks=0.1),
     )
-    with run_controller(quota_controller):
+    with run_loops(quota_controller):
         wait_for(lambda: webhook_configuration.read_configuration(cluster, name))
         assert webhook_configuration.remove_configuration(cluster, name)
         wait_for(lambda: webhook_configuration.read_configuration(cluster, name))
@@ -445,7 +420,7 @@ def test_the_lease_of_a_dead_controller_expires(fake_gpu_cluster: GpuClusterHarn
         connect=lambda _: fake_gpu_cluster.cluster,
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
-    with run_controller(quota_controller):
+    with run_loops(quota_controller):
         seen = quota_controller.last_alive_at
         wait_for(lambda: quota_controller.last_alive_at > seen)
         assert fake_gpu_cluster.status() == {}
@@ -461,7 +436,7 @@ def test_a_controller_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: Gpu
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
     quota_controller._lease.timing = replace(LOOP_TIMING, renew_after=0.0)
-    with run_controller(quota_controller):
+    with run_loops(quota_controller):
         wait_for(fake_gpu_cluster.status)
         GpuControllerLease.objects.update(
             lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)
@@ -497,27 +472,20 @@ def test_a_status_does_not_wait_for_a_long_rebuild(
         connect=lambda _: gpu_cluster.cluster,
         intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
     )
-    stop = threading.Event()
-    thread = threading.Thread(target=quota_controller.run, args=[stop])
-    thread.start()
-    try:
-        assert begun.wait(60)
-        allocate(AllocateWorker(namespace=gpu_cluster.namespace, id="mine", request=make_amounts(1)), actor=SYSTEM)
-        wait_for(lambda: gpu_cluster.status()["used"]["workers"] == 1)
-        assert not on.is_set()
-    finally:
-        on.set()
-        stop.set()
-        thread.join(60)
-    assert not thread.is_alive()
+    with run_loops(quota_controller):
+        try:
+            assert begun.wait(60)
+            apply_change(AllocateWorker(namespace=gpu_cluster.namespace, id="mine", request=make_amounts(1)))
+            wait_for(lambda: gpu_cluster.status()["used"]["workers"] == 1)
+            assert not on.is_set()
+        finally:
+            on.set()
 
 
 def test_rebuilding_over_http(gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "connect", lambda _: gpu_cluster.cluster)
     gpu_cluster.pod("w1")
-    client = Client()
-    factories.admin_actor()
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
+    client = sign_in(world.admin_actor().username)
 
     def post(body: Any) -> tuple[int, Any]:
         answer = client.post("/api/gpu_quota/rebuild", body, content_type="application/json")

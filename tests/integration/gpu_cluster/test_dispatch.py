@@ -9,7 +9,6 @@ import pytest
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
@@ -17,8 +16,7 @@ from scheduling.models import Workflow
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 from scheduling.services.verify import verify
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +32,7 @@ def harness() -> AgentHarness:
 
 
 def caps(workers: int) -> None:
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": workers}}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": workers}}))
 
 
 def used() -> tuple[int, int]:
@@ -75,7 +73,7 @@ def test_work_that_is_cancelled_before_its_pods_run_is_released(harness: AgentHa
     work = harness.submit(priority=Priority.HIGH)
     harness.run_agent()
     assert used() == (10, 1)
-    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=work.name), actor=world.admin_actor())
     assert used() == (0, 0)
 
 

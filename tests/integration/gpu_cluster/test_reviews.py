@@ -14,14 +14,13 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuAllocation, GpuUsage
 from pools.services.gpu_quota.gpu_allocations import expire_assumed
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.cluster.admission_review import ReviewAnswer
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task
 from scheduling.services.webhooks.marks import current_mark, rotate_mark
-from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
-from tests.support import factories
+from scheduling.services.webhooks.queue_guard import queue_guard_for
+from tests.support import world
 from tests.support.agent_harness import kubernetes_backend
 from tests.support.shapes import assert_has_shape
 
@@ -32,13 +31,12 @@ PREFIX = "tensor-fusion.ai/"
 @pytest.fixture(autouse=True)
 def lab() -> None:
     kubernetes_backend("ns")
-    put_queue_guard(PutQueueGuard(backend="lab", mode="enforce"), actor=SYSTEM)
-    put_gpu_quota(
+    world.apply_change(PutQueueGuard(backend="lab", mode="enforce"))
+    world.apply_change(
         PutGpuQuota(
             namespace="team-a",
             spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
-        ),
-        actor=SYSTEM,
+        )
     )
 
 
@@ -98,9 +96,9 @@ TASK, IDENTITY = "osmo.task_uuid", "system:serviceaccount:ns:osmo-admin"
 def own_task() -> str:
     """An open task on the backend, whose guard knows our account."""
     backend = Backend.objects.get(name="lab")
-    put_queue_guard(PutQueueGuard(backend="lab", mode="enforce", identity=IDENTITY), actor=SYSTEM)
-    factories.make_pool("team", 10, on=backend, a=5)
-    factories.submit_workflow(factories.admin_actor(), "team--a")
+    world.apply_change(PutQueueGuard(backend="lab", mode="enforce", identity=IDENTITY))
+    world.make_pool("team", 10, on=backend, a=5)
+    world.submit_workflow(world.admin_actor(), "team--a")
     return str(Task.objects.get().pk)
 
 
@@ -125,7 +123,7 @@ class TestOursByAgreement:
 
     @pytest.mark.parametrize("fault", ["no such task", "other account", "other namespace", "other name", "ended task"])
     def test_any_disagreement_makes_it_a_stranger(self, own_task: str, fault: str) -> None:
-        put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
+        world.apply_change(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}))
         now, namespace, who = claiming(own_task), "ns", IDENTITY
         if fault == "no such task":
             now = claiming("11111111-2222-3333-4444-555555555555")
@@ -142,9 +140,9 @@ class TestOursByAgreement:
         assert answer["status"]["details"]["causes"][0]["reason"] == "single.max.tflops.request"
 
     def test_a_task_of_another_backend_is_not_believed(self, own_task: str) -> None:
-        put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
+        world.apply_change(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}))
         kubernetes_backend("ns-b", "lab2")
-        put_queue_guard(PutQueueGuard(backend="lab2", mode="enforce", identity=IDENTITY), actor=SYSTEM)
+        world.apply_change(PutQueueGuard(backend="lab2", mode="enforce", identity=IDENTITY))
         Backend.objects.filter(name="lab").update(namespace="moved")
         answer = ask(claiming(own_task), namespace="ns", userInfo={"username": IDENTITY})
         assert not answer["allowed"]
@@ -152,7 +150,7 @@ class TestOursByAgreement:
     def test_a_later_change_keeps_the_reviewed_claim(self, own_task: str) -> None:
         before, after = claiming(own_task, component="other"), claiming(own_task)
         more = {"namespace": "ns", "operation": "UPDATE", "userInfo": {"username": "kubelet"}}
-        put_gpu_quota(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}), actor=SYSTEM)
+        world.apply_change(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}))
         assert ask(after, oldObject=before, **more)["allowed"]
         del before["metadata"]["labels"][TASK]
         assert not ask(after, oldObject=before, **more)["allowed"], "the claim is new"
@@ -179,7 +177,7 @@ class TestChanges:
 
     def test_other_changes_pass_above_the_caps(self) -> None:
         ask(pod())
-        put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 0}}), actor=SYSTEM)
+        world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 0}}))
         assert ask(pod(gpu_ids="a"), operation="UPDATE", oldObject=pod())["allowed"]
 
 
@@ -243,7 +241,7 @@ def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
 
 @pytest.mark.parametrize(("mode", "warned", "reserved"), [("audit", True, 1), ("off", False, 0)])
 def test_a_guard_that_does_not_enforce(mode: str, warned: bool, reserved: int) -> None:
-    put_queue_guard(PutQueueGuard(backend="lab", mode=mode), actor=SYSTEM)
+    world.apply_change(PutQueueGuard(backend="lab", mode=mode))
     assert ask(pod())["allowed"]
     answer = ask(pod("u2"))
     assert answer["allowed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,9 +16,9 @@ from osmo_admin.monitoring.logs import formatter
 from osmo_admin.web.client_address import client_address
 from pools.api import audit
 from pools.models import IdempotencyRecord
-from tests.integration.identity.conftest import ApiCaller
+from tests.support.api_client import ApiClient, Callers
+from tests.support.world import sign_in
 
-Callers = Callable[..., ApiCaller]
 BROKEN = (
     '--x\r\nContent-Disposition: form-data; name="a"; filename="f"\r\n'
     "Content-Transfer-Encoding: base64\r\n\r\n!!!!=a==\r\n--x--\r\n"
@@ -59,7 +59,7 @@ class TestAnswers:
 
 
 class TestRefusals:
-    def test_unknown_addresses(self, caller: Callers, anonymous: ApiCaller) -> None:
+    def test_unknown_addresses(self, caller: Callers, anonymous: ApiClient) -> None:
         for who in (caller("bob"), anonymous):
             answer = who("GET", "/api/nothing/here")
             assert (answer.status, set(answer.body), answer.body["error_code"]) == (404, SHAPE, "NOTFOUND")
@@ -79,7 +79,7 @@ class TestRefusals:
         "address",
         ["/api/audit?object=%00", "/api/audit?%00=1", "/api/auth/user/a%00b", "/api/auth/user?roles=a&roles=%00"],
     )
-    def test_characters_no_column_can_hold(self, admin: ApiCaller, address: str) -> None:
+    def test_characters_no_column_can_hold(self, admin: ApiClient, address: str) -> None:
         answer = admin("GET", address)
         assert (answer.status, set(answer.body)) == (400, SHAPE)
 
@@ -88,24 +88,24 @@ class TestRefusals:
         [b"{", b'{"id": "a\\u0000"}', b'{"id": "\\ud800"}', b'{"\\u0000": 1}', b'{"id": 1e999}', b'{"id": NaN}',
          b"\xff", b'{"id": "a", "id": "b"}', b"[" * 100_000, b'"text"', b"7", b"null", b'{"id": ' + b"9" * 5000 + b"}"],
     )  # fmt: skip
-    def test_bodies_that_are_none(self, admin: ApiCaller, body: bytes) -> None:
+    def test_bodies_that_are_none(self, admin: ApiClient, body: bytes) -> None:
         headers = {"Authorization": _bearer(admin)}
         response = Client().generic("POST", "/api/auth/user", body, content_type="application/json", headers=headers)
         assert response.status_code == 400, response.content
         assert set(response.json()) == SHAPE
 
-    def test_surrogates_that_belong_together_are_text(self, admin: ApiCaller) -> None:
+    def test_surrogates_that_belong_together_are_text(self, admin: ApiClient) -> None:
         headers = {"Authorization": _bearer(admin)}
         body = b'{"id": "bob", "description": "\\ud83d\\ude00"}'
         response = Client().generic("POST", "/api/auth/user", body, content_type="application/json", headers=headers)
         assert response.status_code == 200
 
-    def test_a_body_beyond_all_measure(self, admin: ApiCaller) -> None:
+    def test_a_body_beyond_all_measure(self, admin: ApiClient) -> None:
         answer = admin("POST", "/api/auth/user", {"id": "x" * 3_000_000})
         assert (answer.status, set(answer.body)) == (400, SHAPE)
 
     @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "x/y"])
-    def test_the_content_type_does_not_matter(self, admin: ApiCaller, kind: str) -> None:
+    def test_the_content_type_does_not_matter(self, admin: ApiClient, kind: str) -> None:
         headers = {"Authorization": _bearer(admin)}
         body = '{"id": "bob"}'
         assert Client().generic("POST", "/api/auth/user", body, content_type=kind, headers=headers).status_code == 200
@@ -121,7 +121,7 @@ class TestRefusals:
         ids=lambda each: str(each) if isinstance(each, int) else "",
     )
     def test_every_refusal_has_its_code(
-        self, admin: ApiCaller, call: tuple[Any, ...], status: int, detail: dict[str, str]
+        self, admin: ApiClient, call: tuple[Any, ...], status: int, detail: dict[str, str]
     ) -> None:
         answer = admin(*call)
         assert answer.status == status
@@ -129,7 +129,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip", "x"])
     @pytest.mark.parametrize("address", ["/api/auth/user", "/api/simulate", "/api/auth/jwt/access_token"])
-    def test_a_body_that_is_compressed_is_415(self, admin: ApiCaller, address: str, coding: str) -> None:
+    def test_a_body_that_is_compressed_is_415(self, admin: ApiClient, address: str, coding: str) -> None:
         headers = {"Authorization": _bearer(admin), "Content-Encoding": coding}
         packed = gzip.compress(b'{"id": "bob"}')
         response = Client().generic("POST", address, packed, content_type="application/json", headers=headers)
@@ -141,10 +141,10 @@ class TestRefusals:
         assert response.headers["Accept-Encoding"] == "identity"
 
     @pytest.mark.parametrize("coding", ["identity", "Identity", ""])
-    def test_a_body_that_is_not_compressed_may_say_so(self, admin: ApiCaller, coding: str) -> None:
+    def test_a_body_that_is_not_compressed_may_say_so(self, admin: ApiClient, coding: str) -> None:
         assert admin("POST", "/api/auth/user", {"id": "bob"}, content_encoding=coding).status == 200
 
-    def test_too_many_parameters_are_told_the_limit(self, admin: ApiCaller, logged: io.StringIO) -> None:
+    def test_too_many_parameters_are_told_the_limit(self, admin: ApiClient, logged: io.StringIO) -> None:
         many = "&".join(f"p{number}=1" for number in range(1001))
         answer = admin("GET", f"/api/auth/user?{many}")
         assert (answer.status, set(answer.body)) == (400, SHAPE)
@@ -168,14 +168,10 @@ class TestRefusals:
     )
     @pytest.mark.parametrize("address", ["/login/", "/pools/user/create/"])
     def test_a_form_that_is_none_is_a_page_and_no_trace(
-        self, admin: ApiCaller, logged: io.StringIO, address: str, kind: str, body: str
+        self, admin: ApiClient, logged: io.StringIO, address: str, kind: str, body: str
     ) -> None:
-        from pools.models import User
-
-        client = Client(raise_request_exception=False)
-        if address != "/login/":
-            root = User.objects.get(username="root")
-            client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+        options = {"raise_request_exception": False}
+        client = Client(**options) if address == "/login/" else sign_in("root", **options)
         response = client.generic("POST", address, body, content_type=kind)
         assert response.status_code == 400
         assert "could not be read" in response.content.decode()
@@ -214,11 +210,9 @@ class TestRefusals:
 
 
 class TestSession:
-    def test_a_change_from_a_browser_needs_its_csrf_token(self, admin: ApiCaller) -> None:
-        from pools.models import User
+    def test_a_change_from_a_browser_needs_its_csrf_token(self, admin: ApiClient) -> None:
 
-        client = Client(enforce_csrf_checks=True)
-        client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+        client = sign_in("root", enforce_csrf_checks=True)
         assert client.get("/api/profile/settings").status_code == 200
         refused = client.post("/api/auth/user", {"id": "bob"}, content_type="application/json")
         assert (refused.status_code, set(refused.json())) == (403, SHAPE)
@@ -226,12 +220,12 @@ class TestSession:
 
 class TestIdempotency:
     @pytest.mark.parametrize("key", ["", "k" * 256])
-    def test_keys_that_are_none(self, admin: ApiCaller, key: str) -> None:
+    def test_keys_that_are_none(self, admin: ApiClient, key: str) -> None:
         answer = admin("POST", "/api/auth/user", {"id": "bob"}, idempotency_key=key)
         assert answer.body["details"][0]["path"] == "Idempotency-Key"
         assert answer.status == 400
 
-    def test_an_error_is_not_stored(self, admin: ApiCaller) -> None:
+    def test_an_error_is_not_stored(self, admin: ApiClient) -> None:
         assert admin("POST", "/api/auth/user", {"id": "a b"}, idempotency_key="k").status == 400
         assert not IdempotencyRecord.objects.exists()
         assert admin("POST", "/api/auth/user", {"id": "ab"}, idempotency_key="k").status == 200
@@ -275,7 +269,7 @@ class TestClientAddress:
         assert client_address(request) == expected
 
 
-def _bearer(who: ApiCaller) -> str:
+def _bearer(who: ApiClient) -> str:
     from pools.security.tokens import issue_jwt
 
     assert who.token is not None

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, User
-from pools.services.configuration.subpools import delete_subpool, resize_subpool
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 AUDIT = "/api/audit"
-Callers = Callable[..., ApiCaller]
 
 
 @pytest.fixture
 def installation(db: None) -> None:
     """Two pools whose names begin alike, with subpools and work on each."""
-    factories.make_pool("team", 100, a=30, b=50)
-    factories.make_pool("team2", 100, a=10)
+    world.make_pool("team", 100, a=30, b=50)
+    world.make_pool("team2", 100, a=10)
     ann, bob = (
-        factories.make_user("ann", "osmo-team-admin"),
-        factories.make_user("bob", "osmo-team-user", "osmo-team2-user"),
+        world.make_user("ann", "osmo-team-admin"),
+        world.make_user("bob", "osmo-team-user", "osmo-team2-user"),
     )
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=ann, description="a paper is due")
-    factories.submit_workflow(bob, "team--a")
-    factories.submit_workflow(bob, "team2--a")
+    world.apply_change(
+        ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=ann, description="a paper is due"
+    )
+    world.submit_workflow(bob, "team--a")
+    world.submit_workflow(bob, "team2--a")
 
 
 @pytest.mark.usefixtures("installation")
 class TestWhoSeesWhat:
-    def _objects(self, who: ApiCaller) -> set[str]:
+    def _objects(self, who: ApiClient) -> set[str]:
         return {entry["object"] for entry in who("GET", f"{AUDIT}?limit=1000").body["entries"]}
 
-    def test_readers_of_the_platform_see_all(self, admin: ApiCaller, caller: Callers) -> None:
+    def test_readers_of_the_platform_see_all(self, admin: ApiClient, caller: Callers) -> None:
         for reader in (admin, caller("vera", "osmo-viewer")):
             assert self._objects(reader) >= {"pool/team", "pool/team2--a", "user/ann", "backend/sim", "workflow/job-2"}
 
@@ -57,15 +55,15 @@ class TestWhoSeesWhat:
 
     @pytest.mark.parametrize("has_work", [False, True], ids=["the row went", "the row stayed"])
     def test_a_removed_users_name_made_again_is_another_person(
-        self, caller: Callers, admin: ApiCaller, has_work: bool
+        self, caller: Callers, admin: ApiClient, has_work: bool
     ) -> None:
         """A review read `pool/zsecret--zz1` with its reason so. A user with work keeps the row."""
-        zed = factories.make_user("zed", "osmo-team-admin")
-        resize_subpool(
+        zed = world.make_user("zed", "osmo-team-admin")
+        world.apply_change(
             ResizeSubpool(parent="team", subpool_name="b", quota=10), actor=zed, description="very private reason"
         )
         if has_work:
-            factories.submit_workflow(zed, "team--a", name="secret")
+            world.submit_workflow(zed, "team--a", name="secret")
         assert self._objects(caller("zed")) >= {"pool/team--b"}
         assert admin("DELETE", "/api/auth/user/zed").status == 200
         assert admin("POST", "/api/auth/user", {"id": "zed"}).status == 200
@@ -82,13 +80,13 @@ class TestWhoSeesWhat:
     def test_a_filter_opens_nothing(self, caller: Callers) -> None:
         assert caller("bob")("GET", f"{AUDIT}?object=pool/team--b").body == {"entries": [], "more_entries": False}
 
-    def test_not_without_a_login(self, anonymous: ApiCaller) -> None:
+    def test_not_without_a_login(self, anonymous: ApiClient) -> None:
         assert anonymous("GET", AUDIT).status == 401
 
 
 @pytest.mark.usefixtures("installation")
 class TestEntry:
-    def test_who_what_when_why_and_the_numbers(self, admin: ApiCaller) -> None:
+    def test_who_what_when_why_and_the_numbers(self, admin: ApiClient) -> None:
         (entry,) = admin("GET", f"{AUDIT}?object=pool/team--b&action=subpool.updated").body["entries"]
         assert entry["actor"] == "ann"
         assert entry["description"] == "a paper is due"
@@ -96,32 +94,32 @@ class TestEntry:
         assert (entry["before"]["last_quota"], entry["after"]["last_quota"]) == (50, 20)
         assert entry["sentence"] == "ann cut team--b from 50 to 20: a paper is due"
 
-    def test_times_have_no_zone_in_the_images_either(self, admin: ApiCaller) -> None:
+    def test_times_have_no_zone_in_the_images_either(self, admin: ApiClient) -> None:
         for entry in admin("GET", AUDIT).body["entries"]:
             times = [entry["time"], *(v for v in (entry["after"] or {}).values() if str(v).startswith("2026-"))]
             assert not [time for time in times if "Z" in str(time) or "+" in str(time)]
 
-    def test_a_draining_subpool_counts_for_nothing(self, admin: ApiCaller) -> None:
-        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    def test_a_draining_subpool_counts_for_nothing(self, admin: ApiClient) -> None:
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
         (entry,) = admin("GET", f"{AUDIT}?action=subpool.deleting").body["entries"]
         assert (entry["before"]["quota"], entry["after"]["quota"], entry["after"]["last_quota"]) == (30, 0, 30)
 
-    def test_the_request_id_leads_to_the_request(self, admin: ApiCaller) -> None:
+    def test_the_request_id_leads_to_the_request(self, admin: ApiClient) -> None:
         answer = admin("POST", "/api/auth/user", {"id": "dora"})
         (entry,) = admin("GET", f"{AUDIT}?object=user/dora").body["entries"]
         assert entry["request_id"] == answer.headers["X-Request-ID"]
 
     @pytest.mark.parametrize("given", ["a" * 129, "two words"])
-    def test_no_request_id_is_long_or_unreadable(self, admin: ApiCaller, given: str) -> None:
+    def test_no_request_id_is_long_or_unreadable(self, admin: ApiClient, given: str) -> None:
         answer = admin("POST", "/api/auth/user", {"id": "dora"}, x_request_id=given)
         (entry,) = admin("GET", f"{AUDIT}?object=user/dora").body["entries"]
         assert entry["request_id"] == answer.headers["X-Request-ID"] != given
 
-    def test_a_request_id_of_a_client_is_taken_over(self, admin: ApiCaller) -> None:
+    def test_a_request_id_of_a_client_is_taken_over(self, admin: ApiClient) -> None:
         admin("POST", "/api/auth/user", {"id": "dora"}, x_request_id="trace-7.a/b")
         assert admin("GET", f"{AUDIT}?object=user/dora").body["entries"][0]["request_id"] == "trace-7.a/b"
 
-    def test_what_went_around_us_is_signed_by_the_database_role(self, admin: ApiCaller) -> None:
+    def test_what_went_around_us_is_signed_by_the_database_role(self, admin: ApiClient) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('osmo.actor', '', false)")
             cursor.execute("UPDATE pools_pool SET last_quota = 21 WHERE name = 'team--b'")
@@ -129,12 +127,12 @@ class TestEntry:
         assert entry["actor"].startswith("database:")
         assert entry["sentence"] == f"{entry['actor']} raised team--b from 20 to 21"
 
-    def test_every_sentence_names_its_actor_and_says_something(self, admin: ApiCaller) -> None:
+    def test_every_sentence_names_its_actor_and_says_something(self, admin: ApiClient) -> None:
         for entry in admin("GET", f"{AUDIT}?limit=1000").body["entries"]:
             assert entry["sentence"].startswith(f"{entry['actor']} ")
             assert "None" not in entry["sentence"]
 
-    def test_passwords_and_files_stay_out(self, admin: ApiCaller) -> None:
+    def test_passwords_and_files_stay_out(self, admin: ApiClient) -> None:
         text = str(admin("GET", f"{AUDIT}?limit=1000").body)
         assert "'password'" not in text  # unlike `password_login_at`
         assert not [each for each in User.objects.values_list("password", flat=True) if each and each in text]
@@ -143,12 +141,12 @@ class TestEntry:
 
 @pytest.mark.usefixtures("installation")
 class TestFilters:
-    def _ids(self, admin: ApiCaller, query: str) -> list[int]:
+    def _ids(self, admin: ApiClient, query: str) -> list[int]:
         answer = admin("GET", f"{AUDIT}?limit=1000&{query}")
         assert answer.status == 200, answer.body
         return [entry["id"] for entry in answer.body["entries"]]
 
-    def test_newest_first(self, admin: ApiCaller) -> None:
+    def test_newest_first(self, admin: ApiClient) -> None:
         found = self._ids(admin, "")
         assert found == sorted(found, reverse=True)
 
@@ -160,11 +158,11 @@ class TestFilters:
             ("action=subpool.created", "action", "subpool.created"),
         ],
     )
-    def test_exactly_that(self, admin: ApiCaller, query: str, field: str, value: str) -> None:
+    def test_exactly_that(self, admin: ApiClient, query: str, field: str, value: str) -> None:
         expected = list(AuditEntry.objects.filter(**{field: value}).values_list("pk", flat=True))
         assert self._ids(admin, query) == expected != []
 
-    def test_since_and_until_are_included(self, admin: ApiCaller) -> None:
+    def test_since_and_until_are_included(self, admin: ApiClient) -> None:
         entries = admin("GET", f"{AUDIT}?limit=1000").body["entries"]
         middle = entries[len(entries) // 2]
         since, until = self._ids(admin, f"since={middle['time']}"), self._ids(admin, f"until={middle['time']}")
@@ -176,17 +174,17 @@ class TestFilters:
         ["2026-11-20", "2026-11-20T11:33", "2026-11-20 11:33:25", "2026-11-20T11:33:25.5", "2026-11-20T11:33:25Z",
          "2026-11-20T11:33:25%2B02:00", "2026-11-20T11:33:25+02:00"],
     )  # fmt: skip
-    def test_ways_to_write_a_time(self, admin: ApiCaller, time: str) -> None:
+    def test_ways_to_write_a_time(self, admin: ApiClient, time: str) -> None:
         assert admin("GET", f"{AUDIT}?since={time}").status == 200
 
     @pytest.mark.parametrize("query", ["since=yesterday", "until=2026-02-30", "since=%00", "limit=0", "limit=1001",
                                        "offset=-1", "offset=99999999999", "limit=ten"])  # fmt: skip
-    def test_what_cannot_be_read(self, admin: ApiCaller, query: str) -> None:
+    def test_what_cannot_be_read(self, admin: ApiClient, query: str) -> None:
         answer = admin("GET", f"{AUDIT}?{query}")
         assert answer.status == 400
         assert answer.body["details"][0]["path"] == query.partition("=")[0]
 
-    def test_pages_do_not_overlap(self, admin: ApiCaller) -> None:
+    def test_pages_do_not_overlap(self, admin: ApiClient) -> None:
         everything = self._ids(admin, "")
         first = admin("GET", f"{AUDIT}?limit=3").body
         second = admin("GET", f"{AUDIT}?limit=3&offset=3").body
@@ -195,7 +193,7 @@ class TestFilters:
         last = admin("GET", f"{AUDIT}?limit=3&offset={len(everything) - 1}").body
         assert (len(last["entries"]), last["more_entries"]) == (1, False)
 
-    def test_a_constant_number_of_queries(self, admin: ApiCaller, django_assert_max_num_queries: Any) -> None:
+    def test_a_constant_number_of_queries(self, admin: ApiClient, django_assert_max_num_queries: Any) -> None:
         assert User.objects.count() > 1
         with django_assert_max_num_queries(5):
             admin("GET", f"{AUDIT}?limit=1000")

@@ -64,7 +64,7 @@ from pools.domain.configuration.cluster_addresses import LOOPBACK
 from pools.domain.people.roles import Actor
 from pools.domain.people.saved_views import FilteredList
 from pools.domain.values.quantities import parse_quantity
-from pools.models import AuditEntry, Backend, Notice, SignOnIdentity, User
+from pools.models import AuditEntry, Notice, SignOnIdentity, User
 from pools.services.configuration import approvals, backends, cohorts, config_history, pools, subpool_quotas, subpools
 from pools.services.configuration.config_history import current_revision
 from pools.services.configuration.config_rollback import rollback_configuration
@@ -79,13 +79,12 @@ from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWo
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.history.own_replay import ReplayQuestion
 from scheduling.services.history.replays import request_replay
-from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config
 from scheduling.services.workflows import user_actions
 from scheduling.services.workflows.submission import retry_submission, submit
 from tests.support.agent_harness import kubernetes_backend
-from tests.support.factories import admin_actor, make_pool, make_user, request_quota, submit_workflow
+from tests.support.world import admin_actor, make_pool, make_user, reconcile, request_quota, submit_workflow
 from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = pytest.mark.django_db
@@ -271,7 +270,7 @@ def _work_and_settings(make: Trail) -> None:
     make_pool("shop", 100)
     work = partial(submit_workflow, make.actor, "shop")
     done, cancelled = (make.follow(SubmitWorkflow, work).name for _ in range(2))
-    reconcile_backend(Backend.objects.get(name="sim").pk)
+    reconcile()
     make(user_actions.tag_workflow, TagWorkflow(name=done, add=["good"]))
     make(user_actions.cancel_workflow, CancelWorkflow(name=cancelled))
     make(user_actions.end_workflow, EndWorkflow(name=done, status=EndStatus.FAILED))

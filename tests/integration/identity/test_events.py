@@ -7,13 +7,13 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -21,16 +21,16 @@ from django.utils import timezone
 from pools.api import events
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, RevokeRole, SetPassword
+from pools.domain.changes.users import DeleteUser, GrantRole, RevokeRole, SetPassword
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
 from pools.selectors.audit_trail import Login, StreamPosition, parse_position, read_audit_readers, stream_horizon
 from pools.selectors.submission_path import find_valid_token
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import create_user, delete_user, grant_role, revoke_role, set_password
-from tests.support import factories
+from tests.support import world
+from tests.support.threads import held_elsewhere
+from tests.support.world import apply_change, make_user, sign_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +39,7 @@ class Stream:
     """An open stream, read event by event."""
 
     def __init__(self, username: str, last: str | None = None) -> None:
-        token = create_token(CreateToken(owner=username, name=f"t{AccessToken.objects.count()}"), actor=SYSTEM)[0]
+        token = apply_change(CreateToken(owner=username, name=f"t{AccessToken.objects.count()}"))[0]
         headers = {"Authorization": f"Bearer {issue_jwt(token)[0]}"} | ({"Last-Event-ID": last} if last else {})
         self._begin(Client().get("/api/events", headers=headers))
 
@@ -91,7 +91,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def admin(ledger: None) -> str:
     """An osmo-admin's name."""
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    make_user("root", "osmo-admin")
     return "root"
 
 
@@ -106,7 +106,7 @@ class TestStream:
 
     def test_it_begins_now(self, admin: str) -> None:
         stream = Stream(admin)
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         found = stream.events("user/bob")
         assert _users(found) == ["user/bob"]
         assert found[0]["sentence"] == "system created user bob"
@@ -117,24 +117,24 @@ class TestStream:
     def test_ids_grow(self, admin: str) -> None:
         stream = Stream(admin)
         for name in ("b", "c", "d"):
-            create_user(CreateUser(id=name, roles=["osmo-viewer"]), actor=SYSTEM)
+            make_user(name, "osmo-viewer")
         places = [event["at"] for event in stream.events("user/d")]
         assert places == sorted(set(places))
         assert len(places) == 5
 
     def test_it_resumes_behind_the_last_event(self, admin: str) -> None:
         first = Stream(admin)
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         first.events("user/bob")
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
+        make_user("carol")
         again = Stream(admin, first.last)
-        create_user(CreateUser(id="dora"), actor=SYSTEM)
+        make_user("dora")
         assert _users(again.events("user/dora")) == ["user/carol", "user/dora"]
 
     def test_it_resumes_behind_an_entry_of_the_audit_list(self, admin: str) -> None:
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         entry = AuditEntry.objects.get(action="user.created", object="user/bob")
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
+        make_user("carol")
         assert _users(Stream(admin, str(entry.pk)).events("user/carol")) == ["user/carol"]
 
     def test_zero_is_from_the_beginning(self, admin: str) -> None:
@@ -164,7 +164,7 @@ class TestStream:
         stream = Stream(admin)
         names = [f"u{number}" for number in range(7)]
         for name in names:
-            create_user(CreateUser(id=name), actor=SYSTEM)
+            make_user(name)
         assert _users(stream.events("user/u6")) == [f"user/{name}" for name in names]
 
     def test_more_than_a_stream_may_send(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ class TestStream:
         first = Stream(admin)
         first.close()
         for name in names:
-            create_user(CreateUser(id=name), actor=SYSTEM)
+            make_user(name)
         seen, last = [], first.last
         for _ in names:
             stream = Stream(admin, last)
@@ -204,63 +204,39 @@ class TestStream:
         assert all(b"\nid: " in beat for beat in beats)
 
 
+@contextmanager
+def uncommitted_user(name: str) -> Iterator[None]:
+    """A user whose transaction ends with the block."""
+    with transaction.atomic():
+        make_user(name)
+        yield
+
+
 class TestLateCommit:
     """An entry's id is given out long before its transaction commits."""
 
     def test_nothing_is_passed_over(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        wrote, go_on, done = threading.Event(), threading.Event(), threading.Event()
-
-        def slow() -> None:
-            with transaction.atomic():
-                create_user(CreateUser(id="slow"), actor=SYSTEM)
-                wrote.set()
-                assert go_on.wait(60)
-            connections.close_all()
-            done.set()
-
         first = Stream(admin)
         first.close()
-        thread = threading.Thread(target=slow)
-        thread.start()
-        try:
-            assert wrote.wait(60)
-            create_user(CreateUser(id="quick"), actor=SYSTEM)
+        with held_elsewhere(uncommitted_user("slow")) as commit:
+            make_user("quick")
             slow_id = _id_in_progress()
             monkeypatch.setattr(events, "STREAM_SECONDS", 0.3)
             short = Stream(admin, first.last)
             early = short.events()
             monkeypatch.setattr(events, "STREAM_SECONDS", 60.0)
             assert "user/quick" not in _users(early)  # it waits for slow, which may still come to stand before it
-            go_on.set()
-            assert done.wait(60)
+            commit()
             later = Stream(admin, short.last).events("user/quick")
-        finally:
-            go_on.set()
-            thread.join(20)
         # Where the first stream was held back by some other test's transaction, root is told in one of the two as well.
         assert [user for user in _users(early + later) if user != "user/root"] == ["user/slow", "user/quick"]
         assert slow_id < AuditEntry.objects.get(action="user.created", object="user/quick").pk
 
     def test_following_ids_alone_would_have_missed_it(self, admin: str) -> None:
         """The mistake this stream avoids, shown."""
-        wrote, go_on = threading.Event(), threading.Event()
-
-        def slow() -> None:
-            with transaction.atomic():
-                create_user(CreateUser(id="slow"), actor=SYSTEM)
-                wrote.set()
-                assert go_on.wait(60)
-            connections.close_all()
-
-        thread = threading.Thread(target=slow)
-        thread.start()
-        try:
-            assert wrote.wait(60)
-            create_user(CreateUser(id="quick"), actor=SYSTEM)
+        with held_elsewhere(uncommitted_user("slow")):
+            make_user("quick")
             highest = AuditEntry.objects.order_by("-pk").values_list("pk", flat=True)[0]
-        finally:
-            go_on.set()
-            thread.join(20)
         assert not AuditEntry.objects.filter(pk__gt=highest, object="user/slow").exists()
         assert AuditEntry.objects.filter(object="user/slow").exists()
 
@@ -274,11 +250,11 @@ def _id_in_progress() -> int:
 
 class TestWhoSeesWhat:
     def test_only_what_the_audit_list_would_show(self, admin: str) -> None:
-        factories.make_pool("team", 100)
-        factories.make_pool("team2", 100)
-        ann = factories.make_user("ann", "osmo-team-admin")
+        world.make_pool("team", 100)
+        world.make_pool("team2", 100)
+        ann = world.make_user("ann", "osmo-team-admin")
         stream = Stream(ann.username)
-        factories.make_user("bob", "osmo-team2-user")
+        world.make_user("bob", "osmo-team2-user")
         from pools.services.configuration.subpools import create_subpool
 
         create_subpool(CreateSubpool(parent="team2", subpool_name="a", quota=1), actor=SYSTEM)
@@ -286,33 +262,30 @@ class TestWhoSeesWhat:
         assert [event["object"] for event in stream.events("pool/team--a")] == ["pool/team--a"]
 
     def test_a_role_that_is_given_meanwhile_counts_from_then(self, admin: str) -> None:
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         stream = Stream("bob")
-        grant_role(GrantRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
+        apply_change(GrantRole(username="bob", role_name="osmo-viewer"))
+        make_user("carol")
         assert _users(stream.events("user/carol")) == ["user/carol"]
 
     def test_a_role_that_is_taken_counts_from_then(self, admin: str) -> None:
-        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
+        make_user("bob", "osmo-viewer")
         stream = Stream("bob")
-        revoke_role(RevokeRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
-        create_token(CreateToken(owner="bob", name="own"), actor=SYSTEM)
+        apply_change(RevokeRole(username="bob", role_name="osmo-viewer"))
+        make_user("carol")
+        apply_change(CreateToken(owner="bob", name="own"))
         seen = [event["object"] for event in stream.events("token/own")]
         assert "user/carol" not in seen
 
     def test_it_ends_with_the_token(self, admin: str) -> None:
         stream = Stream(admin)
         AccessToken.objects.get(owner__username=admin).delete()
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
+        make_user("carol")
         assert stream.events() == []
 
     @pytest.mark.parametrize("end", ["logout", "expiry", "password"])
     def test_it_ends_with_the_session(self, admin: str, end: str) -> None:
-        user = User.objects.get(username=admin)
-        browser, other = Client(), Client()
-        for client in (browser, other):
-            client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+        browser, other = sign_in(admin), sign_in(admin)
         stream, kept = Stream.of_browser(browser), Stream.of_browser(other)
         if end == "logout":
             browser.logout()
@@ -320,26 +293,25 @@ class TestWhoSeesWhat:
             key = browser.session.session_key
             Session.objects.filter(session_key=key).update(expire_date=timezone.now() - timedelta(seconds=1))
         else:
-            set_password(SetPassword(username=admin, password="another horse 11"), actor=SYSTEM)
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
+            apply_change(SetPassword(username=admin, password="another horse 11"))
+        make_user("carol")
         assert stream.events() == []
         of_other = kept.events(None if end == "password" else "user/carol")
         assert _users(of_other) == ([] if end == "password" else ["user/carol"])
 
     def test_it_ends_with_the_login(self, admin: str) -> None:
-        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
+        make_user("bob", "osmo-viewer")
         stream = Stream("bob")
-        delete_user(DeleteUser(username="bob"), actor=SYSTEM)
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
+        apply_change(DeleteUser(username="bob"))
+        make_user("carol")
         assert stream.events() == []
 
     def test_a_browser_session_will_do(self, admin: str) -> None:
-        client = Client()
-        client.force_login(User.objects.get(username=admin), backend="django.contrib.auth.backends.ModelBackend")
+        client = sign_in(admin)
         response = client.get("/api/events")
         chunks = iter(response.streaming_content)
         next(chunks)
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         assert any(b"user/bob" in chunk for chunk in chunks)
         response.close()
 
@@ -352,14 +324,14 @@ class TestManyReaders:
 
     @staticmethod
     def _people() -> dict[str, Login]:
-        factories.make_pool("team", 100)
-        factories.make_pool("team2", 100)
+        world.make_pool("team", 100)
+        world.make_pool("team2", 100)
         roles = {
             "viewer": ["osmo-viewer"], "ann": ["osmo-team-admin"], "bob": ["osmo-team-user", "osmo-team2-admin"],
             "carol": [],
         }  # fmt: skip
         for name, held in roles.items():
-            create_user(CreateUser(id=name, roles=held), actor=SYSTEM)
+            make_user(name, *held)
         logins = {row.username: Login(row.pk) for row in User.objects.all()}
         bob = User.objects.get(username="bob")
         for name, limit in {"less": ["osmo-team-user"], "more": ["osmo-team-admin", "osmo-team2-admin"]}.items():
@@ -372,15 +344,15 @@ class TestManyReaders:
     def test_each_sees_what_the_audit_list_has(self, admin: str) -> None:
         from pools.services.configuration.subpools import create_subpool
 
-        create_user(CreateUser(id="carol"), actor=SYSTEM)
-        delete_user(DeleteUser(username="carol"), actor=SYSTEM)  # another person had the name
+        make_user("carol")
+        apply_change(DeleteUser(username="carol"))  # another person had the name
         logins = self._people()
         for name, login in list(logins.items()):
             actor = User.objects.get(pk=login.user).as_actor()
             for parent in ("team", "team2"):
                 with suppress(DomainError):
                     create_subpool(CreateSubpool(parent=parent, subpool_name=f"by-{name}", quota=1), actor=actor)
-        grant_role(GrantRole(username="carol", role_name="osmo-team-user"), actor=SYSTEM)
+        apply_change(GrantRole(username="carol", role_name="osmo-team-user"))
         readers = read_audit_readers(logins.values(), timezone.now())
         everything = list(AuditEntry.objects.all())
         seen = {}
@@ -396,7 +368,7 @@ class TestManyReaders:
         logins = self._people()
         User.objects.filter(username="ann").update(is_active=False)
         AccessToken.objects.filter(name="more").update(expires_at=timezone.now())
-        delete_user(DeleteUser(username="viewer"), actor=SYSTEM)
+        apply_change(DeleteUser(username="viewer"))
         readers = read_audit_readers(logins.values(), timezone.now())
         assert {name for name, login in logins.items() if login not in readers} == {"ann", "more", "viewer"}
 
@@ -422,7 +394,7 @@ class TestManyReaders:
         counts = []
         for chosen in ([logins["viewer"]], [logins["viewer"], *logins.values()]):
             start = stream_horizon()
-            create_user(CreateUser(id=f"new{len(counts)}"), actor=SYSTEM)
+            make_user(f"new{len(counts)}")
             present = events._Logins()
             for login in chosen:
                 present.add(login, 1)
@@ -441,7 +413,7 @@ class TestCrowd:
     ) -> None:
         monkeypatch.setattr(events, "_slots", threading.BoundedSemaphore(1))
         lasting = Stream(admin)
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         deadline = time.monotonic() + 30
         seen: list[str] = []
         while "user/root" not in seen and time.monotonic() < deadline:
@@ -461,7 +433,7 @@ class TestCrowd:
         monkeypatch.setattr(events, "BATCH_SIZE", 3)
         names = [f"u{number}" for number in range(8)]
         for name in names:
-            create_user(CreateUser(id=name), actor=SYSTEM)
+            make_user(name)
         lasting = Stream(admin)
         seen: list[str] = []
         last = "0"
@@ -501,10 +473,10 @@ def test_the_index_serves_the_stream() -> None:
 
 
 def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
-    create_user(CreateUser(id="bob"), actor=SYSTEM)
+    make_user("bob")
     entry = AuditEntry.objects.get(action="user.created", object="user/bob")
-    create_user(CreateUser(id="carol"), actor=SYSTEM)
-    token = issue_jwt(create_token(CreateToken(owner=admin, name="address"), actor=SYSTEM)[0])[0]
+    make_user("carol")
+    token = issue_jwt(apply_change(CreateToken(owner=admin, name="address"))[0])[0]
     answer = Client().get(f"/api/events?last_event_id={entry.pk}", headers={"Authorization": f"Bearer {token}"})
     chunks = iter(answer.streaming_content)
     assert b"user/carol" in next(chunk for chunk in chunks if b"user/" in chunk)
@@ -512,7 +484,7 @@ def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
 
 
 def _get(user: Any, query: dict[str, str], headers: dict[str, str]) -> Any:
-    token = issue_jwt(create_token(CreateToken(owner=user, name="place"), actor=SYSTEM)[0])[0]
+    token = issue_jwt(apply_change(CreateToken(owner=user, name="place"))[0])[0]
     return Client().get("/api/events", query, headers={"Authorization": f"Bearer {token}"} | headers)
 
 
@@ -558,7 +530,7 @@ def test_a_stream_that_has_passed_its_first_snapshot_shares_with_others(
     monkeypatch.setattr(events, "entries_after", read)
     stream = Stream(admin)
     for name in ("b", "c"):
-        create_user(CreateUser(id=name), actor=SYSTEM)
+        make_user(name)
         for chunk in stream.chunks:
             if f"user/{name}".encode() in chunk:
                 break

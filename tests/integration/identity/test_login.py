@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +18,8 @@ from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
 from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, SignOnIdentity, User
 from pools.security.tokens import issue_jwt
-from pools.services.people.access_tokens import create_token, delete_token
-from pools.services.people.users import create_user, delete_user
-from tests.integration.identity.conftest import ApiAnswer, ApiCaller
+from tests.support.api_client import ApiAnswer, ApiClient, Callers
+from tests.support.world import apply_change, make_user
 
 EXCHANGE = "/api/auth/jwt/access_token"
 WHO = "/api/profile/settings"
@@ -29,14 +27,14 @@ WHO = "/api/profile/settings"
 
 def _secret(owner: str = "bob", name: str = "ci", **more: object) -> str:
     if not User.objects.filter(username=owner).exists():
-        create_user(CreateUser(id=owner), actor=SYSTEM)
-    return create_token(CreateToken(owner=owner, name=name, **more), actor=SYSTEM)[1]  # type: ignore[arg-type]
+        make_user(owner)
+    return apply_change(CreateToken(owner=owner, name=name, **more))[1]  # type: ignore[arg-type]
 
 
-def _session(secret: str, anonymous: ApiCaller) -> ApiCaller:
+def _session(secret: str, anonymous: ApiClient) -> ApiClient:
     answer = anonymous("POST", EXCHANGE, {"token": secret})
     assert answer.status == 200, answer.body
-    return ApiCaller(headers={"Authorization": f"Bearer {answer.body['token']}"})
+    return ApiClient(headers={"Authorization": f"Bearer {answer.body['token']}"})
 
 
 def _warning(answer: ApiAnswer) -> str:
@@ -44,21 +42,21 @@ def _warning(answer: ApiAnswer) -> str:
 
 
 class TestWithoutALogin:
-    def test_version(self, anonymous: ApiCaller) -> None:
+    def test_version(self, anonymous: ApiClient) -> None:
         answer = anonymous("GET", "/api/version")
         assert answer.body == {"major": "6", "minor": "4", "revision": "0", "hash": ""}
         assert Client().get("/api/version").headers["X-OSMO-Admin-Version"] == __version__
 
-    def test_version_also_with_a_login_that_has_ended(self, anonymous: ApiCaller) -> None:
+    def test_version_also_with_a_login_that_has_ended(self, anonymous: ApiClient) -> None:
         assert anonymous("GET", "/api/version", authorization="Bearer a.b.c").status == 200
 
-    def test_where_to_log_in(self, anonymous: ApiCaller) -> None:
+    def test_where_to_log_in(self, anonymous: ApiClient) -> None:
         answer = anonymous("GET", "/api/auth/login")
         assert answer.status == 200
         assert set(answer.body.values()) == {None}
         assert set(answer.body) >= {"device_endpoint", "browser_client_id", "token_endpoint", "logout_endpoint"}
 
-    def test_everything_else_asks_for_one(self, anonymous: ApiCaller) -> None:
+    def test_everything_else_asks_for_one(self, anonymous: ApiClient) -> None:
         answer = anonymous("GET", WHO)
         assert answer.status == 401
         assert answer.body["error_code"] == "USER"
@@ -70,7 +68,7 @@ class TestWithoutALogin:
 
 
 class TestExchange:
-    def test_a_token_becomes_a_session(self, anonymous: ApiCaller) -> None:
+    def test_a_token_becomes_a_session(self, anonymous: ApiClient) -> None:
         secret = _secret(roles=None)
         answer = anonymous("POST", EXCHANGE, {"token": secret})
         claims = jwt.decode(answer.body["token"], options={"verify_signature": False})
@@ -84,48 +82,48 @@ class TestExchange:
     @pytest.mark.parametrize(
         "body", [{}, {"token": ""}, {"token": 7}, {"token": None}, [], {"token": "x", "user": "y"}]
     )
-    def test_what_is_no_token_at_all_is_bad_input(self, anonymous: ApiCaller, body: object) -> None:
+    def test_what_is_no_token_at_all_is_bad_input(self, anonymous: ApiClient, body: object) -> None:
         assert anonymous("POST", EXCHANGE, body).status == 400
 
-    def test_a_wrong_token_is_refused(self, anonymous: ApiCaller) -> None:
+    def test_a_wrong_token_is_refused(self, anonymous: ApiClient) -> None:
         answer = anonymous("POST", EXCHANGE, {"token": "x" * 43})
         assert (answer.status, answer.body["error_code"]) == (401, "USER")
         assert "not valid" in answer.body["message"]
 
-    def test_an_expired_token_is_refused(self, anonymous: ApiCaller) -> None:
+    def test_an_expired_token_is_refused(self, anonymous: ApiClient) -> None:
         secret = _secret()
         AccessToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         assert anonymous("POST", EXCHANGE, {"token": secret}).status == 401
 
-    def test_the_token_of_a_removed_user_is_refused(self, anonymous: ApiCaller) -> None:
+    def test_the_token_of_a_removed_user_is_refused(self, anonymous: ApiClient) -> None:
         secret = _secret()
         User.objects.filter(username="bob").update(is_active=False)
         assert anonymous("POST", EXCHANGE, {"token": secret}).status == 401
 
-    def test_the_secret_is_kept_nowhere(self, anonymous: ApiCaller) -> None:
+    def test_the_secret_is_kept_nowhere(self, anonymous: ApiClient) -> None:
         secret = _secret()
         assert not AccessToken.objects.filter(digest__contains=secret).exists()
         assert len(AccessToken.objects.get().digest) == 64
 
 
 class TestSession:
-    def test_it_ends_with_its_token(self, anonymous: ApiCaller) -> None:
+    def test_it_ends_with_its_token(self, anonymous: ApiClient) -> None:
         session = _session(_secret(), anonymous)
         assert session("GET", WHO).status == 200
-        delete_token(DeleteToken(owner="bob", name="ci"), actor=SYSTEM)
+        apply_change(DeleteToken(owner="bob", name="ci"))
         assert session("GET", WHO).status == 401
 
-    def test_it_ends_with_its_user(self, anonymous: ApiCaller) -> None:
+    def test_it_ends_with_its_user(self, anonymous: ApiClient) -> None:
         session = _session(_secret(), anonymous)
-        delete_user(DeleteUser(username="bob"), actor=SYSTEM)
+        apply_change(DeleteUser(username="bob"))
         assert session("GET", WHO).status == 401
 
-    def test_it_lasts_no_longer_than_the_token(self, anonymous: ApiCaller) -> None:
+    def test_it_lasts_no_longer_than_the_token(self, anonymous: ApiClient) -> None:
         soon = timezone.now() + timedelta(seconds=60)
         answer = anonymous("POST", EXCHANGE, {"token": _secret(expires_at=soon)})
         assert answer.body["expires_at"] <= soon.timestamp()
 
-    def test_it_ends_although_its_signature_was_checked_before(self, anonymous: ApiCaller, settings: Any) -> None:
+    def test_it_ends_although_its_signature_was_checked_before(self, anonymous: ApiClient, settings: Any) -> None:
         session = _session(_secret(), anonymous)
         assert session("GET", WHO).status == 200
         with time_machine.travel(timezone.now() + timedelta(minutes=5, seconds=6)):
@@ -133,7 +131,7 @@ class TestSession:
         settings.SECRET_KEY = "another-key-of-at-least-32-characters"
         assert session("GET", WHO).status == 401
 
-    def test_roles_are_those_of_now(self, anonymous: ApiCaller) -> None:
+    def test_roles_are_those_of_now(self, anonymous: ApiClient) -> None:
         session = _session(_secret(), anonymous)
         assert session("GET", "/api/auth/user").status == 403
         from pools.services.people.users import grant_role
@@ -141,16 +139,16 @@ class TestSession:
         grant_role(GrantRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
         assert session("GET", "/api/auth/user").status == 200
 
-    def test_somebody_elses_signature_is_worth_nothing(self, caller: Callable[..., ApiCaller]) -> None:
+    def test_somebody_elses_signature_is_worth_nothing(self, caller: Callers) -> None:
         bob = caller("bob")
         assert bob.token is not None
         claims = jwt.decode(issue_jwt(bob.token)[0], options={"verify_signature": False})
         forged = jwt.encode(claims, "another-key-of-at-least-32-characters", algorithm="HS256")
         unsigned = jwt.encode(claims, None, algorithm="none")
         for encoded in (forged, unsigned, "", "a.b.c", "x"):
-            assert ApiCaller()("GET", WHO, authorization=f"Bearer {encoded}").status == 401
+            assert ApiClient()("GET", WHO, authorization=f"Bearer {encoded}").status == 401
 
-    def test_another_scheme_is_no_login(self, anonymous: ApiCaller) -> None:
+    def test_another_scheme_is_no_login(self, anonymous: ApiClient) -> None:
         assert anonymous("GET", WHO, authorization="Basic Ym9iOng=").status == 401
 
 
@@ -190,7 +188,7 @@ class TestTooManyFailures:
 
     def test_a_browser_login_locks_that_name_and_nobody_else_at_the_address(self, db: None) -> None:
         for name in ("bob", "carol"):
-            create_user(CreateUser(id=name), actor=SYSTEM, password="only-for-tests-4711")
+            apply_change(CreateUser(id=name), password="only-for-tests-4711")
 
         def enter(name: str, password: str) -> Any:
             return Client(REMOTE_ADDR="10.0.0.1").post("/login/", {"username": name, "password": password})
@@ -203,25 +201,25 @@ class TestTooManyFailures:
 
 
 class TestDevHeader:
-    def test_it_is_ignored_by_an_installation_that_is_not_in_dev_mode(self, caller: Callable[..., ApiCaller]) -> None:
+    def test_it_is_ignored_by_an_installation_that_is_not_in_dev_mode(self, caller: Callers) -> None:
         caller("bob", "osmo-admin")
-        assert ApiCaller()("GET", WHO, x_osmo_user="bob").status == 401
+        assert ApiClient()("GET", WHO, x_osmo_user="bob").status == 401
 
-    def test_it_does_not_change_who_a_session_is(self, caller: Callable[..., ApiCaller]) -> None:
+    def test_it_does_not_change_who_a_session_is(self, caller: Callers) -> None:
         caller("root", "osmo-admin")
         bob = caller("bob")
         assert bob("GET", WHO, x_osmo_user="root", x_osmo_roles="osmo-admin").body["profile"]["username"] == "bob"
         with override_settings(DEV_LOGIN=True):
             assert bob("GET", WHO, x_osmo_user="root").body["profile"]["username"] == "bob"
 
-    def test_it_is_believed_in_dev_mode(self, caller: Callable[..., ApiCaller], settings: Any) -> None:
+    def test_it_is_believed_in_dev_mode(self, caller: Callers, settings: Any) -> None:
         caller("bob", "osmo-viewer")
         settings.DEV_LOGIN = True
-        answer = ApiCaller()("GET", WHO, x_osmo_user="bob")
+        answer = ApiClient()("GET", WHO, x_osmo_user="bob")
         assert answer.body["profile"]["username"] == "bob"
         assert answer.body["roles"] == ["osmo-viewer"]
 
-    def test_a_name_nobody_has_is_refused(self, anonymous: ApiCaller, settings: Any) -> None:
+    def test_a_name_nobody_has_is_refused(self, anonymous: ApiClient, settings: Any) -> None:
         settings.DEV_LOGIN = True
         answer = anonymous("GET", WHO, x_osmo_user="nobody")
         assert answer.status == 401
@@ -229,18 +227,18 @@ class TestDevHeader:
 
 
 class TestWarnings:
-    def test_a_token_that_ends_soon(self, anonymous: ApiCaller) -> None:
+    def test_a_token_that_ends_soon(self, anonymous: ApiClient) -> None:
         secret = _secret(expires_at=timezone.now() + timedelta(days=6))
         assert "ci ends on" in _warning(anonymous("POST", EXCHANGE, {"token": secret}))
         assert "ci ends on" in _warning(_session(secret, anonymous)("GET", WHO))
 
-    def test_a_token_that_ends_later(self, anonymous: ApiCaller) -> None:
+    def test_a_token_that_ends_later(self, anonymous: ApiClient) -> None:
         session = _session(_secret(expires_at=timezone.now() + timedelta(days=8)), anonymous)
         assert _warning(session("GET", WHO)) == ""
 
     @pytest.mark.parametrize(("minutes", "is_warned"), [(12 * 60, False), (61, False), (59, True)])
     def test_a_login_warns_in_its_last_hour_and_names_the_command(
-        self, anonymous: ApiCaller, minutes: int, is_warned: bool
+        self, anonymous: ApiClient, minutes: int, is_warned: bool
     ) -> None:
         """Tokens of `osmo login`, and those that were made with one of a sign-on, which end with it."""
         of_login = _secret(expires_at=timezone.now() + timedelta(minutes=minutes), name="login-1a2b")
@@ -257,19 +255,19 @@ class TestWarnings:
             ):
                 assert ("Log in again: osmo login." in warning) is is_warned and "osmo token set" not in warning
 
-    def test_refusals_carry_it_too(self, anonymous: ApiCaller) -> None:
+    def test_refusals_carry_it_too(self, anonymous: ApiClient) -> None:
         session = _session(_secret(expires_at=timezone.now() + timedelta(days=1)), anonymous)
         answer = session("GET", "/api/auth/user")
         assert answer.status == 403
         assert "ci ends on" in _warning(answer)
 
     @pytest.mark.parametrize("version", ["6.3.9", "5.0.0.abc", "0.0.1"])
-    def test_an_older_client_is_served_and_told(self, caller: Callable[..., ApiCaller], version: str) -> None:
+    def test_an_older_client_is_served_and_told(self, caller: Callers, version: str) -> None:
         answer = caller("bob")("GET", WHO, x_osmo_client_version=version)
         assert answer.status == 200
         assert f"version {version}; this service speaks 6.4.0" in _warning(answer)
 
     @pytest.mark.parametrize("version", ["6.4.0", "6.4.0.abc", "7.0.0", "nonsense", "", "6.4", "9" * 400])
-    def test_others_are_not(self, caller: Callable[..., ApiCaller], version: str) -> None:
+    def test_others_are_not(self, caller: Callers, version: str) -> None:
         answer = caller("bob")("GET", WHO, x_osmo_client_version=version)
         assert (answer.status, _warning(answer)) == (200, "")

@@ -20,10 +20,9 @@ from osmo_admin.processes.bootstrap import prepare_database
 from osmo_admin.web.client_address import client_address
 from pools.domain.changes.users import CreateUser, SetPassword
 from pools.domain.errors import BadInput
-from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.people.users import create_user, set_password
 from scheduling.tasks import forget_idempotency_keys
+from tests.support.world import apply_change, sign_in
 
 GOOD = "only-for-tests-4711"
 
@@ -40,7 +39,7 @@ def fast_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dora(db: None) -> User:
-    return create_user(CreateUser(id="dora"), actor=SYSTEM, password=GOOD)
+    return apply_change(CreateUser(id="dora"), password=GOOD)
 
 
 @pytest.fixture
@@ -89,8 +88,7 @@ class TestManyNamesFromOneAddress:
         assert enter("dora", GOOD, "10.0.0.9", HTTP_X_FORWARDED_FOR="203.0.113.5, 203.0.113.6").status_code == 302
 
     def test_a_stolen_session_tries_no_passwords(self, dora: User) -> None:
-        thief = Client(REMOTE_ADDR="10.0.0.3")
-        thief.force_login(dora, "django.contrib.auth.backends.ModelBackend")
+        thief = sign_in(dora, REMOTE_ADDR="10.0.0.3")
         form = {"old": "wrong", "new": "quiet-river-12", "again": "quiet-river-12"}
         assert [thief.post("/password_change/", form).status_code for _ in range(10)] == [400] * 9 + [429]
         assert thief.post("/password_change/", {**form, "old": GOOD}).status_code == 429
@@ -139,8 +137,7 @@ class TestManyAtOneMoment:
         assert not AccessAttempt.objects.exists(), "nothing was tried, so nothing has failed"
 
     def test_every_page_that_hashes_says_so(self, dora: User, others: None) -> None:
-        client = Client()
-        client.force_login(dora, "django.contrib.auth.backends.ModelBackend")
+        client = sign_in(dora)
         form = {"old": GOOD, "new": "quiet-river-12", "again": "quiet-river-12"}
         refused = client.post("/password_change/", form)
         assert refused.status_code == 429
@@ -181,24 +178,19 @@ class TestNames:
 
     def test_services(self, dora: User) -> None:
         with pytest.raises(BadInput, match="follows from the name dora"):
-            set_password(SetPassword(username="dora", password="doradora"), actor=SYSTEM)
+            apply_change(SetPassword(username="dora", password="doradora"))
         with pytest.raises(BadInput, match="follows from the name zed"):
-            create_user(CreateUser(id="zed"), actor=SYSTEM, password="dez-2026-dez")
+            apply_change(CreateUser(id="zed"), password="dez-2026-dez")
 
     def test_pages(self, dora: User) -> None:
-        root = Client()
-        root.force_login(
-            create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM),
-            "django.contrib.auth.backends.ModelBackend",
-        )
+        root = sign_in(apply_change(CreateUser(id="root", roles=["osmo-admin"])))
         texts = [
             root.post(
                 "/pools/user/create/", {"username": "zora", "password": "zorazora"}, follow=True
             ).content.decode(),
             root.post("/pools/user/dora/password/", {"password": "doradora"}).content.decode(),
         ]
-        own = Client()
-        own.force_login(dora, "django.contrib.auth.backends.ModelBackend")
+        own = sign_in(dora)
         form = {"old": GOOD, "new": "doradora", "again": "doradora"}
         texts.append(own.post("/password_change/", form).content.decode())
         assert ["follows from the name" in text for text in texts] == [True] * 3

@@ -20,13 +20,13 @@ from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider, ProviderF
 from pools.domain.people.user_names import user_name_violations
 from pools.models import User
 from pools.services.people import users
-from pools.services.people.accounts import set_active
 from pools.services.people.sign_on import sign_on
 from pools.services.people.users import create_user
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
 from scheduling.services.configuration import ApplyOptions, apply_configuration
-from tests.integration.identity.conftest import ApiCaller
+from tests.support.api_client import ApiClient
 from tests.support.threads import run_concurrently
+from tests.support.world import apply_change, make_user, sign_in
 
 LOOK_ALIKES = {
     "fullwidth": "\uff41\uff44\uff4d\uff49\uff4e",
@@ -46,37 +46,36 @@ FIRST_CHARACTERS = ("+1cmd", "@sum", "-2x", "=a", ".hidden", "_x")
 Entry = Callable[[str], object]
 
 
-def by_api(name: str, admin: ApiCaller) -> None:
+def by_api(name: str, admin: ApiClient) -> None:
     answer = admin("POST", "/api/auth/user", {"id": name})
     assert answer.status == 400 and name not in str(answer.body)
 
 
-def by_page(name: str, admin: ApiCaller) -> None:
-    root = Client()
-    root.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+def by_page(name: str, admin: ApiClient) -> None:
+    root = sign_in("root")
     answer = root.post("/pools/user/create/", {"username": name, "step": "preview"}, follow=True)
     assert set(answer.context["form"].errors) == {"username"}
 
 
-def by_command(name: str, admin: ApiCaller) -> None:
+def by_command(name: str, admin: ApiClient) -> None:
     answer = CliRunner().invoke(app, ["user", "create", "--", name])
     assert answer.exit_code != 0 and "Traceback" not in answer.output
 
 
-def by_git(name: str, admin: ApiCaller) -> None:
+def by_git(name: str, admin: ApiClient) -> None:
     found = ConfigurationFiles()
     read_file("all.yaml", f'roles:\n  osmo-viewer: {{users: ["{name}"]}}\n'.encode(), found)
     with pytest.raises((BadInput, BadFiles)):
         apply_configuration(actor=SYSTEM, files=found, options=ApplyOptions("git"))
 
 
-def by_provider(name: str, admin: ApiCaller) -> None:
+def by_provider(name: str, admin: ApiClient) -> None:
     provider = OpenIdProvider("corp", "Corp", "https://id.example", "osmo", "")
     with pytest.raises(BadInput, match="USERNAME_CLAIM"):
         sign_on(provider=provider, facts=ProviderFacts(provider.issuer, "1", username=name))
 
 
-def by_directory(name: str, admin: ApiCaller) -> None:
+def by_directory(name: str, admin: ApiClient) -> None:
     directory = LdapDirectory("dir", "Dir", "ldap:dir", urls=("ldaps://x",), user_base="dc=x")
     with pytest.raises(BadInput):
         sign_on(provider=directory, facts=ProviderFacts(directory.issuer, "1", username=name, is_renewable=True))
@@ -87,7 +86,7 @@ ENTRIES = (by_api, by_page, by_command, by_git, by_provider, by_directory)
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.__name__ for entry in ENTRIES])
 def test_no_entry_makes_such_an_account(
-    admin: ApiCaller, monkeypatch: pytest.MonkeyPatch, entry: Callable[[str, Any], None]
+    admin: ApiClient, monkeypatch: pytest.MonkeyPatch, entry: Callable[[str, Any], None]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     known = User.objects.count()
@@ -107,12 +106,12 @@ def test_usual_names(name: str) -> None:
     assert user_name_violations(name) == []
 
 
-def test_a_name_that_differs_in_capitals_only(admin: ApiCaller) -> None:
-    create_user(CreateUser(id="bob"), actor=SYSTEM)
+def test_a_name_that_differs_in_capitals_only(admin: ApiClient) -> None:
+    make_user("bob")
     answer = admin("POST", "/api/auth/user", {"id": "Bob"})
     assert answer.status == 409 and answer.body["details"][0]["code"] == "username_differs_in_capitals"
     with pytest.raises(Conflict):
-        create_user(CreateUser(id="BOB"), actor=SYSTEM)
+        make_user("BOB")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -133,19 +132,19 @@ def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> No
     assert User.objects.filter(username__iexact="eve").count() == 1
 
 
-def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiCaller) -> None:
-    first = create_user(CreateUser(id="bob"), actor=SYSTEM)
-    set_active(SetActive(username="bob", active=False), actor=SYSTEM)
-    create_user(CreateUser(id="Bob"), actor=SYSTEM)
+def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiClient) -> None:
+    first = apply_change(CreateUser(id="bob"))
+    apply_change(SetActive(username="bob", active=False))
+    make_user("Bob")
     with pytest.raises(Conflict, match="differ in capitals only"):
-        set_active(SetActive(username="bob", active=True), actor=SYSTEM)
+        apply_change(SetActive(username="bob", active=True))
     first.refresh_from_db()
     assert not first.is_active
 
 
-def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> None:
+def test_an_account_that_has_such_a_name_already_works_on(admin: ApiClient) -> None:
     """Accounts of former versions: logins, roles, files and new sign-ons."""
-    old = create_user(CreateUser(id="old"), actor=SYSTEM, password="a long enough pass phrase")
+    old = apply_change(CreateUser(id="old"), password="a long enough pass phrase")
     User.objects.filter(pk=old.pk).update(username="j\u00f6rg")
     browser = Client()
     answer = browser.post("/login/", {"username": "j\u00f6rg", "password": "a long enough pass phrase"})
@@ -158,8 +157,8 @@ def test_an_account_that_has_such_a_name_already_works_on(admin: ApiCaller) -> N
     assert User.objects.get(pk=old.pk).as_actor().roles == {"osmo-viewer"}
 
 
-def test_accounts_of_former_versions_that_differ_in_capitals_work_on(admin: ApiCaller) -> None:
-    create_user(CreateUser(id="ann"), actor=SYSTEM, password="a long enough pass phrase")
+def test_accounts_of_former_versions_that_differ_in_capitals_work_on(admin: ApiClient) -> None:
+    apply_change(CreateUser(id="ann"), password="a long enough pass phrase")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE pools_user DISABLE TRIGGER USER")
         other = User.objects.create(username="Ann")

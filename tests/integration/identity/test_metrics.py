@@ -21,17 +21,10 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
-from pools.domain.people.roles import SYSTEM
 from pools.domain.values.quantities import parse_quantity
 from pools.models import AccessToken, Pool
 from pools.security.tokens import issue_jwt
-from pools.services.configuration.subpools import delete_subpool
-from pools.services.gpu_quota.gpu_allocations import allocate
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import create_user
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.domain.priorities import Priority
@@ -41,11 +34,8 @@ from scheduling.models import Decision, Group, PromisedStart, StartForecast, Stu
 from scheduling.selectors.status.work_metrics import ENDED_OUTCOMES
 from scheduling.services.history.forecasts import forecast_starts
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
-
-Callers = Callable[..., ApiCaller]
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 
 def _scrape(token: AccessToken | None = None) -> tuple[int, dict[str, float]]:
@@ -63,12 +53,12 @@ def test_who_may(caller: Callers, roles: tuple[str, ...], status: int) -> None:
 
 
 def test_a_pool_admin_may_not(caller: Callers) -> None:
-    factories.make_pool("team")
+    world.make_pool("team")
     assert _scrape(caller("bob", "osmo-team-admin").token)[0] == 403
 
 
 def test_the_text_is_that_of_the_library(caller: Callers) -> None:
-    factories.make_pool("team", 8, a=3)
+    world.make_pool("team", 8, a=3)
     token = caller("root", "osmo-admin").token
     assert token is not None
     text = Client().get("/metrics", headers={"Authorization": f"Bearer {issue_jwt(token)[0]}"}).content.decode()
@@ -84,8 +74,8 @@ def test_nobody_may_not(db: None) -> None:
 
 
 def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
-    create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
-    secret = create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)[1]
+    world.make_user("prometheus", "osmo-viewer")
+    secret = world.apply_change(CreateToken(owner="prometheus", name="scrape"))[1]
 
     def scrape(shown: str) -> int:
         return Client().get("/metrics", headers={"Authorization": f"Bearer {shown}"}).status_code
@@ -94,8 +84,8 @@ def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
 
 
 def test_nowhere_else(db: None) -> None:
-    create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
-    secret = create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)[1]
+    world.make_user("prometheus", "osmo-viewer")
+    secret = world.apply_change(CreateToken(owner="prometheus", name="scrape"))[1]
     assert Client().get("/api/audit", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
 
 
@@ -107,12 +97,12 @@ def test_unless_the_operator_made_it_public(db: None, monkeypatch: pytest.Monkey
 
 class TestLedger:
     @pytest.fixture
-    def page(self, admin: ApiCaller) -> Callable[[], dict[str, float]]:
+    def page(self, admin: ApiClient) -> Callable[[], dict[str, float]]:
         """The metrics as of now."""
         return lambda: _scrape(admin.token)[1]
 
     def test_every_leaf_and_their_sum(self, page: Callable[[], dict[str, float]]) -> None:
-        factories.make_pool("team", 100, a=30, b=50)
+        world.make_pool("team", 100, a=30, b=50)
         found = page()
         quotas = {leaf: found[f'osmo_leaf_quota_gpus{{leaf="{leaf}",pool="team"}}'] for leaf in ("_shared", "a", "b")}
         assert quotas == {"_shared": 20, "a": 30, "b": 50}
@@ -120,13 +110,13 @@ class TestLedger:
         assert found["osmo_pools_left_out"] == 0
 
     def test_use_and_drain(self, page: Callable[[], dict[str, float]]) -> None:
-        pool = factories.make_pool("team", 100, a=30)
-        bob = factories.make_user("bob", "osmo-team-user")
-        factories.submit_workflow(bob, "team--a", gpus=8, name="firm")
-        factories.submit_workflow(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
+        pool = world.make_pool("team", 100, a=30)
+        bob = world.make_user("bob", "osmo-team-user")
+        world.submit_workflow(bob, "team--a", gpus=8, name="firm")
+        world.submit_workflow(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
         assert pool.backend_id is not None
         reconcile_backend(pool.backend_id)
-        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
         found = page()
 
         def leaf(name: str) -> float:
@@ -136,21 +126,21 @@ class TestLedger:
         assert (leaf("available_gpus"), leaf("live_workflows"), leaf("draining")) == (-8, 2, 1)
 
     def test_what_is_archived_is_left_out(self, page: Callable[[], dict[str, float]]) -> None:
-        factories.make_pool("team", 100, a=30)
-        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-        factories.make_pool("old", 10)
+        world.make_pool("team", 100, a=30)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+        world.make_pool("old", 10)
         Pool.objects.filter(name="old").update(archived=True)
         text = str(page())
         assert 'leaf="a"' not in text
         assert 'pool="old"' not in text
 
     def test_unlimited(self, page: Callable[[], dict[str, float]]) -> None:
-        Pool.objects.create(name="free", backend=factories.make_backend())
+        Pool.objects.create(name="free", backend=world.make_backend())
         assert page()['osmo_leaf_quota_gpus{leaf="_shared",pool="free"}'] == float("inf")
 
     def test_the_page_has_an_end(self, page: Callable[[], dict[str, float]], monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("a", "b", "c"):
-            factories.make_pool(name, 10)
+            world.make_pool(name, 10)
         monkeypatch.setattr(metrics, "MAX_POOLS", 2)
         found = page()
         assert found["osmo_pools_left_out"] == 1
@@ -160,11 +150,11 @@ class TestLedger:
         ]
 
     def test_the_same_few_queries_however_many_pools(
-        self, admin: ApiCaller, django_assert_max_num_queries: Callable[..., object]
+        self, admin: ApiClient, django_assert_max_num_queries: Callable[..., object]
     ) -> None:
         def scrape_with_pools(first: int) -> int:
             for number in range(first, first + 8):
-                factories.make_pool(f"p{number}", 10, a=1, b=2)
+                world.make_pool(f"p{number}", 10, a=1, b=2)
             with django_assert_max_num_queries(34) as few:  # type: ignore[attr-defined]  # 5 of them are the login's
                 _scrape(admin.token)
             return len(few)
@@ -175,10 +165,10 @@ class TestLedger:
 
 class TestWork:
     @pytest.fixture
-    def page(self, admin: ApiCaller) -> Callable[[], dict[str, float]]:
+    def page(self, admin: ApiClient) -> Callable[[], dict[str, float]]:
         """The metrics as of now, of a pool `team` of 100 GPUs with a subpool of 30 on 200 GPUs."""
-        self.pool = factories.make_pool("team", 100, a=30)
-        self.bob = factories.make_user("bob", "osmo-team-user")
+        self.pool = world.make_pool("team", 100, a=30)
+        self.bob = world.make_user("bob", "osmo-team-user")
         return lambda: _scrape(admin.token)[1]
 
     def _run(self) -> None:
@@ -187,7 +177,7 @@ class TestWork:
 
     def test_what_waits(self, page: Callable[[], dict[str, float]]) -> None:
         for name in ("one", "two", "three", "four", "five"):
-            factories.submit_workflow(self.bob, "team--a", gpus=8, name=name)
+            world.submit_workflow(self.bob, "team--a", gpus=8, name=name)
         self._run()
         Group.objects.filter(start_time__isnull=True).update(ready_at=timezone.now() - timedelta(hours=2))
         found, labels = page(), 'leaf="a",pool="team",priority="NORMAL"'
@@ -201,7 +191,7 @@ class TestWork:
         names = [f'osmo_wait_seconds_bucket{{le="{bound}",{labels}}}' for bound in bounds]
         waits = [0.5, 5, 100, 100, 10**7]
         for number, seconds in enumerate(waits):
-            factories.submit_workflow(self.bob, "team--a", gpus=1, name=f"w{number}")
+            world.submit_workflow(self.bob, "team--a", gpus=1, name=f"w{number}")
             now = timezone.now()
             with connection.cursor() as cursor:
                 cursor.execute(
@@ -220,7 +210,7 @@ class TestWork:
         overdue, stuck = f"osmo_promised_starts_overdue{{{backend}}}", f"osmo_stuck_gangs{{{backend}}}"
         assert {page()[name] for name in (*ended.values(), overdue, stuck)} == {0}
         for name in ("runs", "waits"):
-            factories.submit_workflow(self.bob, "team--a", gpus=20, name=name)
+            world.submit_workflow(self.bob, "team--a", gpus=20, name=name)
         self._run()
         group, now = Group.objects.get(workflow__name="waits-1"), timezone.now()
         assert self.pool.backend_id is not None
@@ -236,7 +226,7 @@ class TestWork:
         promise.outcome, promise.ended_at = PromiseOutcome.BROKEN, now
         promise.save()
         assert (page()[ended[PromiseOutcome.BROKEN]], page()[ended[PromiseOutcome.KEPT]], page()[overdue]) == (1, 0, 1)
-        with factories.triggers_off():
+        with world.triggers_off():
             promise.delete()
         assert page()[ended[PromiseOutcome.BROKEN]] == 1, "a counter outlives its rows"
 
@@ -256,22 +246,22 @@ class TestWork:
 
     def test_forecasts_are_scored_on_the_page_after_the_start(self, page: Callable[[], dict[str, float]]) -> None:
         page()
-        first = factories.submit_workflow(self.bob, "team--a", gpus=28, name="first")
+        first = world.submit_workflow(self.bob, "team--a", gpus=28, name="first")
         self._run()
-        factories.submit_workflow(self.bob, "team--a", gpus=8, name="second")
+        world.submit_workflow(self.bob, "team--a", gpus=8, name="second")
         self._run()
         forecast_starts()
-        cancel_workflow(CancelWorkflow(name=first.name), actor=self.bob)
+        world.apply_change(CancelWorkflow(name=first.name), actor=self.bob)
         self._run()
         forecast_starts()
         assert page()["osmo_forecast_coverage"] in {0.0, 1.0}
 
     def test_decisions_by_action(self, page: Callable[[], dict[str, float]]) -> None:
         for number in range(25):
-            factories.submit_workflow(self.bob, "team", gpus=8, name=f"loose{number}", priority=Priority.LOW)
+            world.submit_workflow(self.bob, "team", gpus=8, name=f"loose{number}", priority=Priority.LOW)
         self._run()
         for number in range(3):
-            factories.submit_workflow(self.bob, "team--a", gpus=8, name=f"firm{number}")
+            world.submit_workflow(self.bob, "team--a", gpus=8, name=f"firm{number}")
         self._run()
         found = page()
 
@@ -300,7 +290,7 @@ class TestWork:
         assert found[f'osmo_backend_promised_gpus{{backend="{name}"}}'] == 100
 
     def test_names_of_kai(self, page: Callable[[], dict[str, float]]) -> None:
-        factories.submit_workflow(self.bob, "team--a", gpus=8, name="firm")
+        world.submit_workflow(self.bob, "team--a", gpus=8, name="firm")
         self._run()
         found = page()
         assert self.pool.backend is not None
@@ -316,7 +306,7 @@ _KAI_NAMES = ("deserved_gpus", "allocated_gpus", "fair_share_gpu")
 
 
 def test_several_processes_answer_together(
-    admin: ApiCaller, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    admin: ApiClient, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path_factory.mktemp("prometheus")))
     status, found = _scrape(admin.token)
@@ -326,11 +316,10 @@ def test_several_processes_answer_together(
 
 def test_gpu_quota_of_each_namespace(caller: Callers) -> None:
     admin = caller("bob", "osmo-admin")
-    put_gpu_quota(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}))
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
-    allocate(
-        AllocateWorker(namespace="team-a", id="w1", request=worker.request, limit=worker.limit, count=worker.count),
-        actor=SYSTEM,
+    world.apply_change(
+        AllocateWorker(namespace="team-a", id="w1", request=worker.request, limit=worker.limit, count=worker.count)
     )
     _, values = _scrape(admin.token)
     assert values['osmo_gpu_quota_used{amount="requests.tflops",namespace="team-a"}'] == 9.6

@@ -12,22 +12,21 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection
 from django.test import Client
 
 from osmo_admin.monitoring import health
 from osmo_admin.monitoring.work_metrics import _collect_events
 from pools.api import events
 from pools.database import open_transactions
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.selectors import audit_trail
 from pools.selectors.audit_trail import seconds_held_back
-from pools.services.people.users import create_user
 from scheduling.models import UsageProgress
 from scheduling.services.usage import close_hours
-from tests.integration.identity.test_events import Stream, _users
+from tests.integration.identity.test_events import Stream, _users, uncommitted_user
 from tests.support.kube_server import wait_for
+from tests.support.threads import held_elsewhere
+from tests.support.world import make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +40,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def admin(ledger: None) -> str:
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    make_user("root", "osmo-admin")
     return "root"
 
 
@@ -60,34 +59,18 @@ def left_open(database: str | None = None) -> Iterator[None]:
 def test_a_stream_does_not_wait_for_another_database(admin: str) -> None:
     with left_open("postgres"):
         stream = Stream(admin)
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         assert "user/bob" in _users(stream.events("user/bob"))
 
 
 def test_nothing_is_lost_or_out_of_order_beside_it(admin: str) -> None:
     """A transaction of ours that is older than others is still waited for, while one of another database is open."""
-    wrote, go_on = threading.Event(), threading.Event()
-
-    def slow() -> None:
-        with transaction.atomic():
-            create_user(CreateUser(id="slow"), actor=SYSTEM)
-            wrote.set()
-            assert go_on.wait(60)
-        connections.close_all()
-
     with left_open("postgres"):
         stream = Stream(admin)
-        thread = threading.Thread(target=slow)
-        thread.start()
-        try:
-            assert wrote.wait(60)
-            create_user(CreateUser(id="quick"), actor=SYSTEM)
-            timer = threading.Timer(1.0, go_on.set)
-            timer.start()
+        with held_elsewhere(uncommitted_user("slow")) as commit:
+            make_user("quick")
+            threading.Timer(1.0, commit).start()
             told = _users(stream.events("user/quick"))
-        finally:
-            go_on.set()
-            thread.join(20)
     assert told[-2:] == ["user/slow", "user/quick"]
 
 
@@ -120,7 +103,7 @@ def test_entries_of_another_server_wait_for_none(admin: str, monkeypatch: pytest
 def test_one_of_ours_is_visible(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wait_for(lambda: seconds_held_back() == 0, seconds=30)
     with left_open():
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        make_user("bob")
         time.sleep(0.3)
         assert 0.2 < seconds_held_back() < 30
         (metric,) = _collect_events()

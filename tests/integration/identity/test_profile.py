@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, SignOnIdentity, User
-from pools.services.configuration.subpools import delete_subpool
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import Callers
 
 ADDRESS = "/api/profile/settings"
-Callers = Callable[..., ApiCaller]
 
 
 @pytest.fixture(autouse=True)
 def some_pools(db: None) -> None:
-    factories.make_pool("team", 100, b=10, a=20, gone=5)
-    factories.make_pool("team2", 100)
-    factories.make_pool("team-x", 100)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="gone"), actor=SYSTEM)
+    world.make_pool("team", 100, b=10, a=20, gone=5)
+    world.make_pool("team2", 100)
+    world.make_pool("team-x", 100)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="gone"))
 
 
 class TestRead:
@@ -75,7 +70,7 @@ class TestWrite:
     def test_a_default_that_is_gone_is_not_offered(self, caller: Callers) -> None:
         bob = caller("bob", "osmo-team-user")
         bob("POST", ADDRESS, {"pool": "team--a"})
-        delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
         assert bob("GET", ADDRESS).body["profile"]["pool"] is None
 
     def test_mail_address(self, caller: Callers) -> None:

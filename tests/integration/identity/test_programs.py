@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,13 +21,11 @@ from django.utils.module_loading import import_string
 
 from osmo_admin.web import programs
 from pools.domain.changes.gpu_quotas import PutGpuQuota
-from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry
 from pools.security.tokens import issue_jwt
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.api.work.workflows import WorkflowList
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import Callers
 
 WORKERS = "/api/gpu_quota/ns/allocation"
 WORKER = {"id": "w", "workload": "x", "request": {"tflops": "10", "vram": "1Gi"}, "count": 1}
@@ -71,11 +69,11 @@ REQUESTS: dict[str, tuple[str, str, str, dict[str, str], str]] = {
 
 
 @pytest.fixture
-def tokens(caller: Callable[..., ApiCaller], settings: Any) -> dict[str, str]:
+def tokens(caller: Callers, settings: Any) -> dict[str, str]:
     """The JWT of each caller. A proxy may say that a request came over TLS."""
     settings.SECURE_PROXY_SSL_HEADER, settings.SECURE_HSTS_SECONDS = ("HTTP_X_FORWARDED_PROTO", "https"), 600
-    factories.make_pool("team")
-    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "100"}}}), actor=SYSTEM)
+    world.make_pool("team")
+    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "100"}}}))
     admin = caller("root", "osmo-admin")
     assert admin("POST", WORKERS, WORKER | {"id": "known"}).status == 200
     found = {ADMIN: admin.token, NOBODY_S: caller("nobody").token, REVOKED: caller("root").token}

@@ -16,12 +16,9 @@ from pools.admin.forms import INCOMPLETE_INPUT, SecretField, ServiceForm
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.pools import put_pool
-from pools.services.people.users import create_user
 from scheduling.models import Workflow
+from tests.support.world import apply_change, sign_in
 
 PASSWORD = "only-for-tests-4711"
 CREATE = "/pools/user/create/"
@@ -29,12 +26,12 @@ CREATE = "/pools/user/create/"
 
 @pytest.fixture
 def root(db: None) -> User:
-    return create_user(CreateUser(id="root", roles=("osmo-admin",)), actor=SYSTEM, password=PASSWORD)
+    return apply_change(CreateUser(id="root", roles=("osmo-admin",)), password=PASSWORD)
 
 
 def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> None:
-    put_backend(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}), actor=SYSTEM)
-    put_pool(PutPool(name="team", body={"backend": "sim", "resources": {"gpu": {"guarantee": 8}}}), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}))
+    apply_change(PutPool(name="team", body={"backend": "sim", "resources": {"gpu": {"guarantee": 8}}}))
     client, submit = Client(), "/scheduling/workflow/submit/"
     example = "workflow: {name: example, tasks: [{name: main, image: ubuntu, command: [sh]}]}"
     sent = {"pool": "team", "file": example, "variables": "", "step": "submit"}
@@ -99,8 +96,7 @@ def test_a_page_that_was_only_looked_at_leads_back_by_itself(root: User) -> None
 )
 def test_who_is_signed_in_already_goes_on_from_the_login(root: User, asked: str, leads_to: str) -> None:
     """Signed in meanwhile in another tab."""
-    client = Client()
-    client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in(root)
     assert client.get("/login/", {"next": asked}).headers["Location"] == leads_to
 
 
@@ -125,8 +121,7 @@ def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
 
 
 def test_a_page_from_before_a_login_shows_what_was_typed_for_copying(root: User) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in(root, enforce_csrf_checks=True)
     sent = {"username": "<b>typed", "password": "not-to-be-kept", "step": "preview", "csrfmiddlewaretoken": "old"}
     page = client.post(CREATE, sent)
     told = page.content.decode()

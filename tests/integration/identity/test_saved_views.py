@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from pools.domain.changes.users import CreateUser, DeleteUser
-from pools.domain.people.roles import SYSTEM
+from pools.domain.changes.users import DeleteUser
 from pools.domain.people.saved_views import MAX_VIEWS
 from pools.models import SavedView, User
-from pools.services.people.users import create_user, delete_user
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import Callers
 
 pytestmark = pytest.mark.django_db
 
 VIEWS = "/api/profile/views"
 MINE = f"{VIEWS}/workflows/my pending work"
-Callers = Callable[..., ApiCaller]
 
 
 def test_a_view_is_saved_replaced_and_deleted(caller: Callers) -> None:
@@ -95,10 +90,10 @@ def test_a_person_has_a_limited_number_of_views(caller: Callers) -> None:
 
 
 def test_the_next_person_of_a_name_does_not_get_the_views_of_the_last(caller: Callers) -> None:
-    factories.make_pool("team", 100)
+    world.make_pool("team", 100)
     bob = caller("bob", "osmo-team-user")
-    factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)  # the row of the account stays
+    world.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)  # the row of the account stays
     bob("PUT", MINE, {"query": "user=bob"})
-    delete_user(DeleteUser(username="bob"), actor=SYSTEM)
-    create_user(CreateUser(id="bob"), actor=SYSTEM)
+    world.apply_change(DeleteUser(username="bob"))
+    world.make_user("bob")
     assert not SavedView.objects.exists()

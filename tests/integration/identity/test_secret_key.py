@@ -25,7 +25,7 @@ from pools.services.changes.secret_key import (
     list_sealed_with_former_keys,
     seal_again,
 )
-from pools.services.configuration.backends import put_backend
+from tests.support.world import apply_change
 
 FORMER, PRESENT = "former-" + "0123456789" * 5, "present-" + "0123456789" * 5
 KUBECONFIG = json.dumps(
@@ -42,9 +42,7 @@ KUBECONFIG = json.dumps(
 def sealed(db: None, settings: object) -> KubernetesSettings:
     """A kubeconfig that was sealed with the former key; the present key is another one."""
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = FORMER, []  # type: ignore[attr-defined]
-    put_backend(
-        PutBackend(name="prod", body={"type": "kubernetes", "namespace": "ns", "kubeconfig": KUBECONFIG}), actor=SYSTEM
-    )
+    apply_change(PutBackend(name="prod", body={"type": "kubernetes", "namespace": "ns", "kubeconfig": KUBECONFIG}))
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = PRESENT, [FORMER]  # type: ignore[attr-defined]
     return KubernetesSettings.objects.get()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,62 +10,59 @@ from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import GrantRole, RevokeRole
-from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import find_token
 from pools.selectors.audit_trail import Login, read_audit_readers
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import grant_role, rename_pool_roles, revoke_role
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from pools.services.people.users import rename_pool_roles
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 MINE = "/api/auth/access_token"
-Callers = Callable[..., ApiCaller]
 
 
 def _day(days: int) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%d")
 
 
-def _exchange(secret: str) -> ApiCaller:
+def _exchange(secret: str) -> ApiClient:
     token = find_token(secret)
     assert token is not None
-    return ApiCaller(token)
+    return ApiClient(token)
 
 
 @pytest.fixture
-def alice(caller: Callers) -> ApiCaller:
+def alice(caller: Callers) -> ApiClient:
     """A pool admin with a token of all roles, for a month."""
-    factories.make_pool("a")
+    world.make_pool("a")
     return caller("alice", "osmo-a-admin")
 
 
 @pytest.fixture
-def limited(alice: ApiCaller, caller: Callers) -> ApiCaller:
+def limited(alice: ApiClient, caller: Callers) -> ApiClient:
     """Alice's token of one role, which is their only one."""
     return caller("alice", token_roles=("osmo-a-admin",))
 
 
 class TestRoles:
-    def test_the_child_of_a_limited_token_does_not_follow_later_grants(self, limited: ApiCaller) -> None:
+    def test_the_child_of_a_limited_token_does_not_follow_later_grants(self, limited: ApiClient) -> None:
         child = _exchange(limited("POST", f"{MINE}/child?roles=osmo-a-admin").body)
         default = _exchange(limited("POST", f"{MINE}/default").body)
-        grant_role(GrantRole(username="alice", role_name="osmo-viewer"), actor=SYSTEM)
+        world.apply_change(GrantRole(username="alice", role_name="osmo-viewer"))
         assert [each("GET", "/api/auth/user").status for each in (limited, child, default)] == [403, 403, 403]
         assert AccessToken.objects.get(name="default").roles == ["osmo-a-admin"]
 
-    def test_the_child_of_a_whole_token_has_the_roles_of_its_owner(self, alice: ApiCaller) -> None:
+    def test_the_child_of_a_whole_token_has_the_roles_of_its_owner(self, alice: ApiClient) -> None:
         child = _exchange(alice("POST", f"{MINE}/child").body)
-        grant_role(GrantRole(username="alice", role_name="osmo-viewer"), actor=SYSTEM)
+        world.apply_change(GrantRole(username="alice", role_name="osmo-viewer"))
         assert child("GET", "/api/auth/user").status == 200
 
-    def test_a_role_that_only_its_owner_has(self, limited: ApiCaller) -> None:
-        grant_role(GrantRole(username="alice", role_name="osmo-viewer"), actor=SYSTEM)
+    def test_a_role_that_only_its_owner_has(self, limited: ApiClient) -> None:
+        world.apply_change(GrantRole(username="alice", role_name="osmo-viewer"))
         answer = limited("POST", f"{MINE}/child?roles=osmo-viewer")
         assert (answer.status, answer.body["details"][0]["code"]) == (400, "role_not_held")
         assert "The token t1 of alice does not have each of these roles" in answer.body["message"]
 
-    def test_a_limited_admin_token_gives_others_a_list_of_roles(self, alice: ApiCaller, caller: Callers) -> None:
+    def test_a_limited_admin_token_gives_others_a_list_of_roles(self, alice: ApiClient, caller: Callers) -> None:
         caller("root", "osmo-admin", "osmo-viewer")
         admin = caller("root", token_roles=("osmo-admin",))
         assert admin("POST", "/api/auth/user/alice/access_token/robot").status == 200
@@ -74,21 +70,21 @@ class TestRoles:
         assert robot.roles == ["osmo-a-admin"]
         assert robot.parent == admin.token
 
-    def test_a_revoked_role_leaves_both(self, limited: ApiCaller) -> None:
+    def test_a_revoked_role_leaves_both(self, limited: ApiClient) -> None:
         limited("POST", f"{MINE}/child")
-        revoke_role(RevokeRole(username="alice", role_name="osmo-a-admin"), actor=SYSTEM)
-        factories.check_deferred_constraints()
+        world.apply_change(RevokeRole(username="alice", role_name="osmo-a-admin"))
+        world.check_deferred_constraints()
         assert set(map(tuple, AccessToken.objects.exclude(roles=None).values_list("roles", flat=True))) == {()}
 
-    def test_a_renamed_pool_takes_both_along(self, limited: ApiCaller) -> None:
+    def test_a_renamed_pool_takes_both_along(self, limited: ApiClient) -> None:
         limited("POST", f"{MINE}/child")
         rename_pool_roles("a", "b")
-        factories.check_deferred_constraints()
+        world.check_deferred_constraints()
         assert AccessToken.objects.get(name="child").roles == ["osmo-b-admin"]
 
 
 class TestLife:
-    def test_a_child_cannot_live_longer(self, alice: ApiCaller) -> None:
+    def test_a_child_cannot_live_longer(self, alice: ApiClient) -> None:
         assert alice.token is not None
         AccessToken.objects.filter(pk=alice.token.pk).update(expires_at=timezone.now() + timedelta(seconds=60))
         answer = alice("POST", f"{MINE}/long?expires_at={_day(360)}")
@@ -99,7 +95,7 @@ class TestLife:
         alice.token.refresh_from_db()
         assert AccessToken.objects.get(name="same").expires_at == alice.token.expires_at
 
-    def test_a_child_goes_with_its_parent_and_so_does_its_child(self, alice: ApiCaller) -> None:
+    def test_a_child_goes_with_its_parent_and_so_does_its_child(self, alice: ApiClient) -> None:
         child = _exchange(alice("POST", f"{MINE}/child").body)
         grandchild = _exchange(child("POST", f"{MINE}/grandchild").body)
         assert grandchild("GET", "/api/profile/settings").status == 200
@@ -107,22 +103,22 @@ class TestLife:
         assert {each("GET", "/api/profile/settings").status for each in (alice, child, grandchild)} == {401}
         assert not AccessToken.objects.exists()
 
-    def test_a_token_made_in_the_browser_or_by_the_operator_has_no_parent(self, alice: ApiCaller) -> None:
-        create_token(CreateToken(owner="alice", name="own"), actor=User.objects.get(username="alice").as_actor())
+    def test_a_token_made_in_the_browser_or_by_the_operator_has_no_parent(self, alice: ApiClient) -> None:
+        world.apply_change(CreateToken(owner="alice", name="own"), actor=User.objects.get(username="alice").as_actor())
         assert set(AccessToken.objects.values_list("parent", flat=True)) == {None}
 
-    def test_a_token_that_ends_during_its_own_request_makes_none(self, alice: ApiCaller) -> None:
+    def test_a_token_that_ends_during_its_own_request_makes_none(self, alice: ApiClient) -> None:
         assert alice.token is not None
         actor = alice.token.owner.as_actor(token=alice.token)
         AccessToken.objects.filter(pk=alice.token.pk).delete()
         with pytest.raises(Exception, match="Log in again"):
-            create_token(CreateToken(owner="alice", name="late"), actor=actor)
+            world.apply_change(CreateToken(owner="alice", name="late"), actor=actor)
 
 
 class TestReach:
     """A limited token reaches itself and what it made."""
 
-    def test_it_deletes_no_sibling(self, alice: ApiCaller, limited: ApiCaller) -> None:
+    def test_it_deletes_no_sibling(self, alice: ApiClient, limited: ApiClient) -> None:
         alice("POST", f"{MINE}/sibling")
         limited("POST", f"{MINE}/child")
         answer = limited("DELETE", f"{MINE}/sibling")
@@ -136,17 +132,17 @@ class TestReach:
         assert limited("DELETE", f"{MINE}/t1").status == 200
 
     def test_the_audit_trail_shows_it_no_name_of_a_sibling(
-        self, alice: ApiCaller, limited: ApiCaller, caller: Callers
+        self, alice: ApiClient, limited: ApiClient, caller: Callers
     ) -> None:
         alice("POST", f"{MINE}/sibling")
         limited("POST", f"{MINE}/child")
         limited("DELETE", f"{MINE}/child")
 
-        def names(of: ApiCaller) -> set[str]:
+        def names(of: ApiClient) -> set[str]:
             rows = of("GET", "/api/audit?limit=100").body["entries"]
             return {row["object"] for row in rows if row["object"].startswith("token/")}
 
-        def streamed(of: ApiCaller) -> set[str]:
+        def streamed(of: ApiClient) -> set[str]:
             assert of.token is not None
             login = Login(of.token.owner_id, of.token.pk)
             (reader,) = read_audit_readers([login], timezone.now()).values()
@@ -161,13 +157,13 @@ class TestReach:
             assert read(alice) == everything
             assert read(viewer) == everything | {"token/t3"}  # those of others, but not those beside it
 
-    def test_a_whole_token_reaches_all_of_its_owner(self, alice: ApiCaller, limited: ApiCaller) -> None:
+    def test_a_whole_token_reaches_all_of_its_owner(self, alice: ApiClient, limited: ApiClient) -> None:
         limited("POST", f"{MINE}/child")
         assert [row["token_name"] for row in alice("GET", MINE).body] == ["child", "t0", "t1"]
         assert alice("DELETE", f"{MINE}/child").status == 200
 
     def test_an_admin_token_reaches_the_tokens_of_all_users_with_its_role(
-        self, alice: ApiCaller, caller: Callers
+        self, alice: ApiClient, caller: Callers
     ) -> None:
         caller("root", "osmo-admin", "osmo-a-user")
         weak, strong = (caller("root", token_roles=roles) for roles in (("osmo-a-user",), ("osmo-admin",)))
@@ -182,22 +178,22 @@ class TestFloor:
     @pytest.mark.parametrize(
         "change", ["roles = NULL", "roles = '[\"osmo-viewer\"]'", "expires_at = expires_at + interval '1 day'"]
     )
-    def test_a_child_stays_within_its_parent(self, limited: ApiCaller, change: str) -> None:
+    def test_a_child_stays_within_its_parent(self, limited: ApiClient, change: str) -> None:
         limited("POST", f"{MINE}/child")
         with connection.cursor() as cursor:
             cursor.execute(f"UPDATE pools_accesstoken SET {change} WHERE name = 'child'")
         with pytest.raises(IntegrityError, match="The token child was made with the token t1"):
-            factories.check_deferred_constraints()
+            world.check_deferred_constraints()
 
-    def test_a_parent_is_not_lowered_below_its_child(self, limited: ApiCaller) -> None:
+    def test_a_parent_is_not_lowered_below_its_child(self, limited: ApiClient) -> None:
         limited("POST", f"{MINE}/child")
         AccessToken.objects.filter(name="t1").update(roles=[])
         with pytest.raises(IntegrityError, match="neither have more roles nor live longer"):
-            factories.check_deferred_constraints()
+            world.check_deferred_constraints()
 
 
 class TestNumber:
-    def test_a_user_has_a_limit_of_tokens(self, alice: ApiCaller, settings: object) -> None:
+    def test_a_user_has_a_limit_of_tokens(self, alice: ApiClient, settings: object) -> None:
         import dataclasses
 
         settings.OSMO = dataclasses.replace(settings.OSMO, max_tokens=3)  # type: ignore[attr-defined]

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from pools.domain.changes.users import RevokeRole
-from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry
-from pools.services.people.users import revoke_role
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 MINE = "/api/auth/access_token"
 BOBS = "/api/auth/user/bob/access_token"
-Callers = Callable[..., ApiCaller]
 
 
 def _day(days: int) -> str:
@@ -25,25 +21,25 @@ def _day(days: int) -> str:
 
 
 def _exchange(secret: str) -> dict[str, Any]:
-    answer = ApiCaller()("POST", "/api/auth/jwt/access_token", {"token": secret})
+    answer = ApiClient()("POST", "/api/auth/jwt/access_token", {"token": secret})
     assert answer.status == 200
     return dict(answer.body)
 
 
-def _last_used(bob: ApiCaller) -> Any:
+def _last_used(bob: ApiClient) -> Any:
     (listed,) = [row for row in bob("GET", MINE).body if row["token_name"] == "ci"]
     return listed["last_used_at"]
 
 
 @pytest.fixture
-def bob(caller: Callers) -> ApiCaller:
+def bob(caller: Callers) -> ApiClient:
     """Somebody with two roles."""
-    factories.make_pool("team")
+    world.make_pool("team")
     return caller("bob", "osmo-team-user", "osmo-viewer")
 
 
 class TestMaking:
-    def test_the_secret_is_answered_once_and_opens_a_session(self, bob: ApiCaller) -> None:
+    def test_the_secret_is_answered_once_and_opens_a_session(self, bob: ApiClient) -> None:
         answer = bob("POST", f"{MINE}/ci?description=for+the+build")
         assert answer.status == 200
         assert len(answer.body) == 43
@@ -56,7 +52,7 @@ class TestMaking:
         assert "Z" not in listed["expires_at"]
         assert answer.body not in str(bob("GET", MINE).body)
 
-    def test_it_says_when_it_was_last_used(self, bob: ApiCaller) -> None:
+    def test_it_says_when_it_was_last_used(self, bob: ApiClient) -> None:
         secret = bob("POST", f"{MINE}/ci").body
         assert _last_used(bob) is None
         entries = AuditEntry.objects.count()
@@ -71,64 +67,64 @@ class TestMaking:
         assert _last_used(bob) >= used
         assert AuditEntry.objects.count() == entries, "a use is no change of the configuration"
 
-    def test_a_body_of_length_zero_with_a_content_type_is_fine(self, bob: ApiCaller) -> None:
+    def test_a_body_of_length_zero_with_a_content_type_is_fine(self, bob: ApiClient) -> None:
         assert bob("POST", f"{MINE}/ci").status == 200
 
-    def test_it_ends_on_the_day_asked_for(self, bob: ApiCaller) -> None:
+    def test_it_ends_on_the_day_asked_for(self, bob: ApiClient) -> None:
         assert bob("POST", f"{MINE}/ci?expires_at={_day(3)}").status == 200
         assert AccessToken.objects.get(name="ci").expires_at.strftime("%Y-%m-%dT%H:%M") == f"{_day(3)}T00:00"
 
     @pytest.mark.parametrize("when", ["2020-01-01", "today", "99999-01-01", "2026-13-01", "tomorrow", "-1"])
-    def test_days_that_cannot_be(self, bob: ApiCaller, when: str) -> None:
+    def test_days_that_cannot_be(self, bob: ApiClient, when: str) -> None:
         answer = bob("POST", f"{MINE}/ci?expires_at={_day(0) if when == 'today' else when}")
         assert answer.status == 400
         assert answer.body["details"][0]["path"] == "expires_at"
 
-    def test_a_year_is_the_most(self, bob: ApiCaller) -> None:
+    def test_a_year_is_the_most(self, bob: ApiClient) -> None:
         AccessToken.objects.update(expires_at=datetime.now(UTC) + timedelta(days=366))  # the one that makes the others
         assert bob("POST", f"{MINE}/long?expires_at={_day(365)}").status == 200
         assert bob("POST", f"{MINE}/longer?expires_at={_day(366)}").body["details"][0]["code"] == "too_long"
 
     @pytest.mark.parametrize("name", ["1a", "a-", "_a", "a.b", "a b", "ä", "a" * 101])
-    def test_names_that_are_none(self, bob: ApiCaller, name: str) -> None:
+    def test_names_that_are_none(self, bob: ApiClient, name: str) -> None:
         answer = bob("POST", f"{MINE}/{name}?expires_at=2020-01-01")
         assert answer.status == 400
         assert {each["code"] for each in answer.body["details"]} == {"bad_token_name", "expired"}
 
-    def test_a_taken_name(self, bob: ApiCaller) -> None:
+    def test_a_taken_name(self, bob: ApiClient) -> None:
         assert bob("POST", f"{MINE}/ci").status == 200
         assert bob("POST", f"{MINE}/ci").status == 409
 
-    def test_two_people_may_use_one_name(self, bob: ApiCaller, caller: Callers) -> None:
+    def test_two_people_may_use_one_name(self, bob: ApiClient, caller: Callers) -> None:
         assert bob("POST", f"{MINE}/ci").status == 200
         assert caller("carol")("POST", f"{MINE}/ci").status == 200
 
-    def test_fewer_roles(self, bob: ApiCaller) -> None:
+    def test_fewer_roles(self, bob: ApiClient) -> None:
         secret = bob("POST", f"{MINE}/ci?roles=osmo-team-user").body
-        session = ApiCaller(headers={"Authorization": f"Bearer {_exchange(secret)['token']}"})
+        session = ApiClient(headers={"Authorization": f"Bearer {_exchange(secret)['token']}"})
         assert session("GET", "/api/profile/settings").body["roles"] == ["osmo-team-user"]
         assert session("GET", "/api/auth/user").status == 403
 
-    def test_roles_the_owner_has_not(self, bob: ApiCaller) -> None:
+    def test_roles_the_owner_has_not(self, bob: ApiClient) -> None:
         answer = bob("POST", f"{MINE}/ci?roles=osmo-admin&roles=osmo-team-user")
         assert answer.status == 400
         assert [each["code"] for each in answer.body["details"]] == ["role_not_held"]
 
-    def test_a_limited_token_cannot_make_a_stronger_one(self, bob: ApiCaller, caller: Callers) -> None:
+    def test_a_limited_token_cannot_make_a_stronger_one(self, bob: ApiClient, caller: Callers) -> None:
         limited = caller("bob", token_roles=("osmo-team-user",))
         assert limited("POST", f"{MINE}/up?roles=osmo-viewer").status == 400
         secret = limited("POST", f"{MINE}/same").body
-        session = ApiCaller(headers={"Authorization": f"Bearer {_exchange(secret)['token']}"})
+        session = ApiClient(headers={"Authorization": f"Bearer {_exchange(secret)['token']}"})
         assert session("GET", "/api/profile/settings").body["roles"] == ["osmo-team-user"]
 
-    def test_dry_run_makes_none(self, bob: ApiCaller) -> None:
+    def test_dry_run_makes_none(self, bob: ApiClient) -> None:
         before = AccessToken.objects.count()
         answer = bob("POST", f"{MINE}/ci?dry_run=True")
         assert answer.body["dry_run"] is True
         assert "ci" in [row["token_name"] for row in answer.body["after"]]
         assert AccessToken.objects.count() == before
 
-    def test_the_audit_trail_knows_of_it_and_not_the_secret(self, bob: ApiCaller) -> None:
+    def test_the_audit_trail_knows_of_it_and_not_the_secret(self, bob: ApiClient) -> None:
         secret = bob("POST", f"{MINE}/ci").body
         entry = AuditEntry.objects.filter(action="token.created").first()
         assert entry is not None
@@ -138,16 +134,16 @@ class TestMaking:
 
 
 class TestDeleting:
-    def test_it_is_out_at_once(self, bob: ApiCaller) -> None:
+    def test_it_is_out_at_once(self, bob: ApiClient) -> None:
         secret = bob("POST", f"{MINE}/ci").body
         answer = bob("DELETE", f"{MINE}/ci")
         assert (answer.status, answer.body) == (200, None)
-        assert ApiCaller()("POST", "/api/auth/jwt/access_token", {"token": secret}).status == 401
+        assert ApiClient()("POST", "/api/auth/jwt/access_token", {"token": secret}).status == 401
 
-    def test_one_that_is_not_there(self, bob: ApiCaller) -> None:
+    def test_one_that_is_not_there(self, bob: ApiClient) -> None:
         assert bob("DELETE", f"{MINE}/nothing").status == 404
 
-    def test_dry_run_keeps_it(self, bob: ApiCaller) -> None:
+    def test_dry_run_keeps_it(self, bob: ApiClient) -> None:
         bob("POST", f"{MINE}/ci")
         answer = bob("DELETE", f"{MINE}/ci?dry_run=True")
         assert len(answer.body["before"]) == len(answer.body["after"]) + 1
@@ -155,7 +151,7 @@ class TestDeleting:
 
 
 class TestRoles:
-    def test_who_gave_them(self, bob: ApiCaller) -> None:
+    def test_who_gave_them(self, bob: ApiClient) -> None:
         bob("POST", f"{MINE}/ci?roles=osmo-viewer")
         answer = bob("GET", f"{MINE}/ci/roles")
         assert answer.body["user_name"] == "bob"
@@ -163,7 +159,7 @@ class TestRoles:
         assert [role["role_name"] for role in answer.body["roles"]] == ["osmo-viewer"]
         assert answer.body["roles"][0]["assigned_by"] == "system"
 
-    def test_a_limited_token_lists_itself_and_what_it_has_made(self, bob: ApiCaller, caller: Callers) -> None:
+    def test_a_limited_token_lists_itself_and_what_it_has_made(self, bob: ApiClient, caller: Callers) -> None:
         """Also one that may look at the platform; one that may change everything reaches everything."""
         bob("POST", f"{MINE}/secret-plan")
         for role in ("osmo-team-user", "osmo-viewer"):
@@ -178,18 +174,18 @@ class TestRoles:
         caller("root", "osmo-admin", "osmo-viewer")
         assert "secret-plan" in str(caller("root", token_roles=("osmo-viewer",))("GET", BOBS).body)
 
-    def test_an_unknown_token(self, bob: ApiCaller) -> None:
+    def test_an_unknown_token(self, bob: ApiClient) -> None:
         assert bob("GET", f"{MINE}/nothing/roles").status == 404
 
     def test_a_role_taken_from_its_owner_is_gone_from_the_token_for_good(
-        self, bob: ApiCaller, admin: ApiCaller
+        self, bob: ApiClient, admin: ApiClient
     ) -> None:
         bob("POST", f"{MINE}/ci?roles=osmo-viewer&roles=osmo-team-user")
-        revoke_role(RevokeRole(username="bob", role_name="osmo-viewer"), actor=SYSTEM)
+        world.apply_change(RevokeRole(username="bob", role_name="osmo-viewer"))
         assert admin("POST", "/api/auth/user/bob/roles", {"role_name": "osmo-viewer"}).status == 200
         assert [role["role_name"] for role in bob("GET", f"{MINE}/ci/roles").body["roles"]] == ["osmo-team-user"]
 
-    def test_a_renamed_pool_takes_them_along(self, bob: ApiCaller) -> None:
+    def test_a_renamed_pool_takes_them_along(self, bob: ApiClient) -> None:
         from pools.services.people.users import rename_pool_roles
 
         bob("POST", f"{MINE}/ci?roles=osmo-team-user")
@@ -209,24 +205,24 @@ class TestOtherPeoples:
 
     @pytest.mark.parametrize(("method", "path", "expected"), CALLS, ids=[f"{m} {p}" for m, p, _ in CALLS])
     def test_who_may(
-        self, bob: ApiCaller, caller: Callers, admin: ApiCaller, method: str, path: str, expected: dict[str, int]
+        self, bob: ApiClient, caller: Callers, admin: ApiClient, method: str, path: str, expected: dict[str, int]
     ) -> None:
         people = {"carol": caller("carol", "osmo-team-admin"), "viewer": caller("viewer", "osmo-viewer"), "root": admin}
         assert {name: people[name](method, path).status for name in people} == expected
 
-    def test_one_may_name_oneself(self, bob: ApiCaller) -> None:
+    def test_one_may_name_oneself(self, bob: ApiClient) -> None:
         assert bob("GET", BOBS).status == 200
         assert bob("POST", f"{BOBS}/ci").status == 200
 
-    def test_the_token_speaks_for_its_owner(self, bob: ApiCaller, admin: ApiCaller) -> None:
+    def test_the_token_speaks_for_its_owner(self, bob: ApiClient, admin: ApiClient) -> None:
         secret = admin("POST", f"{BOBS}/robot").body
-        session = ApiCaller(headers={"Authorization": f"Bearer {_exchange(secret)['token']}"})
+        session = ApiClient(headers={"Authorization": f"Bearer {_exchange(secret)['token']}"})
         assert session("GET", "/api/profile/settings").body["profile"]["username"] == "bob"
         entry = AuditEntry.objects.filter(action="token.created").first()
         assert entry is not None
         assert (entry.actor, entry.after["owner"]) == ("root", "bob")
 
     @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-    def test_an_unknown_user(self, admin: ApiCaller, method: str) -> None:
+    def test_an_unknown_user(self, admin: ApiClient, method: str) -> None:
         path = "/api/auth/user/nobody/access_token" + ("" if method == "GET" else "/x")
         assert admin(method, path).status == 404

@@ -21,7 +21,7 @@ from pools.api.views import View
 from pools.domain.changes.command import query_fields
 from pools.filtersets.base import QueryFilterSet
 from pools.models import AuditEntry
-from tests.integration.identity.conftest import ApiCaller
+from tests.support.api_client import ApiClient
 
 pytestmark = pytest.mark.django_db
 
@@ -57,7 +57,7 @@ def _warning(answer: Any) -> str:
     return b64decode(answer.headers.get("x-osmo-warning", "")).decode()
 
 
-def test_each_operation_warns_of_a_parameter_that_it_does_not_have(admin: ApiCaller) -> None:
+def test_each_operation_warns_of_a_parameter_that_it_does_not_have(admin: ApiClient) -> None:
     assert len(OPERATIONS) > 120
     wrong = []
     for method, route, handler in OPERATIONS:
@@ -72,7 +72,7 @@ def test_each_operation_warns_of_a_parameter_that_it_does_not_have(admin: ApiCal
     assert wrong == []
 
 
-def test_no_operation_runs_for_a_dry_run_that_it_does_not_have(admin: ApiCaller) -> None:
+def test_no_operation_runs_for_a_dry_run_that_it_does_not_have(admin: ApiClient) -> None:
     before, wrong = AuditEntry.objects.count(), []
     for method, route, handler in OPERATIONS:
         known = {query.name for query in getattr(handler, "documentation", NOTHING).query_parameters}
@@ -122,7 +122,7 @@ def test_each_parameter_that_is_read_is_documented() -> None:
         assert set(filters.base_filters) <= everywhere, filters
 
 
-def test_a_warning_names_the_nearest_parameter(admin: ApiCaller) -> None:
+def test_a_warning_names_the_nearest_parameter(admin: ApiClient) -> None:
     near = _warning(admin("GET", f"/api/workflow?limits={VALUE}&statuss=RUNNING"))
     assert 'limits is not a parameter of this address. Did you mean "limit"?' in near
     assert 'Did you mean "statuses"?' in near
@@ -132,11 +132,11 @@ def test_a_warning_names_the_nearest_parameter(admin: ApiCaller) -> None:
     )
 
 
-def test_a_call_without_a_login_learns_no_parameters(anonymous: ApiCaller) -> None:
+def test_a_call_without_a_login_learns_no_parameters(anonymous: ApiClient) -> None:
     assert anonymous("GET", f"/api/workflow?Zzz={VALUE}").status == 401
 
 
-def test_an_api_server_may_say_its_timeout(anonymous: ApiCaller) -> None:
+def test_an_api_server_may_say_its_timeout(anonymous: ApiClient) -> None:
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}
     for kind in ("pod", "podgroup", "gpu_quota"):
         answer = anonymous("POST", f"/webhooks/{kind}?timeout=10s", review)

@@ -16,9 +16,8 @@ from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
-from pools.services.people.users import create_user
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 EXCHANGE = "/api/auth/jwt/access_token"
 WHO = "/api/profile/settings"
@@ -35,7 +34,7 @@ def run(db: None, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_the_list_says_how_people_sign_in(run: Run) -> None:
     for name, password in (("ann", None), ("bob", SECRET), ("ci", None), ("eve", SECRET)):
-        create_user(CreateUser(id=name), actor=SYSTEM, password=password)
+        world.apply_change(CreateUser(id=name), password=password)
     for name, provider in (("ann", "corp"), ("ann", "dir"), ("eve", "corp")):
         SignOnIdentity.objects.create(user=_user(name), provider=provider, issuer=provider, subject=name)
     rows = {row["id"]: row for row in json.loads(run("list", "-o", "json").stdout)["users"]}
@@ -59,9 +58,9 @@ def _browser(name: str, password: str) -> Client:
 
 class TestList:
     @pytest.fixture(autouse=True)
-    def people(self, db: None, caller: Callable[..., ApiCaller]) -> None:
+    def people(self, db: None, caller: Callers) -> None:
         caller("ann", "osmo-viewer", "osmo-admin")
-        create_user(CreateUser(id="bob"), actor=SYSTEM, password=SECRET)
+        world.apply_change(CreateUser(id="bob"), password=SECRET)
         User.objects.filter(username="bob").update(is_active=False)
 
     def test_for_people(self, run: Run) -> None:
@@ -97,7 +96,7 @@ class TestList:
 class TestPassword:
     @pytest.fixture(autouse=True)
     def bob(self, db: None) -> None:
-        create_user(CreateUser(id="bob"), actor=SYSTEM, password=SECRET)
+        world.apply_change(CreateUser(id="bob"), password=SECRET)
 
     def test_from_a_pipe_and_the_open_sessions_end(self, run: Run) -> None:
         before = _browser("bob", SECRET)
@@ -153,12 +152,10 @@ class TestPassword:
 class TestDisable:
     @pytest.fixture(autouse=True)
     def people(self, db: None) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
-        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM, password=SECRET)
+        world.make_user("root", "osmo-admin")
+        world.apply_change(CreateUser(id="bob", roles=["osmo-viewer"]), password=SECRET)
 
-    def test_sessions_and_tokens_are_refused_at_once(
-        self, run: Run, caller: Callable[..., ApiCaller], anonymous: ApiCaller
-    ) -> None:
+    def test_sessions_and_tokens_are_refused_at_once(self, run: Run, caller: Callers, anonymous: ApiClient) -> None:
         browser, program = _browser("bob", SECRET), caller("bob")
         assert program("GET", WHO).status == browser.get("/").status_code == 200
         ran = run("disable", "bob", "-d", "lost the laptop")
@@ -170,7 +167,7 @@ class TestDisable:
         entry = AuditEntry.objects.latest("id")
         assert (entry.object, entry.actor, entry.description) == ("user/bob", "system", "lost the laptop")
 
-    def test_its_access_token_is_not_exchanged(self, run: Run, anonymous: ApiCaller) -> None:
+    def test_its_access_token_is_not_exchanged(self, run: Run, anonymous: ApiClient) -> None:
         from pools.services.people.access_tokens import create_token
 
         secret = create_token(CreateToken(owner="bob", name="ci"), actor=SYSTEM)[1]
@@ -179,7 +176,7 @@ class TestDisable:
         run("enable", "bob")
         assert anonymous("POST", EXCHANGE, {"token": secret}).status == 200
 
-    def test_an_enabled_account_has_its_roles_and_tokens(self, run: Run, caller: Callable[..., ApiCaller]) -> None:
+    def test_an_enabled_account_has_its_roles_and_tokens(self, run: Run, caller: Callers) -> None:
         program = caller("bob")
         run("disable", "bob")
         ran = run("enable", "bob")
@@ -199,7 +196,7 @@ class TestDisable:
         assert _user("root").is_active
 
     def test_one_of_two_admins_may_be_disabled(self, run: Run) -> None:
-        create_user(CreateUser(id="second", roles=["osmo-admin"]), actor=SYSTEM)
+        world.make_user("second", "osmo-admin")
         assert run("disable", "root").exit_code == 0
         assert run("disable", "second").exit_code == 1
 
@@ -221,9 +218,9 @@ class TestDisable:
 class TestRoles:
     @pytest.fixture(autouse=True)
     def people(self, db: None) -> None:
-        factories.make_pool("team")
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
-        create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
+        world.make_pool("team")
+        world.make_user("root", "osmo-admin")
+        world.make_user("bob", "osmo-viewer")
 
     def test_exactly_these(self, run: Run) -> None:
         ran = run("roles", "bob", "osmo-team-admin", "osmo-team-user", "-d", "moved")

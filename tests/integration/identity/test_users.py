@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, NoticeTarget, User
-from pools.services.people.users import create_user
-from tests.integration.identity.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 USERS = "/api/auth/user"
-Callers = Callable[..., ApiCaller]
 
 
 class TestWhoMay:
@@ -29,10 +23,10 @@ class TestWhoMay:
 
     @pytest.mark.parametrize(("method", "path", "body", "expected"), CALLS, ids=[f"{c[0]} {c[1]}" for c in CALLS])
     def test_pair(
-        self, caller: Callers, admin: ApiCaller, method: str, path: str, body: object, expected: dict[str, int]
+        self, caller: Callers, admin: ApiClient, method: str, path: str, body: object, expected: dict[str, int]
     ) -> None:
-        factories.make_pool("team")
-        create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
+        world.make_pool("team")
+        world.make_user("bob", "osmo-team-user")
         people = {"carol": caller("carol", "osmo-team-admin"), "viewer": caller("viewer", "osmo-viewer"), "root": admin}
         found = {name: people[name](method, path, body).status for name in expected}
         assert found == expected
@@ -42,50 +36,50 @@ class TestWhoMay:
 
     def test_an_unknown_user_is_not_told_from_a_known_one_without_the_role(self, caller: Callers) -> None:
         carol = caller("carol")
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+        world.make_user("bob")
         assert carol("GET", f"{USERS}/bob").body == carol("GET", f"{USERS}/nobody").body
 
 
 class TestList:
     @pytest.fixture(autouse=True)
-    def people(self, admin: ApiCaller) -> None:
-        factories.make_pool("team")
+    def people(self, admin: ApiClient) -> None:
+        world.make_pool("team")
         for name, roles in {"ann": ["osmo-team-user"], "anton": ["osmo-viewer"], "bert": ["osmo-team-admin"]}.items():
-            create_user(CreateUser(id=name, roles=roles), actor=SYSTEM)
+            world.make_user(name, *roles)
 
-    def _names(self, admin: ApiCaller, query: str = "") -> list[str]:
+    def _names(self, admin: ApiClient, query: str = "") -> list[str]:
         return [user["id"] for user in admin("GET", f"{USERS}{query}").body["users"]]
 
-    def test_all_by_name(self, admin: ApiCaller) -> None:
+    def test_all_by_name(self, admin: ApiClient) -> None:
         answer = admin("GET", USERS).body
         assert [user["id"] for user in answer["users"]] == ["ann", "anton", "bert", "root"]
         assert (answer["total_results"], answer["start_index"], answer["items_per_page"]) == (4, 1, 4)
         assert answer["users"][0]["created_by"] == "system"
         assert "Z" not in answer["users"][0]["created_at"]
 
-    def test_pages(self, admin: ApiCaller) -> None:
+    def test_pages(self, admin: ApiClient) -> None:
         answer = admin("GET", f"{USERS}?count=2&start_index=2").body
         assert [user["id"] for user in answer["users"]] == ["anton", "bert"]
         assert (answer["total_results"], answer["items_per_page"]) == (4, 2)
 
-    def test_prefix_is_exact_and_not_a_pattern(self, admin: ApiCaller) -> None:
+    def test_prefix_is_exact_and_not_a_pattern(self, admin: ApiClient) -> None:
         assert self._names(admin, "?id_prefix=an") == ["ann", "anton"]
         assert self._names(admin, "?id_prefix=%25") == []
 
-    def test_any_of_the_roles(self, admin: ApiCaller) -> None:
+    def test_any_of_the_roles(self, admin: ApiClient) -> None:
         assert self._names(admin, "?roles=osmo-viewer&roles=osmo-team-admin") == ["anton", "bert"]
 
-    def test_roles_are_no_prefix(self, admin: ApiCaller) -> None:
+    def test_roles_are_no_prefix(self, admin: ApiClient) -> None:
         assert self._names(admin, "?roles=osmo-team") == []
 
     @pytest.mark.parametrize("query", ["count=0", "count=1001", "count=x", "start_index=0", "start_index=-1"])
-    def test_numbers_that_are_none(self, admin: ApiCaller, query: str) -> None:
+    def test_numbers_that_are_none(self, admin: ApiClient, query: str) -> None:
         assert admin("GET", f"{USERS}?{query}").status == 400
 
 
 class TestMaking:
-    def test_with_roles(self, admin: ApiCaller) -> None:
-        factories.make_pool("team")
+    def test_with_roles(self, admin: ApiClient) -> None:
+        world.make_pool("team")
         answer = admin("POST", USERS, {"id": "bob", "roles": ["osmo-team-user"]})
         assert answer.status == 200
         assert set(answer.body) == {"id", "created_at", "created_by"}
@@ -108,34 +102,34 @@ class TestMaking:
             ({"id": "bob", "password": "x"}, "unknown_key"),
         ],
     )
-    def test_refused(self, admin: ApiCaller, body: object, code: str) -> None:
+    def test_refused(self, admin: ApiClient, body: object, code: str) -> None:
         answer = admin("POST", USERS, body)
         assert answer.status == 400
         assert answer.body["details"][0]["code"] == code
         assert not User.objects.filter(username="bob").exists()
 
-    def test_every_fault_at_once(self, admin: ApiCaller) -> None:
+    def test_every_fault_at_once(self, admin: ApiClient) -> None:
         answer = admin("POST", USERS, {"roles": "osmo-admin", "password": "x", "description": 1})
         found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
         assert found == {
             ("id", "missing"), ("roles", "bad_value"), ("password", "unknown_key"), ("description", "bad_value"),
         }  # fmt: skip
 
-    def test_again(self, admin: ApiCaller) -> None:
+    def test_again(self, admin: ApiClient) -> None:
         assert admin("POST", USERS, {"id": "bob"}).status == 200
         assert admin("POST", USERS, {"id": "bob"}).status == 409
 
-    def test_a_repeated_request_is_done_once(self, admin: ApiCaller) -> None:
+    def test_a_repeated_request_is_done_once(self, admin: ApiClient) -> None:
         first = admin("POST", USERS, {"id": "bob"}, idempotency_key="k")
         assert admin("POST", USERS, {"id": "bob"}, idempotency_key="k").body == first.body
         assert admin("POST", USERS, {"id": "carol"}, idempotency_key="k").status == 409
 
-    def test_dry_run(self, admin: ApiCaller) -> None:
+    def test_dry_run(self, admin: ApiClient) -> None:
         answer = admin("POST", f"{USERS}?dry_run=True", {"id": "bob"}).body
         assert (answer["before"], answer["after"]["id"], answer["violations"]) == (None, "bob", [])
         assert not User.objects.filter(username="bob").exists()
 
-    def test_dry_run_of_what_a_rule_forbids(self, admin: ApiCaller) -> None:
+    def test_dry_run_of_what_a_rule_forbids(self, admin: ApiClient) -> None:
         answer = admin("POST", f"{USERS}?dry_run=True", {"id": "root"})
         assert answer.status == 200
         assert answer.body["after"] is None
@@ -143,9 +137,9 @@ class TestMaking:
 
 
 class TestRoles:
-    def test_given_and_taken(self, admin: ApiCaller) -> None:
-        factories.make_pool("team")
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+    def test_given_and_taken(self, admin: ApiClient) -> None:
+        world.make_pool("team")
+        world.make_user("bob")
         given = admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-team-admin"})
         assert given.body["user_id"] == "bob"
         assert given.body["role_name"] == "osmo-team-admin"
@@ -158,21 +152,21 @@ class TestRoles:
         assert actions[0][2]["role"] == actions[1][1]["role"] == "osmo-team-admin"
 
     @pytest.mark.parametrize("role", ["osmo-nothing-user", "osmo-team", "osmo-team--a-user", "admin", ""])
-    def test_roles_that_are_none(self, admin: ApiCaller, role: str) -> None:
-        factories.make_pool("team", a=10)
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+    def test_roles_that_are_none(self, admin: ApiClient, role: str) -> None:
+        world.make_pool("team", a=10)
+        world.make_user("bob")
         assert admin("POST", f"{USERS}/bob/roles", {"role_name": role}).status == 400
 
-    def test_of_nobody(self, admin: ApiCaller) -> None:
+    def test_of_nobody(self, admin: ApiClient) -> None:
         assert admin("POST", f"{USERS}/nobody/roles", {"role_name": "osmo-viewer"}).status == 404
 
-    def test_the_last_admin_cannot_step_down(self, admin: ApiCaller) -> None:
+    def test_the_last_admin_cannot_step_down(self, admin: ApiClient) -> None:
         assert admin("DELETE", f"{USERS}/root/roles/osmo-admin").status == 400
         assert admin("DELETE", f"{USERS}/root").status == 400
         assert admin("GET", USERS).status == 200
 
-    def test_dry_run(self, admin: ApiCaller) -> None:
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+    def test_dry_run(self, admin: ApiClient) -> None:
+        world.make_user("bob")
         answer = admin("POST", f"{USERS}/bob/roles?dry_run=True", {"role_name": "osmo-viewer"}).body
         assert answer["before"]["roles"] == []
         assert [role["role_name"] for role in answer["after"]["roles"]] == ["osmo-viewer"]
@@ -180,7 +174,7 @@ class TestRoles:
 
 
 class TestRemoving:
-    def test_one_without_work_is_gone(self, admin: ApiCaller, caller: Callers) -> None:
+    def test_one_without_work_is_gone(self, admin: ApiClient, caller: Callers) -> None:
         bob = caller("bob")
         answer = admin("DELETE", f"{USERS}/bob", {"description": "left"})
         assert (answer.status, answer.body) == (200, None)
@@ -188,11 +182,11 @@ class TestRemoving:
         assert bob("GET", "/api/profile/settings").status == 401
         assert AuditEntry.objects.filter(action="user.deleted", description="left").exists()
 
-    def test_one_with_work_leaves_it_behind(self, admin: ApiCaller, caller: Callers) -> None:
-        factories.make_pool("team")
+    def test_one_with_work_leaves_it_behind(self, admin: ApiClient, caller: Callers) -> None:
+        world.make_pool("team")
         bob = caller("bob", "osmo-team-user")
         row = User.objects.get(username="bob")
-        factories.submit_workflow(row.as_actor(), "team")
+        world.submit_workflow(row.as_actor(), "team")
         assert admin("DELETE", f"{USERS}/bob").status == 200
         assert admin("GET", f"{USERS}/bob").status == 404
         assert "bob" not in str(admin("GET", USERS).body)
@@ -200,33 +194,33 @@ class TestRemoving:
         assert row.workflows.count() == 1
         assert not row.tokens.exists()
 
-    def test_the_name_can_come_back_with_new_roles_only(self, admin: ApiCaller, caller: Callers) -> None:
-        factories.make_pool("team")
+    def test_the_name_can_come_back_with_new_roles_only(self, admin: ApiClient, caller: Callers) -> None:
+        world.make_pool("team")
         caller("bob", "osmo-team-user")
-        factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team")
+        world.submit_workflow(User.objects.get(username="bob").as_actor(), "team")
         admin("DELETE", f"{USERS}/bob")
         assert admin("POST", USERS, {"id": "bob", "roles": ["osmo-viewer"]}).status == 200
         assert [role["role_name"] for role in admin("GET", f"{USERS}/bob").body["roles"]] == ["osmo-viewer"]
 
-    def test_dry_run(self, admin: ApiCaller) -> None:
-        create_user(CreateUser(id="bob"), actor=SYSTEM)
+    def test_dry_run(self, admin: ApiClient) -> None:
+        world.make_user("bob")
         answer = admin("DELETE", f"{USERS}/bob?dry_run=True").body
         assert (answer["before"]["id"], answer["after"]) == ("bob", None)
         assert admin("GET", f"{USERS}/bob").status == 200
 
 
 def test_a_new_person_of_a_removed_name_does_not_inherit_address_and_targets_of_notices(
-    caller: Callers, admin: ApiCaller
+    caller: Callers, admin: ApiClient
 ) -> None:
-    factories.make_pool("team", 10)
+    world.make_pool("team", 10)
     bob = caller("bob", "osmo-team-user")
     first = User.objects.get(username="bob")
-    factories.submit_workflow(first.as_actor(), "team", 1, name="work")
+    world.submit_workflow(first.as_actor(), "team", 1, name="work")
     settings = {"email": "bob@example.com", "email_notification": True, "slack_notification": True, "pool": "team"}
     assert bob("POST", "/api/profile/settings", settings).status == 200
     NoticeTarget.objects.create(name="ci", user=first, channel="webhook", sealed_address="x")
     assert admin("DELETE", f"{USERS}/bob").status == 200
-    create_user(CreateUser(id="bob", roles=["osmo-team-user"]), actor=SYSTEM)
+    world.make_user("bob", "osmo-team-user")
     again = User.objects.get(username="bob")
     assert again.pk == first.pk, "the row stays, because recorded work refers to it"
     assert (again.email, again.default_pool) == ("", "")

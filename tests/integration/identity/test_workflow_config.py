@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,16 +10,14 @@ from django.core.management import call_command
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 
 from osmo_admin.celery import app
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.services import periodic_tasks
-from scheduling.services.workflow_config import update_workflow_config
-from tests.integration.identity.conftest import ApiCaller
+from tests.support.api_client import ApiClient, Callers
+from tests.support.world import apply_change
 
 ADDRESS = "/api/configs/workflow"
 FIELD, RETRIES = "subpool_drain_interval_minutes", "max_retry_per_task"
-Callers = Callable[..., ApiCaller]
 
 
 def _interval(name: str = periodic_tasks.DRAIN_MONITOR) -> timedelta:
@@ -29,14 +26,14 @@ def _interval(name: str = periodic_tasks.DRAIN_MONITOR) -> timedelta:
 
 
 class TestOverHttp:
-    def test_everybody_signed_in_may_read(self, caller: Callers, anonymous: ApiCaller) -> None:
+    def test_everybody_signed_in_may_read(self, caller: Callers, anonymous: ApiClient) -> None:
         answer = caller("bob")("GET", ADDRESS)
         assert (answer.status, answer.body) == (200, {FIELD: 15, RETRIES: 0, "version": 1})
         assert answer.headers["ETag"] == '"1"'
         assert anonymous("GET", ADDRESS).status == 401
 
     @pytest.mark.parametrize("method", ["PATCH", "PUT"])
-    def test_an_osmo_admin_may_write_and_nobody_else(self, caller: Callers, admin: ApiCaller, method: str) -> None:
+    def test_an_osmo_admin_may_write_and_nobody_else(self, caller: Callers, admin: ApiClient, method: str) -> None:
         for other in (caller("bob"), caller("vera", "osmo-viewer")):
             assert other(method, ADDRESS, {FIELD: 5}).status == 403
         answer = admin(method, ADDRESS, {FIELD: 5, "description": "nightly drill"})
@@ -46,15 +43,15 @@ class TestOverHttp:
     @pytest.mark.parametrize(
         "body", [{"configs": {FIELD: 7}}, {"configs_dict": {FIELD: 7}, "description": "d", "tags": ["t"]}]
     )
-    def test_wrapped_as_osmo_wraps_it(self, admin: ApiCaller, body: object) -> None:
+    def test_wrapped_as_osmo_wraps_it(self, admin: ApiClient, body: object) -> None:
         assert admin("PATCH", ADDRESS, body).body[FIELD] == 7
 
-    def test_what_get_adds_put_ignores_and_patch_does_not_know(self, admin: ApiCaller) -> None:
+    def test_what_get_adds_put_ignores_and_patch_does_not_know(self, admin: ApiClient) -> None:
         assert admin("PUT", ADDRESS, {FIELD: 6, "version": 1}).status == 200
         assert admin("PATCH", ADDRESS, {FIELD: 6, "version": 1}).body["details"][0]["path"] == "version"
 
     @pytest.mark.parametrize("method", ["PATCH", "PUT"])
-    def test_every_fault_at_once(self, admin: ApiCaller, method: str) -> None:
+    def test_every_fault_at_once(self, admin: ApiClient, method: str) -> None:
         answer = admin(method, ADDRESS, {"interval": 5, FIELD: 0, RETRIES: "two"})
         assert answer.status == 400
         found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
@@ -64,27 +61,27 @@ class TestOverHttp:
         assert found == {("interval", "unknown_key"), (FIELD, "missing")}
 
     @pytest.mark.parametrize("minutes", [1, 10_080])
-    def test_the_ends_of_the_range(self, admin: ApiCaller, minutes: int) -> None:
+    def test_the_ends_of_the_range(self, admin: ApiClient, minutes: int) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: minutes}).status == 200
         assert _interval() == timedelta(minutes=minutes)
 
     @pytest.mark.parametrize("minutes", [0, -1, 10_081, 1.5, "15", True, None, [], 10**30])
-    def test_what_is_no_interval(self, admin: ApiCaller, minutes: object) -> None:
+    def test_what_is_no_interval(self, admin: ApiClient, minutes: object) -> None:
         answer = admin("PATCH", ADDRESS, {FIELD: minutes})
         assert answer.status == 400
         assert answer.body["details"][0]["path"] == FIELD
         assert _interval() == timedelta(minutes=15)
 
-    def test_nothing_to_change(self, admin: ApiCaller) -> None:
+    def test_nothing_to_change(self, admin: ApiClient) -> None:
         assert admin("PATCH", ADDRESS, {}).status == 400
         assert admin("PATCH", ADDRESS, {"other": 1}).body["details"][0]["code"] == "unknown_key"
 
     @pytest.mark.parametrize("times", [-1, 101, 1.5, "3", True, []])
-    def test_what_is_no_number_of_retries(self, admin: ApiCaller, times: object) -> None:
+    def test_what_is_no_number_of_retries(self, admin: ApiClient, times: object) -> None:
         answer = admin("PATCH", ADDRESS, {RETRIES: times})
         assert (answer.status, answer.body["details"][0]["path"]) == (400, RETRIES)
 
-    def test_retries_are_changed_alone_or_with_the_interval(self, admin: ApiCaller) -> None:
+    def test_retries_are_changed_alone_or_with_the_interval(self, admin: ApiClient) -> None:
         assert admin("PATCH", ADDRESS, {RETRIES: 3}).body == {FIELD: 15, RETRIES: 3, "version": 2}
         (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
         assert entry["sentence"] == "root set the retries of a task from 0 to 3"
@@ -92,7 +89,7 @@ class TestOverHttp:
         both = admin("PATCH", ADDRESS, {RETRIES: -1, FIELD: 0})
         assert [fault["path"] for fault in both.body["details"]] == [FIELD, RETRIES]
 
-    def test_if_match(self, admin: ApiCaller) -> None:
+    def test_if_match(self, admin: ApiClient) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: 5}, if_match='"1"').status == 200
         stale = admin("PATCH", ADDRESS, {FIELD: 6}, if_match='"1"')
         assert stale.status == 412
@@ -101,16 +98,16 @@ class TestOverHttp:
         assert (detail["requested"], detail["version"]) == (1, 2)
         assert admin("PATCH", ADDRESS, {FIELD: 6}, if_match="*").status == 200
 
-    def test_the_same_value_is_no_change(self, admin: ApiCaller) -> None:
+    def test_the_same_value_is_no_change(self, admin: ApiClient) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: 15}).body["version"] == 1
 
-    def test_dry_run(self, admin: ApiCaller) -> None:
+    def test_dry_run(self, admin: ApiClient) -> None:
         answer = admin("PATCH", f"{ADDRESS}?dry_run=True", {FIELD: 5}).body
         assert (answer["before"][FIELD], answer["after"][FIELD]) == (15, 5)
         assert admin("GET", ADDRESS).body[FIELD] == 15
         assert _interval() == timedelta(minutes=15)
 
-    def test_it_is_audited(self, admin: ApiCaller) -> None:
+    def test_it_is_audited(self, admin: ApiClient) -> None:
         admin("PATCH", ADDRESS, {FIELD: 5, "description": "nightly drill"})
         (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
         assert entry["sentence"] == ("root set the drain monitor's interval from 15 to 5 minutes: nightly drill")
@@ -155,7 +152,7 @@ class TestSchedule:
         row.refresh_from_db()
         assert (row.task, row.enabled) == ("scheduling.archive_drained", False)
 
-    def test_migrating_again_keeps_the_interval(self, admin: ApiCaller) -> None:
+    def test_migrating_again_keeps_the_interval(self, admin: ApiClient) -> None:
         admin("PATCH", ADDRESS, {FIELD: 5})
         call_command("migrate", verbosity=0, interactive=False)
         assert _interval() == timedelta(minutes=5)
@@ -176,7 +173,7 @@ class TestRunningBeat:
         beat = _beat()
         beat.setup_schedule()
         assert beat.schedule[periodic_tasks.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=15)
-        update_workflow_config(UpdateSettings(subpool_drain_interval_minutes=3), actor=SYSTEM)
+        apply_change(UpdateSettings(subpool_drain_interval_minutes=3))
         assert beat.schedule[periodic_tasks.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=3)
 
     def test_its_first_tick_takes_the_intervals_of_its_environment(

@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend
-from pools.services.configuration.backends import put_backend
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.kube.fake import FakeCluster
@@ -21,6 +19,7 @@ from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
+from tests.support.world import apply_change
 
 KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "https://kube.example"}}],
@@ -90,7 +89,7 @@ def make_lab(kube_namespace: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> 
     cluster = RecordingCluster(kube_namespace.cluster)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
     body = {"type": "kubernetes", "namespace": kube_namespace.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
-    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
+    backend = apply_change(PutBackend(name="lab", body=body)).row
     return SyncHarness(backend, cluster, kube_namespace.namespace)
 
 

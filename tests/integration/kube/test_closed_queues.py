@@ -16,7 +16,7 @@ from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queue
 from scheduling.services.workflows.submission import Submission, submit
 from tests.integration.kube.conftest import SyncHarness
 from tests.integration.kube.test_queue_sync import pool, subpools
-from tests.support import factories
+from tests.support import world
 
 
 def foreign_queue(lab: SyncHarness, short: str, parent: str | None) -> None:
@@ -37,9 +37,7 @@ def run_agent(lab: SyncHarness) -> None:
 
 
 def send(to: str) -> tuple[Workflow, tuple[str, ...]]:
-    receipt = submit(
-        actor=factories.admin_actor(), pool=to, submission=Submission(file=factories.workflow_file(gpus=1))
-    )
+    receipt = submit(actor=world.admin_actor(), pool=to, submission=Submission(file=world.workflow_file(gpus=1)))
     assert receipt.workflow is not None
     return receipt.workflow, receipt.warnings
 
@@ -50,7 +48,7 @@ def pod_groups(lab: SyncHarness) -> list[str]:
 
 
 def reason_of(workflow: Workflow) -> tuple[str, str]:
-    (gang,), _ = list_waiting_gangs(factories.admin_actor(), workflows=[workflow.name], limit=10)
+    (gang,), _ = list_waiting_gangs(world.admin_actor(), workflows=[workflow.name], limit=10)
     return gang.reason.code, gang.reason.message
 
 

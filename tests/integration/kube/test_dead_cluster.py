@@ -11,14 +11,13 @@ import yaml
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
-from pools.models import Backend, User
-from pools.services.configuration.backends import put_backend
+from pools.models import Backend
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.heartbeats import set_silent_offline
 from tests.integration.kube.conftest import KUBECONFIG
-from tests.support import factories
+from tests.support import world
+from tests.support.world import apply_change, sign_in
 
 
 class UnansweringCluster:
@@ -44,11 +43,9 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringC
     monkeypatch.setattr(notifications, "_send", lambda *_, **__: None)
     monkeypatch.setattr(notifications, "_enqueue", lambda *_, **__: None)
     content = yaml.safe_dump(KUBECONFIG)
-    put_backend(
-        PutBackend(name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content}), actor=SYSTEM
-    )
-    factories.make_pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
-    factories.make_pool("ours", 10)
+    apply_change(PutBackend(name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content}))
+    world.make_pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
+    world.make_pool("ours", 10)
     set_silent_offline()
     yield cluster
     assert cluster.calls == []
@@ -56,13 +53,11 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringC
 
 @pytest.fixture
 def web(dead: UnansweringCluster) -> Client:
-    factories.admin_actor()
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
-    return client
+    world.admin_actor()
+    return sign_in("root-admin")
 
 
-WORKFLOW_BODY = {"file": factories.workflow_file(), "set_variables": [], "set_string_variables": []}
+WORKFLOW_BODY = {"file": world.workflow_file(), "set_variables": [], "set_string_variables": []}
 SUBPOOL_URL = "/api/configs/pool/theirs/subpool"
 
 

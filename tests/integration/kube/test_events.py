@@ -15,7 +15,7 @@ from scheduling.kube.events import EventLimits, EventReason, EventSubject, Event
 from scheduling.kube.fake import FakeCluster
 from scheduling.services.kubernetes.cluster_events import writer_of
 from tests.integration.kube.conftest import make_lab
-from tests.support import factories
+from tests.support import world
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
@@ -134,7 +134,7 @@ def test_a_long_message_is_shortened(kube_namespace: KubeNamespace, writers: lis
 @pytest.mark.k8s
 def test_a_queue_that_was_put_back_tells_it(kube: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = make_lab(kube, monkeypatch)
-    factories.make_pool("team", 10, on=lab.backend)
+    world.make_pool("team", 10, on=lab.backend)
     assert lab.sync().synced == "True"
     lab.edit("team", {"spec": {"priority": 7}}, owner="kim")
     assert lab.sync().synced == "True"

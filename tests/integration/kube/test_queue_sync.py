@@ -11,13 +11,8 @@ from django.utils import timezone
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PutPool, RenamePool
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.people.roles import SYSTEM
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.models import Backend, KubernetesSettings, Pool
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import delete_pool, put_pool, rename_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.connection.resource_kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.models import QueueDrift
@@ -28,25 +23,24 @@ from scheduling.services.kubernetes.syncing.queue_sync import (
     sync_backend_queues,
 )
 from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
-from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.kube.conftest import SyncHarness
-from tests.support import factories
+from tests.support import world
 
 
 def pool(
     lab: SyncHarness, name: str = "team", guarantee: int = 100, maximum: int = -1, weight: int = 1, **more: Any
 ) -> None:
     gpu = {"guarantee": guarantee, "maximum": maximum, "weight": weight}
-    put_pool(PutPool(name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more), actor=SYSTEM)
+    world.apply_change(PutPool(name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more))
 
 
 def subpools(**quotas: int) -> None:
     for name, quota in quotas.items():
-        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
+        world.make_subpool("team", name, quota)
 
 
 def settings(lab: SyncHarness, **change: Any) -> None:
-    put_backend(PutBackend(name=lab.backend.name, body=change), actor=SYSTEM)
+    world.apply_change(PutBackend(name=lab.backend.name, body=change))
 
 
 def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
@@ -100,7 +94,7 @@ def test_quota_moves_by_shrinking_first(lab: SyncHarness) -> None:
     subpools(a=30)
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team---shared')}", f"apply {lab.name('team--a')}"]
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
+    world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=10))
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 90, "team--a": 10}
@@ -110,7 +104,7 @@ def test_an_archived_subpool_goes_and_its_quota_returns(lab: SyncHarness) -> Non
     pool(lab)
     subpools(a=30)
     lab.sync()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
@@ -122,13 +116,13 @@ def test_an_archived_subpool_goes_and_its_quota_returns(lab: SyncHarness) -> Non
 def test_a_draining_subpool_keeps_its_queue_until_it_is_archived(lab: SyncHarness) -> None:
     pool(lab)
     subpools(a=30)
-    work = factories.submit_workflow(factories.make_user("ann", "osmo-team-user"), "team--a", 12)
+    work = world.submit_workflow(world.make_user("ann", "osmo-team-user"), "team--a", 12)
     lab.sync()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 88, "team--a": 12}
     assert not needs_no_sync(lab.backend.pk), "each end of its work may free quota"
-    cancel_workflow(CancelWorkflow(name=work.name), actor=SYSTEM)
+    world.apply_change(CancelWorkflow(name=work.name))
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
     assert needs_no_sync(lab.backend.pk)
@@ -139,27 +133,27 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     pool(lab, "other", 50)
     subpools(a=30)
     lab.sync()
-    delete_pool(DeletePool(name="other"), actor=SYSTEM)
+    world.apply_change(DeletePool(name="other"))
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('other---shared')}", f"delete {lab.name('other')}"]
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-    rename_pool(RenamePool(name="team", new_name="crew"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    world.apply_change(RenamePool(name="team", new_name="crew"))
     lab.sync()
     assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
 
 
 def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
-    put_backend(PutBackend(name="sim", body={"namespace": "sim"}), actor=SYSTEM)
-    put_pool(PutPool(name="far", body={"backend": "sim"}), actor=SYSTEM)
+    world.apply_change(PutBackend(name="sim", body={"namespace": "sim"}))
+    world.apply_change(PutPool(name="far", body={"backend": "sim"}))
     pool(lab)
     lab.sync()
     assert set(lab.queues()) == {"", "team", "team---shared"}
 
 
 def test_cohorts_are_levels(lab: SyncHarness) -> None:
-    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
+    world.apply_change(PutCohort(name="org", body={}))
     quota = {"flavor": "default", "resource": "gpu", "nominal": 4, "borrowing_limit": 6}
-    put_cohort(PutCohort(name="lab", body={"parent": "org", "quotas": [quota], "weight": 3}), actor=SYSTEM)
+    world.apply_change(PutCohort(name="lab", body={"parent": "org", "quotas": [quota], "weight": 3}))
     pool(lab, guarantee=10, cohort="lab")
     pool(lab, "other", 20, cohort="org")
     lab.sync()
@@ -370,7 +364,7 @@ def test_a_queue_with_a_foreign_child_stays(lab: SyncHarness) -> None:
     subpools(a=30)
     lab.sync()
     _foreign(lab, f"{lab.ns}-guest", lab.name("team--a"))
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     outcome = lab.sync()
     assert lab.get("team--a")
     assert [line for line in outcome.untouched if line.startswith(lab.name("team--a"))]

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import KubernetesSettings
-from pools.services.configuration.subpools import resize_subpool
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.kube.informer import InformerTiming
@@ -25,6 +23,7 @@ from scheduling.services.kubernetes.informers import ClusterInformers
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.integration.kube.conftest import SyncHarness
 from tests.integration.kube.test_queue_sync import pool, subpools
+from tests.support.world import apply_change
 
 UNLIMITED = {"spec": {"resources": {"gpu": {"quota": -1}}}}
 
@@ -78,7 +77,7 @@ def test_a_foreign_change_starts_a_run_at_once(
 def test_our_own_writes_and_the_status_of_kai_start_no_run(
     lab: SyncHarness, runs: list[int], step: Callable[[], None]
 ) -> None:
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=50), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=50))
     lab.sync()
     runs.clear()
     step()

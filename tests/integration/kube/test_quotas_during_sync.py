@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import DomainError
-from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.configuration.pools import delete_pool, put_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.kube.connection.port import WatchEvent, WatchEventType
 from scheduling.kube.connection.resource_kinds import QUEUE
 from tests.integration.kube.conftest import SyncHarness
+from tests.support.world import apply_change
 
 END = "zz-end"
 CHANGES = 60
@@ -84,20 +82,14 @@ def _changes(dice: random.Random) -> Iterable[Callable[[], object]]:
         name, short, quota = dice.choice(names), dice.choice(shorts), dice.randrange(0, 40)
         yield dice.choice(
             [
-                lambda n=name, q=quota: put_pool(
-                    PutPool(name=n, body={"backend": "lab", "resources": {"gpu": {"guarantee": 2 * q}}}), actor=SYSTEM
+                lambda n=name, q=quota: apply_change(
+                    PutPool(name=n, body={"backend": "lab", "resources": {"gpu": {"guarantee": 2 * q}}})
                 ),
-                lambda n=name, s=short, q=quota: create_subpool(
-                    CreateSubpool(parent=n, subpool_name=s, quota=q), actor=SYSTEM
-                ),
-                lambda n=name, s=short, q=quota: resize_subpool(
-                    ResizeSubpool(parent=n, subpool_name=s, quota=q), actor=SYSTEM
-                ),
-                lambda n=name, s=short, q=quota: resize_subpool(
-                    ResizeSubpool(parent=n, subpool_name=s, quota=q), actor=SYSTEM
-                ),
-                lambda n=name, s=short: delete_subpool(DeleteSubpool(parent=n, subpool_name=s), actor=SYSTEM),
-                lambda n=name: delete_pool(DeletePool(name=n), actor=SYSTEM),
+                lambda n=name, s=short, q=quota: apply_change(CreateSubpool(parent=n, subpool_name=s, quota=q)),
+                lambda n=name, s=short, q=quota: apply_change(ResizeSubpool(parent=n, subpool_name=s, quota=q)),
+                lambda n=name, s=short, q=quota: apply_change(ResizeSubpool(parent=n, subpool_name=s, quota=q)),
+                lambda n=name, s=short: apply_change(DeleteSubpool(parent=n, subpool_name=s)),
+                lambda n=name: apply_change(DeletePool(name=n)),
             ]
         )
 
@@ -126,7 +118,7 @@ def test_leaves_never_add_up_to_more_than_their_pool(lab: SyncHarness) -> None:
 
 def test_the_recorder_finds_a_wrong_order(lab: SyncHarness) -> None:
     """The proof that the test above can fail: growing before shrinking is noticed."""
-    put_pool(PutPool(name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 10}}}), actor=SYSTEM)
+    apply_change(PutPool(name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 10}}}))
     watcher = QueueEventRecorder(lab)
     lab.sync()
     lab.edit("team---shared", {"spec": {"resources": {"gpu": {"quota": 11}}}})

@@ -18,16 +18,8 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
-from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
-from pools.models import AccessToken, KubernetesSettings, Pool, User
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.pools import put_pool
-from pools.services.configuration.subpools import create_subpool
-from pools.services.people.access_tokens import create_token
-from pools.services.people.users import create_user
+from pools.models import KubernetesSettings, Pool
 from scheduling import tasks
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
@@ -39,17 +31,15 @@ from scheduling.services.kubernetes import connection_test, connections
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from tests.integration.admin.conftest import confirm_change
 from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
-from tests.integration.pools.conftest import ApiCaller
+from tests.support.api_client import ApiClient
 from tests.support.shapes import assert_has_shape
+from tests.support.world import apply_change, call_as, make_subpool, make_user, sign_in
 
 KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}}]\n"
 
 
 def pool(name: str = "team", guarantee: int = 100, **more: Any) -> None:
-    put_pool(
-        PutPool(name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}, **more}),
-        actor=SYSTEM,
-    )
+    apply_change(PutPool(name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}, **more}))
 
 
 @pytest.fixture
@@ -73,25 +63,23 @@ NAMES = {
 
 
 @pytest.fixture
-def caller(fake_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
-    def make(name: str, role: str) -> ApiCaller:
-        create_user(CreateUser(id=name, roles=[role]), actor=SYSTEM)
-        return ApiCaller(create_token(CreateToken(owner=name, name=f"t{AccessToken.objects.count()}"), actor=SYSTEM)[0])
+def caller(fake_lab: SyncHarness) -> Callable[[str, str], ApiClient]:
+    def make(name: str, role: str) -> ApiClient:
+        make_user(name, role)
+        return call_as(name)
 
     return make
 
 
 @pytest.fixture
-def admin(at_once: None, caller: Callable[[str, str], ApiCaller]) -> ApiCaller:
+def admin(at_once: None, caller: Callable[[str, str], ApiClient]) -> ApiClient:
     return caller("root", "osmo-admin")
 
 
 @pytest.fixture
 def browser(at_once: None) -> Client:
-    create_user(CreateUser(id="chief", roles=["osmo-admin"]), actor=SYSTEM)
-    client = Client()
-    client.force_login(User.objects.get(username="chief"))
-    return client
+    make_user("chief", "osmo-admin")
+    return sign_in("chief")
 
 
 # --- notifications and the periodic task ------------------------------------------------------------------------------
@@ -101,7 +89,7 @@ def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(fake_lab: SyncHarn
     pool()
     assert fake_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
     fake_lab.cluster.clear_calls()
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
+    make_subpool("team", "a", 30)
     assert fake_lab.queues()["team--a"] == 30
     assert len(fake_lab.cluster.writes) == 2
 
@@ -127,7 +115,7 @@ def test_the_periodic_task_finds_the_work_of_a_lost_notification(
 # --- API --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_the_queues(fake_lab: SyncHarness, admin: ApiCaller) -> None:
+def test_the_state_of_the_queues(fake_lab: SyncHarness, admin: ApiClient) -> None:
     path = "/api/backend/lab/sync"
     pool()
     body = admin("GET", path).body
@@ -145,10 +133,10 @@ def test_the_state_of_the_queues(fake_lab: SyncHarness, admin: ApiCaller) -> Non
     assert drift["reapplied_at"] is not None
 
 
-def test_reapplying_where_the_sync_only_reports(fake_lab: SyncHarness, admin: ApiCaller) -> None:
+def test_reapplying_where_the_sync_only_reports(fake_lab: SyncHarness, admin: ApiClient) -> None:
     path = "/api/backend/lab/sync"
     pool()
-    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
+    apply_change(PutBackend(name="lab", body={"sync_mode": "report"}))
     for short in ("team", "team---shared"):
         fake_lab.edit(short, {"spec": {"priority": 1}})
     assert {each["reapplied_at"] for each in admin("POST", path).body["drift"]} == {None}
@@ -160,7 +148,7 @@ def test_reapplying_where_the_sync_only_reports(fake_lab: SyncHarness, admin: Ap
     assert admin("POST", path, {"colour": 1}).status == 400
 
 
-def test_the_rights_to_sync(fake_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
+def test_the_rights_to_sync(fake_lab: SyncHarness, admin: ApiClient, caller: Callable[[str, str], ApiClient]) -> None:
     pool()
     viewer, user = caller("vera", "osmo-viewer"), caller("ann", "osmo-team-user")
     assert viewer("GET", "/api/backend/lab/sync").status == 200
@@ -176,7 +164,7 @@ def test_the_rights_to_sync(fake_lab: SyncHarness, admin: ApiCaller, caller: Cal
 # --- the connection's test --------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_that_has_everything(fake_lab: SyncHarness, admin: ApiCaller) -> None:
+def test_a_cluster_that_has_everything(fake_lab: SyncHarness, admin: ApiClient) -> None:
     body = admin("POST", "/api/backend/lab/test").body
     report = body["connection"]
     assert_has_shape(report, ConnectionAnswer)
@@ -267,7 +255,7 @@ def test_a_backend_without_a_cluster_and_a_removed_one(fake_lab: SyncHarness, mo
 def test_a_real_cluster_leaves_nothing_behind(kube: Any, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
     text = yaml.safe_dump(KUBECONFIG)
     body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": text}
-    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
+    backend = apply_change(PutBackend(name="lab", body=body)).row
     monkeypatch.setattr(connections, "connect", lambda _: kube.cluster)
     report = run_connection_test(backend.pk)
     assert report is not None
@@ -353,7 +341,7 @@ def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -
     assert "not checked yet" in browser.get(address).content.decode()
     pool()
     assert "The queues are in sync" in browser.get(address).content.decode()
-    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
+    apply_change(PutBackend(name="lab", body={"sync_mode": "report"}))
     fake_lab.edit("team", {"spec": {"priority": 77}})
     answer = browser.post(address, {"do": "sync"}, follow=True).content.decode()
     assert "The queues are out of sync" in answer
@@ -384,9 +372,8 @@ def test_a_requested_test_that_has_not_run_yet(
 
 
 def test_viewers_read_and_cannot_change(fake_lab: SyncHarness) -> None:
-    create_user(CreateUser(id="vera", roles=["osmo-viewer"]), actor=SYSTEM)
-    client = Client()
-    client.force_login(User.objects.get(username="vera"))
+    make_user("vera", "osmo-viewer")
+    client = sign_in("vera")
     page = client.get("/scheduling/queuesync/lab/change/")
     assert page.status_code == 200
     assert "Sync now" not in page.content.decode()
@@ -476,25 +463,23 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
     now = read_sync_metrics()["lab"]
     assert (now["sync_paused"], now["agent_lease_held"], now["seconds_since_heard"] < 60) == (1, 1, True)
     QueueSync.objects.update(retry_at=None)
-    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
+    apply_change(PutBackend(name="lab", body={"sync_mode": "report"}))
     fake_lab.edit("team", {"spec": {"priority": 1}})
     tasks.sync_backend_queues(fake_lab.backend.pk)
     assert read_sync_metrics()["lab"]["drift_fields"] == 1
-    create_user(CreateUser(id="prometheus", roles=["osmo-viewer"]), actor=SYSTEM)
-    secret = create_token(CreateToken(owner="prometheus", name="scrape"), actor=SYSTEM)[1]
+    make_user("prometheus", "osmo-viewer")
+    secret = apply_change(CreateToken(owner="prometheus", name="scrape"))[1]
     page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
     assert 'osmo_cluster_drift_fields{backend="lab"} 1.0' in page
     assert 'osmo_cluster_in_step{backend="lab"} 0.0' in page
 
 
-def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
-    fake_lab: SyncHarness, admin: ApiCaller, client: Client
-) -> None:
+def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(fake_lab: SyncHarness, admin: ApiClient) -> None:
     path, page = "/api/backend/lab/sync", "/scheduling/queuesync/lab/change/"
     pool()
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
+    make_subpool("team", "a", 30)
     admin("POST", path)
-    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
+    apply_change(PutBackend(name="lab", body={"sync_mode": "report"}))
     fake_lab.edit("team--a", {"spec": {"resources": {"gpu": {"quota": 20}}}})
     fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
     fake_lab.edit("team---shared", {"spec": {"priority": 1}})
@@ -504,7 +489,7 @@ def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
         fake_lab.name("team"): {"pool": "team", "field": "weight", "value": 5},
         fake_lab.name("team---shared"): None,
     }
-    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in("root")
     addresses = [row.adopt_address for row in client.get(page).context["drift"]]
     assert sum(not address for address in addresses) == 1
     for address in filter(None, addresses):
@@ -517,17 +502,15 @@ def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(
     assert [each["queue"] for each in left] == [fake_lab.name("team---shared")]
 
 
-def test_the_preview_of_an_adopted_value_keeps_every_zero(
-    fake_lab: SyncHarness, admin: ApiCaller, client: Client
-) -> None:
+def test_the_preview_of_an_adopted_value_keeps_every_zero(fake_lab: SyncHarness, admin: ApiClient) -> None:
     """A 0 is a number: without it, a pool that borrows nothing would borrow without a limit."""
     path = "/api/backend/lab/sync"
     pool(cohort="org", borrowing_limit=0, lending_limit=0, approval_above=0)
     admin("POST", path)
-    put_backend(PutBackend(name="lab", body={"sync_mode": "report"}), actor=SYSTEM)
+    apply_change(PutBackend(name="lab", body={"sync_mode": "report"}))
     fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
     admin("POST", path)
-    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in("root")
     (row,) = client.get("/scheduling/queuesync/lab/change/").context["drift"]
     preview = client.get(row.adopt_address)
     done = client.post(preview.context["form_address"], {**preview.context["hidden"], "step": "confirm"})

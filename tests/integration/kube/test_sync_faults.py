@@ -16,12 +16,8 @@ from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
-from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
-from pools.domain.people.roles import SYSTEM
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Backend
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.pools import put_pool
-from pools.services.configuration.subpools import create_subpool, resize_subpool
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.client import Timeouts
 from scheduling.kube.connection.port import ResourceKind
@@ -44,6 +40,7 @@ from tests.support.kube_proxy import FaultyProxy, status_body
 from tests.support.kube_server import PINNED, WRITES, KubeServer, RecordingCluster, create_namespace, wait_for
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
+from tests.support.world import apply_change, make_subpool
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +58,7 @@ def foreign_objects_untouched(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pool(name: str, guarantee: int = 10, backend: str = "lab") -> None:
     body = {"backend": backend, "resources": {"gpu": {"guarantee": guarantee}}}
-    put_pool(PutPool(name=name, body=body), actor=SYSTEM)
+    apply_change(PutPool(name=name, body=body))
 
 
 def fail_calls(
@@ -166,8 +163,8 @@ def test_a_refused_object_delays_only_its_own_tree(fake_lab: SyncHarness) -> Non
     for name in ("bad", "good"):
         pool(name)
     lab.sync()
-    create_subpool(CreateSubpool(parent="bad", subpool_name="a", quota=4), actor=SYSTEM)
-    create_subpool(CreateSubpool(parent="good", subpool_name="a", quota=4), actor=SYSTEM)
+    make_subpool("bad", "a", 4)
+    make_subpool("good", "a", 4)
     fail_calls(lab, errors.InvalidObject("refused by a webhook"), at=lambda verb, _, name: "bad---shared" in name)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Invalid")
@@ -222,10 +219,10 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(fake_lab: Sy
     """The death of a worker, as an exception that is not caught."""
     lab = fake_lab
     pool("team", 100)
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
+    make_subpool("team", "a", 30)
     lab.sync()
-    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
+    make_subpool("team", "b", 20)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=10))
     pool("other", 5)
     whole = len(preview_sync(Backend.objects.get(name="lab")).remaining)
     assert whole == 4
@@ -351,7 +348,7 @@ def test_a_dead_cluster_delays_no_other(fake_lab: SyncHarness, monkeypatch: pyte
     """Each backend has its own lease, condition and pause."""
     content = {**yaml.safe_load(KUBECONFIG), "clusters": [{"name": "c", "cluster": {"server": "https://other"}}]}
     body = {"type": "kubernetes", "namespace": "t1", "kubeconfig": yaml.safe_dump(content)}
-    dead = put_backend(PutBackend(name="dead", body=body), actor=SYSTEM).row
+    dead = apply_change(PutBackend(name="dead", body=body)).row
     alive = fake_lab.cluster
 
     def connect(backend: Backend) -> RecordingCluster:
@@ -386,7 +383,7 @@ def real(kube_server: KubeServer, ledger: None) -> Iterator[tuple[SyncHarness, F
     content = kube_server.kubeconfig_body()
     content["clusters"][0]["cluster"] = {"server": proxy.address}
     body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(content)}
-    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
+    backend = apply_change(PutBackend(name="lab", body=body)).row
     yield SyncHarness(backend, RecordingCluster(direct), namespace), proxy
     proxy.close()
     direct.close()
@@ -473,13 +470,11 @@ def test_a_credential_without_rights(kube_server: KubeServer, ledger: None, user
     if user == "expired":
         content["users"][0]["user"]["token"] = "was-good-once"
     body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(content)}
-    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
+    backend = apply_change(PutBackend(name="lab", body=body)).row
     outcome = sync_backend_queues(backend.pk)
     assert outcome.reason == reason
     assert "was-good-once" not in outcome.message
-    put_backend(
-        PutBackend(name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())}), actor=SYSTEM
-    )
+    apply_change(PutBackend(name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())}))
     assert sync_backend_queues(backend.pk, manual=True).synced == "True", "a new credential is used at once"
     cluster.close()
 
@@ -489,7 +484,7 @@ def test_a_credential_without_rights(kube_server: KubeServer, ledger: None, user
 def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: KubeServer, ledger: None) -> None:
     server = own_kube_server
     body = {"type": "kubernetes", "namespace": "osmo", "kubeconfig": yaml.safe_dump(server.kubeconfig_body())}
-    backend = put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row
+    backend = apply_change(PutBackend(name="lab", body=body)).row
     for number in range(4):
         pool(f"p{number}")
     outcome = sync_backend_queues(backend.pk)

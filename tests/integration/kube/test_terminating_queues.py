@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
-from pools.services.configuration.subpools import delete_subpool
 from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.services.kubernetes.syncing.queue_sync import backends_due_for_sync
 from tests.integration.kube.conftest import SyncHarness
-from tests.support import factories
+from tests.support import world
 
 HOLD = {"metadata": {"finalizers": ["example.org/hold"]}}
 RELEASE = {"metadata": {"finalizers": None}}
 
 
 def make_pool(lab: SyncHarness, quota: int = 18, **subpools: int) -> None:
-    factories.make_pool("team", quota, on=lab.backend, **subpools)
+    world.make_pool("team", quota, on=lab.backend, **subpools)
 
 
 def archive(lab: SyncHarness) -> None:
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
 
 
 def leaves_sum(lab: SyncHarness) -> float:
@@ -64,7 +62,7 @@ def test_a_wanted_queue_that_is_about_to_vanish_is_not_in_step(lab: SyncHarness)
 
 def test_many_such_queues_do_not_hold_up_other_pools(lab: SyncHarness) -> None:
     make_pool(lab, 18, a=1, b=1, c=1, d=1)
-    factories.make_pool("other", 5, on=lab.backend)
+    world.make_pool("other", 5, on=lab.backend)
     assert lab.sync().synced == "True"
     for short in "abcd":
         lab.edit(f"team--{short}", HOLD)

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.pools import PutPool
-from pools.domain.people.roles import SYSTEM
-from pools.services.configuration.pools import put_pool
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.port import ResourceKind
 from scheduling.kube.connection.resource_kinds import POD, POD_GROUP, QUEUE
 from tests.integration.kube.conftest import SyncHarness
+from tests.support.world import apply_change
 
 UPSTREAM = "osmo-backend-worker"
 
@@ -76,7 +75,7 @@ def kube_namespace(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def earlier_osmo(lab: SyncHarness) -> EarlierOsmo:
-    put_pool(PutPool(name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}}), actor=SYSTEM)
+    apply_change(PutPool(name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}}))
     return EarlierOsmo(lab)
 
 

@@ -7,10 +7,8 @@ from django.db import IntegrityError, connection, transaction
 from psycopg import errors as pg
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
-from pools.services.configuration.subpools import delete_subpool
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -74,12 +72,12 @@ BROKEN = {
 @pytest.fixture
 def pool_tree() -> None:
     """A pool with an ACTIVE, a DELETING and an ARCHIVED subpool, and another pool without any."""
-    factories.make_pool("team", 100, a=30, drains=10, old=5)
-    factories.make_pool("other", 10)
-    factories.submit_workflow(factories.admin_actor(), "team--drains")
+    world.make_pool("team", 100, a=30, drains=10, old=5)
+    world.make_pool("other", 10)
+    world.submit_workflow(world.admin_actor(), "team--drains")
     for name in ("drains", "old"):
-        delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
-    factories.check_deferred_constraints()
+        world.apply_change(DeleteSubpool(parent="team", subpool_name=name))
+    world.check_deferred_constraints()
 
 
 def _at_commit(sql: str) -> None:

@@ -11,12 +11,9 @@ from django.db import connection, transaction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Cohort, LedgerGeneration, Pool
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.pools import delete_pool, put_pool
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from tests.support.threads import run_concurrently
+from tests.support.world import apply_change
 
 pytestmark = pytest.mark.usefixtures("ledger")
 
@@ -28,7 +25,7 @@ PART: dict[str, Any] = {"parent": "team", "subpool_name": "a"}
 def changed_backends() -> Callable[..., set[str]]:
     """A function that runs an operation and returns the backends whose number it changed."""
     for name in ("one", "two"):
-        put_backend(PutBackend(name=name, body={"namespace": name, "nodes": []}), actor=SYSTEM)
+        apply_change(PutBackend(name=name, body={"namespace": name, "nodes": []}))
     _put_pool("team", "one")
 
     def read_numbers() -> dict[str, int]:
@@ -45,17 +42,15 @@ def changed_backends() -> Callable[..., set[str]]:
 
 
 def _put_pool(name: str, backend: str, guarantee: int = 10) -> None:
-    put_pool(
-        PutPool(name=name, body={"backend": backend, "resources": {"gpu": {"guarantee": guarantee}}}), actor=SYSTEM
-    )
+    apply_change(PutPool(name=name, body={"backend": backend, "resources": {"gpu": {"guarantee": guarantee}}}))
 
 
 def test_each_change_of_a_quota_changes_its_own_backend(changed_backends: Callable[..., set[str]]) -> None:
     assert changed_backends(_put_pool, name="other", backend="two") == {"two"}
-    assert changed_backends(lambda: create_subpool(CreateSubpool(**PART, quota=3), actor=SYSTEM)) == {"one"}
-    assert changed_backends(lambda: resize_subpool(ResizeSubpool(**PART, quota=4), actor=SYSTEM)) == {"one"}
-    assert changed_backends(lambda: delete_subpool(DeleteSubpool(**PART), actor=SYSTEM)) == {"one"}
-    assert changed_backends(lambda: delete_pool(DeletePool(name="other"), actor=SYSTEM)) == {"two"}
+    assert changed_backends(lambda: apply_change(CreateSubpool(**PART, quota=3))) == {"one"}
+    assert changed_backends(lambda: apply_change(ResizeSubpool(**PART, quota=4))) == {"one"}
+    assert changed_backends(lambda: apply_change(DeleteSubpool(**PART))) == {"one"}
+    assert changed_backends(lambda: apply_change(DeletePool(name="other"))) == {"two"}
     assert changed_backends(lambda: Pool.objects.filter(name="team").update(weight=7)) == {"one"}
     assert changed_backends(lambda: list(Pool.objects.all())) == set()
 
@@ -80,7 +75,7 @@ def test_cohorts_change_every_backend_that_has_pools(changed_backends: Callable[
 
 def test_a_deleted_backend_loses_its_number(changed_backends: Callable[..., set[str]]) -> None:
     _put_pool("gone", "two")
-    delete_pool(DeletePool(name="gone"), actor=SYSTEM)
+    apply_change(DeletePool(name="gone"))
     Backend.objects.get(name="two").delete()
     assert not LedgerGeneration.objects.filter(backend__name="two").exists()
 

@@ -15,17 +15,16 @@ from pools.domain.gpu_quota.workers import GpuWorker, WorkerTotals, totals_of_wo
 from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import read_namespaces
-from pools.services.gpu_quota.gpu_allocations import adjust, allocate, commit, release
-from tests.support import factories
+from pools.services.gpu_quota.gpu_allocations import adjust
+from tests.support import world
 from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = pytest.mark.django_db
 
 
 def create_allocation(name: str = "w1", **more: Any) -> GpuAllocation:
-    return allocate(
-        AllocateWorker(namespace="ns", id=name, request=make_amounts(5, "1Gi"), limit=make_amounts(7), count=2, **more),
-        actor=SYSTEM,
+    return world.apply_change(
+        AllocateWorker(namespace="ns", id=name, request=make_amounts(5, "1Gi"), limit=make_amounts(7), count=2, **more)
     )
 
 
@@ -44,14 +43,14 @@ def create_allocation(name: str = "w1", **more: Any) -> GpuAllocation:
 )
 def test_raw_sql_is_refused(sql: str, sentence: str) -> None:
     create_allocation()
-    factories.check_deferred_constraints()
+    world.check_deferred_constraints()
     with pytest.raises(DatabaseError, match=sentence), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql)
 
 
 def test_a_released_allocation_cannot_change() -> None:
     create_allocation()
-    release(ReleaseWorker(namespace="ns", id="w1"), actor=SYSTEM)
+    world.apply_change(ReleaseWorker(namespace="ns", id="w1"))
     with pytest.raises(DatabaseError, match="was released and cannot change"), transaction.atomic():
         GpuAllocation.objects.update(count=3)
 
@@ -76,7 +75,7 @@ def test_counters_follow_raw_rows_too() -> None:
 
 def test_a_wrong_counter_cannot_become_negative() -> None:
     create_allocation()
-    with factories.triggers_off():
+    with world.triggers_off():
         GpuUsage.objects.update(workers=0)
     with pytest.raises(DatabaseError, match="gpu_usage_never_negative"), transaction.atomic():
         GpuAllocation.objects.update(state="released")
@@ -104,7 +103,7 @@ def test_counters_are_always_the_sum_of_live_rows(steps: list[tuple[str, int, in
             worker = GpuWorker(make_amounts(f"{milli}m", str(vram)), make_amounts(1, f"{milli}m"), count)
             state = model[name][0] if name in model else None
             if operation in {"allocate", "assume"} and state is None:
-                allocate(
+                world.apply_change(
                     AllocateWorker(
                         namespace="ns",
                         id=name,
@@ -112,19 +111,18 @@ def test_counters_are_always_the_sum_of_live_rows(steps: list[tuple[str, int, in
                         limit=worker.limit,
                         count=worker.count,
                         assume=operation == "assume",
-                    ),
-                    actor=SYSTEM,
+                    )
                 )
                 model[name] = ("assumed" if operation == "assume" else "committed", worker)
             elif operation == "commit" and state is not None:
-                commit(CommitWorker(namespace="ns", id=name), actor=SYSTEM)
+                world.apply_change(CommitWorker(namespace="ns", id=name))
                 model[name] = ("committed", model[name][1])
             elif operation == "adjust" and state is not None:
                 body = {"request": worker.request.as_dict(), "limit": worker.limit.as_dict()}
                 adjust(AdjustWorker.from_json({"namespace": "ns", "id": name, **body}), actor=SYSTEM)
                 model[name] = (model[name][0], GpuWorker(worker.request, worker.limit, model[name][1].count))
             elif operation == "release" and state is not None:
-                release(ReleaseWorker(namespace="ns", id=name), actor=SYSTEM)
+                world.apply_change(ReleaseWorker(namespace="ns", id=name))
                 del model[name]
         facts = read_namespaces(["ns"])["ns"]
         for state, found in (("committed", facts.committed), ("assumed", facts.assumed)):

@@ -11,10 +11,7 @@ from django.utils import timezone
 from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import GpuWorker
-from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
-from pools.services.gpu_quota.gpu_allocations import allocate, release
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from pools.services.gpu_quota.gpu_rebuild import (
     GpuRepair,
     GpuRepairAnswer,
@@ -24,7 +21,7 @@ from pools.services.gpu_quota.gpu_rebuild import (
     rebuild_gpu_usage,
 )
 from scheduling.services.verify import verify
-from tests.support import factories
+from tests.support import world
 from tests.support.shapes import assert_has_shape
 from tests.unit.gpu_quota.builders import make_amounts
 
@@ -34,7 +31,7 @@ ONE = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
 
 @pytest.fixture
 def cluster_id() -> int:
-    return factories.make_backend("k").pk
+    return world.make_backend("k").pk
 
 
 def pod_worker(cluster_id: int, uid: str, namespace: str = "ns", worker: GpuWorker = ONE) -> PodWorker:
@@ -74,15 +71,13 @@ def test_new_unchanged_changed_and_deleted_pods(cluster_id: int) -> None:
 
 
 def test_allocations_of_the_api_and_of_workflows_stay(cluster_id: int) -> None:
-    allocate(
-        AllocateWorker(namespace="ns", id="mine", request=ONE.request, limit=ONE.limit, count=ONE.count), actor=SYSTEM
-    )
+    world.apply_change(AllocateWorker(namespace="ns", id="mine", request=ONE.request, limit=ONE.limit, count=ONE.count))
     assert rebuild(cluster_id) == []
     assert live_names() == {"mine"}
 
 
 def test_workers_over_quota_stay(cluster_id: int) -> None:
-    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 1}}))
     rebuild(cluster_id, pod_worker(cluster_id, "a"), pod_worker(cluster_id, "b"))
     assert GpuUsage.objects.get(pk="ns").workers == 2
     from pools.representations.gpu_quota import current_gpu_quota_body
@@ -119,7 +114,7 @@ def test_rows_changed_after_the_list_began_stay(cluster_id: int) -> None:
     rebuild(cluster_id, pod_worker(cluster_id, "old"))
     before = database_time()
     rebuild(cluster_id, pod_worker(cluster_id, "old"), pod_worker(cluster_id, "new"))
-    release(ReleaseWorker(namespace="ns", id="old"), actor=SYSTEM)
+    world.apply_change(ReleaseWorker(namespace="ns", id="old"))
     assert rebuild(cluster_id, pod_worker(cluster_id, "old"), since=before) == []
     assert live_names() == {"new"}
 
@@ -135,17 +130,15 @@ def test_an_older_list_does_not_undo_later_events(cluster_id: int) -> None:
 
 
 def test_other_clusters_are_not_touched(cluster_id: int) -> None:
-    other = factories.make_backend("k2").pk
+    other = world.make_backend("k2").pk
     rebuild(cluster_id, pod_worker(cluster_id, "a"))
     assert rebuild(other) == []
     assert live_names() == {"a"}
 
 
 def test_a_wrong_counter_is_recounted_and_reported(cluster_id: int) -> None:
-    allocate(
-        AllocateWorker(namespace="ns", id="mine", request=ONE.request, limit=ONE.limit, count=ONE.count), actor=SYSTEM
-    )
-    with factories.triggers_off():
+    world.apply_change(AllocateWorker(namespace="ns", id="mine", request=ONE.request, limit=ONE.limit, count=ONE.count))
+    with world.triggers_off():
         GpuUsage.objects.update(workers=9, limits_vram=0.5)
     assert [difference.code for difference in verify()] == ["gpu_usage"] * 2
     found = rebuild_gpu_usage([], {})

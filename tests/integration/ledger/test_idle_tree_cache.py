@@ -9,14 +9,12 @@ from pytest_django import DjangoAssertNumQueries
 
 from pools.domain.changes.cohorts import PatchCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.forest import pool_key
 from pools.domain.values.amounts import GPU
 from pools.models import Cohort, Pool
 from pools.selectors.quotas.quota_potential import IdleTreeCache
-from pools.services.configuration.cohorts import patch_cohort
-from pools.services.configuration.pools import patch_pool
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
+from tests.support.world import apply_change
 
 pytestmark = pytest.mark.django_db
 
@@ -38,10 +36,10 @@ def test_the_tree_is_read_once(django_assert_num_queries: DjangoAssertNumQueries
 @pytest.mark.parametrize(
     ("change", "potential"),
     [
-        (lambda: patch_pool(PatchPool(name="p", patch={"borrowing_limit": 1}), actor=SYSTEM), 7),
-        (lambda: patch_pool(PatchPool(name="p", patch={"resources": {"gpu": {"guarantee": 2}}}), actor=SYSTEM), 6),
-        (lambda: patch_cohort(PatchCohort(name="org", patch={"quotas": [gpu_quota_row(9)]}), actor=SYSTEM), 15),
-        (lambda: patch_cohort(PatchCohort(name="org", patch={"parent": "above"}), actor=SYSTEM), 10),
+        (lambda: apply_change(PatchPool(name="p", patch={"borrowing_limit": 1})), 7),
+        (lambda: apply_change(PatchPool(name="p", patch={"resources": {"gpu": {"guarantee": 2}}})), 6),
+        (lambda: apply_change(PatchCohort(name="org", patch={"quotas": [gpu_quota_row(9)]})), 15),
+        (lambda: apply_change(PatchCohort(name="org", patch={"parent": "above"})), 10),
         (lambda: Pool.objects.filter(name="p").update(guarantee=1), 5),
         (lambda: Cohort.objects.filter(name="org").update(quotas={}), 6),
     ],

@@ -14,7 +14,6 @@ from django.utils import timezone
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.people.roles import SYSTEM
 from pools.models import (
     AuditEntry,
     ConfigRevision,
@@ -28,9 +27,6 @@ from pools.models import (
     SignOnIdentity,
     User,
 )
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import (
@@ -54,8 +50,7 @@ from scheduling.models import (
     WorkflowConfig,
 )
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import end_workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import kubernetes_backend
 
 pytestmark = pytest.mark.django_db
@@ -198,18 +193,18 @@ def sampled(names: Iterable[str], *often: str) -> list[object]:
 @pytest.fixture
 def filled() -> None:
     """A row in every table below."""
-    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
-    root = factories.make_pool("team", 100, a=30)
+    world.apply_change(PutCohort(name="corp", body={"quotas": []}))
+    root = world.make_pool("team", 100, a=30)
     with transaction.atomic(), connection.cursor() as cursor:
-        factories.make_pool("lender", 8)
+        world.make_pool("lender", 8)
         cursor.execute(
             "UPDATE pools_pool SET cohort_id = (SELECT id FROM pools_cohort WHERE name = 'corp') WHERE name = 'lender'"
         )
-    admin = factories.admin_actor()
-    factories.submit_workflow(admin, "team--a", 8, name="runs")
+    admin = world.admin_actor()
+    world.submit_workflow(admin, "team--a", 8, name="runs")
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
-    create_token(CreateToken(owner=admin.username, name="laptop"), actor=admin)
+    world.apply_change(CreateToken(owner=admin.username, name="laptop"), actor=admin)
     owner = User.objects.get(username=admin.username)
     SavedView.objects.create(owner=owner, page="pools", name="mine", query="q=x")
     HistoryReplay.objects.create(user=owner, backend_id=1, question={}, reads_all=True, pools=[])
@@ -221,7 +216,7 @@ def filled() -> None:
     Notice.objects.create(target=target, entry=1, kind="job_late", subject="job/x", title="x", text="x")
     RefusedFile.objects.create(source="config-file", path="config.yaml", digest="x", faults=1, message="It is wrong.")
     NoticeCondition.objects.create(kind="job_late", subject="job/x", message="It is late.")
-    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}))
     cluster = kubernetes_backend("osmo")
     for model in (QueueGuard, ClusterState, QueueSync, GpuControllerLease):
         model._default_manager.create(backend=cluster)
@@ -244,7 +239,7 @@ def filled() -> None:
     GpuAllocation.objects.create(namespace="ns", name="a")
     ConfigRevision.objects.create(config_type="POOL", revision=1000, username="x", audit_id=1)
     IdempotencyRecord.objects.create(user_id=1, token_id=1, address="/x", key="k", fingerprint="f")
-    factories.check_deferred_constraints()
+    world.check_deferred_constraints()
 
 
 def run_at_commit(statement: str) -> None:
@@ -318,8 +313,8 @@ def test_what_follows_from_a_raw_change_is_written(filled: None, rule: str) -> N
 
 
 def test_a_token_of_a_token_does_not_live_longer(filled: None) -> None:
-    admin = factories.admin_actor()
-    create_token(CreateToken(owner=admin.username, name="phone"), actor=admin)
+    admin = world.admin_actor()
+    world.apply_change(CreateToken(owner=admin.username, name="phone"), actor=admin)
     child = "UPDATE pools_accesstoken SET expires_at = now() + interval '{days} days',"
     parent = "parent_id = (SELECT id FROM pools_accesstoken WHERE name = 'laptop') WHERE name = 'phone'"
     run_at_commit(
@@ -342,7 +337,7 @@ def test_a_parent_has_a_subpool_of_one_name_once(filled: None) -> None:
 
 
 def test_a_deleted_backend_leaves_no_dirty_mark() -> None:
-    gone = factories.make_backend("gone").pk
+    gone = world.make_backend("gone").pk
     marks = f"SELECT count(*) FROM scheduling_backenddirtymark WHERE backend_id = {gone}"
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM pools_node WHERE backend_id = {gone}")
@@ -352,14 +347,14 @@ def test_a_deleted_backend_leaves_no_dirty_mark() -> None:
 
 
 def test_a_deleted_pool_leaves_no_counters() -> None:
-    gone = factories.make_pool("gone", 8).pk
+    gone = world.make_pool("gone", 8).pk
     run_at_commit("DELETE FROM pools_pool WHERE name = 'gone'")
     assert read_one(f"SELECT count(*) FROM pools_leafusage WHERE pool_id = {gone}") == (0,)
 
 
 def test_ended_work_is_counted_off(filled: None) -> None:
     assert read_one(COUNTED) == (8, 8)
-    end_workflow(EndWorkflow(name="runs-1", status=EndStatus.COMPLETED), actor=factories.admin_actor())
+    world.apply_change(EndWorkflow(name="runs-1", status=EndStatus.COMPLETED), actor=world.admin_actor())
     assert read_one(COUNTED) == (0, 0)
 
 
@@ -376,11 +371,11 @@ def test_a_deleted_gpu_worker_is_counted_off(filled: None) -> None:
 
 def test_new_work_is_noted(filled: None) -> None:
     run_at_commit("SELECT set_config('osmo.changes', '', true)")
-    factories.submit_workflow(factories.admin_actor(), "team--a", 8, name="more")
+    world.submit_workflow(world.admin_actor(), "team--a", 8, name="more")
     assert "submitted:" in read_one(NOTED)[0]
 
 
 def test_a_pool_has_its_counters() -> None:
-    factories.make_pool("fresh", 8)
+    world.make_pool("fresh", 8)
     query = "SELECT count(*) FROM pools_leafusage WHERE pool_id = (SELECT id FROM pools_pool WHERE name = 'fresh')"
     assert read_one(query) == (1,)

@@ -5,24 +5,22 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
 from pools.services.configuration import subpools
 from pools.services.configuration.pending_work import PendingWorkPort, pending_work
-from pools.services.configuration.subpools import delete_subpool
 from scheduling.services.workflows.pending_work import WaitingWork
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
 
 def test_a_command_without_an_implementation_fails_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    factories.make_pool("team", 10, a=5)
+    world.make_pool("team", 10, a=5)
     monkeypatch.setattr(subpools, "pending_work", PendingWorkPort())
     with pytest.raises(RuntimeError):
-        delete_subpool(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True), actor=SYSTEM)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True))
     assert Pool.objects.get(name="team--a").subpool_state == "ACTIVE"
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
 

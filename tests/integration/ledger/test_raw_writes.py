@@ -16,19 +16,11 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.people.roles import SYSTEM
 from pools.models import GpuUsage, LeafUsage, Pool
-from pools.services.configuration.backends import delete_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import delete_pool, put_pool
-from pools.services.gpu_quota.gpu_allocations import allocate
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
-from pools.services.people.access_tokens import create_token
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, PromisedStart, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -115,26 +107,26 @@ OURS = sorted(
 @pytest.fixture
 def filled() -> None:
     """At least one row in every table whose rows must stay."""
-    admin = factories.admin_actor()
-    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
-    root = factories.make_pool("team", 100, a=30)
-    put_pool(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}), actor=SYSTEM)
-    factories.submit_workflow(admin, "team--a", 8, name="runs")
+    admin = world.admin_actor()
+    world.apply_change(PutCohort(name="corp", body={"quotas": []}))
+    root = world.make_pool("team", 100, a=30)
+    world.apply_change(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}))
+    world.submit_workflow(admin, "team--a", 8, name="runs")
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
-    factories.submit_workflow(admin, "team--a", 8, name="ended")
-    cancel_workflow(CancelWorkflow(name="ended-1"), actor=admin)
-    put_gpu_quota(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}), actor=SYSTEM)
-    allocate(AllocateWorker(namespace="ns", id="w1"), actor=admin)
-    create_token(CreateToken(owner=admin.username, name="laptop"), actor=admin)
+    world.submit_workflow(admin, "team--a", 8, name="ended")
+    world.apply_change(CancelWorkflow(name="ended-1"), actor=admin)
+    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}))
+    world.apply_change(AllocateWorker(namespace="ns", id="w1"), actor=admin)
+    world.apply_change(CreateToken(owner=admin.username, name="laptop"), actor=admin)
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
-    factories.request_quota(admin, "team", "a", 90)
+    world.request_quota(admin, "team", "a", 90)
     now = timezone.now()
     PromisedStart.objects.create(
         group=Group.objects.get(workflow__name="runs-1"), backend_id=1, gang="runs-1", waits_since=now, made_at=now,
         latest_start=now,
     )  # fmt: skip
-    factories.check_deferred_constraints()
+    world.check_deferred_constraints()
 
 
 def run_at_commit(*statements: str) -> None:
@@ -251,21 +243,21 @@ class TestOurOwnPaths:
     """What the services delete, they still delete."""
 
     def test_an_unused_pool(self) -> None:
-        factories.make_pool("unused", 4)
-        assert delete_pool(DeletePool(name="unused"), actor=SYSTEM) is None
-        factories.check_deferred_constraints()
+        world.make_pool("unused", 4)
+        assert world.apply_change(DeletePool(name="unused")) is None
+        world.check_deferred_constraints()
         assert not LeafUsage.objects.exists()
         assert not Pool.objects.exists()
 
     def test_a_backend_with_pods(self) -> None:
         """Its pods are released first; the counters of their namespaces follow."""
-        backend = factories.make_backend("gone")
-        row: Any = allocate(AllocateWorker(namespace="ns", id="pod"), actor=SYSTEM)
-        with factories.triggers_off():
+        backend = world.make_backend("gone")
+        row: Any = world.apply_change(AllocateWorker(namespace="ns", id="pod"))
+        with world.triggers_off():
             type(row).objects.filter(pk=row.pk).update(source="pod", backend=backend)
         assert GpuUsage.objects.get(pk="ns").workers == 1
-        delete_backend(DeleteBackend(name="gone"), actor=SYSTEM)
-        factories.check_deferred_constraints()
+        world.apply_change(DeleteBackend(name="gone"))
+        world.check_deferred_constraints()
         assert GpuUsage.objects.get(pk="ns").workers == 0
         assert not type(row).objects.exists()
 

@@ -13,14 +13,12 @@ from django.db.models import F
 from psycopg import errors as pg
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, IdempotencyRecord, Pool, User
 from pools.services.changes.audit_retention import BATCH_SIZE, delete_old_entries, retention_days
 from pools.services.changes.idempotency import purge_old_records
-from pools.services.configuration.subpools import resize_subpool
 from scheduling.services.usage import rebuild
 from scheduling.services.verify import verify
-from tests.support.factories import make_pool, make_user, submit_workflow
+from tests.support.world import apply_change, make_pool, make_user, submit_workflow
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,11 +40,11 @@ def age(**filters: object) -> None:
 def test_the_newest_old_entry_of_each_object_stays_and_verify_is_clean() -> None:
     make_pool("team", a=2)
     for quota in (3, 4, 5):
-        resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=quota), actor=SYSTEM)
+        apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=quota))
     submit_workflow(make_user("ann", "osmo-team-user"), "team")
     old = AuditEntry.objects.count()
     age()
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=6), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=6))
     rebuild()
     assert list(verify()) == []
     deleted = delete_old_entries()

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, pool_key
 from pools.domain.quota.node_numbers import node_numbers
@@ -24,10 +24,8 @@ from pools.selectors.pool_lists import list_pools
 from pools.selectors.quotas.platform_totals import platform_totals
 from pools.selectors.quotas.pool_balance import read_balance, read_balances
 from pools.selectors.quotas.quota_facts import read_admission_tree
-from pools.services.configuration.pools import patch_pool
 from pools.services.configuration.reservations import ReservationUpdate, reservations_sql, update_reservations
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 SEEDS = range(6)
@@ -42,15 +40,15 @@ def make_random_pools(seed: int) -> list[Pool]:
     for i in range(5):
         quota = -1 if i == 4 else pick.randint(6, 20)
         parts = {} if quota < 0 else {f"s{n}": pick.randint(0, quota // 4) for n in range(pick.randint(0, 4))}
-        root = factories.make_pool(f"p{i}", quota, **parts)
+        root = world.make_pool(f"p{i}", quota, **parts)
         limits = {"borrowing_limit": pick.choice([None, 3]), "lending_limit": pick.choice([None, 2])}
-        patch_pool(PatchPool(name=root.name, patch={"cohort": COHORT, **(limits if quota >= 0 else {})}), actor=SYSTEM)
+        world.apply_change(PatchPool(name=root.name, patch={"cohort": COHORT, **(limits if quota >= 0 else {})}))
         for leaf in Pool.objects.filter(pk=root.pk) | Pool.objects.filter(parent=root):
             add_random_work(leaf, pick)
         for name in parts:
             change_at_random(root.name, name, pick)
         if quota >= 0 and (free := read_balance(root).unallocated) > 0:  # a new quota while other subpools drain
-            create_subpool(CreateSubpool(parent=root.name, subpool_name="late", quota=int(free)), actor=SYSTEM)
+            world.make_subpool(root.name, "late", int(free))
         roots.append(Pool.objects.select_related("backend", "cohort").get(pk=root.pk))
     return roots
 
@@ -69,11 +67,11 @@ def add_random_work(leaf: Pool, pick: random.Random) -> None:
 def change_at_random(parent: str, name: str, pick: random.Random) -> None:
     match pick.choice(["keep", "shrink", "delete"]):
         case "shrink":
-            resize_subpool(ResizeSubpool(parent=parent, subpool_name=name, quota=0), actor=SYSTEM)
+            world.apply_change(ResizeSubpool(parent=parent, subpool_name=name, quota=0))
         case "delete":
-            delete_subpool(DeleteSubpool(parent=parent, subpool_name=name), actor=SYSTEM)
+            world.apply_change(DeleteSubpool(parent=parent, subpool_name=name))
             if pick.random() < 0.3 and Pool.objects.get(name=f"{parent}--{name}").subpool_state == "ARCHIVED":
-                create_subpool(CreateSubpool(parent=parent, subpool_name=name, quota=1), actor=SYSTEM)
+                world.make_subpool(parent, name, 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,10 +9,9 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.services.changes.verify import LEDGER_CHECKS
-from pools.services.gpu_quota.gpu_allocations import allocate
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import WORKFLOW_CHECKS, verify
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -44,15 +43,15 @@ BENT = {
 @pytest.fixture
 def pool_tree() -> None:
     """Running and waiting work on a subpool, and a subpool that drains with nothing on it."""
-    root = factories.make_pool("team", 100, a=30, left=5)
-    admin = factories.admin_actor()
-    factories.submit_workflow(admin, "team--a", 8)
+    root = world.make_pool("team", 100, a=30, left=5)
+    admin = world.admin_actor()
+    world.submit_workflow(admin, "team--a", 8)
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
-    factories.submit_workflow(admin, "team--a", 2, name="later", priority=factories.Priority.LOW)
-    allocate(AllocateWorker(namespace="team-a", id="w1"), actor=admin)
+    world.submit_workflow(admin, "team--a", 2, name="later", priority=world.Priority.LOW)
+    world.apply_change(AllocateWorker(namespace="team-a", id="w1"), actor=admin)
     Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
-    factories.check_deferred_constraints()
+    world.check_deferred_constraints()
 
 
 DELETED = {
@@ -79,7 +78,7 @@ def test_a_correct_ledger_has_no_difference(pool_tree: None) -> None:
 
 @pytest.mark.parametrize(("code", "sql"), BENT.items(), ids=BENT)
 def test_the_check_names_the_difference(pool_tree: None, code: str, sql: str) -> None:
-    with factories.triggers_off(), connection.cursor() as cursor:
+    with world.triggers_off(), connection.cursor() as cursor:
         cursor.execute(sql)
         assert cursor.rowcount
     found = {difference.code: difference.message for difference in verify()}
@@ -90,7 +89,7 @@ def test_the_check_names_the_difference(pool_tree: None, code: str, sql: str) ->
 
 @pytest.mark.parametrize(("code", "sql"), DELETED.items(), ids=DELETED)
 def test_the_check_names_missing_rows(pool_tree: None, code: str, sql: str) -> None:
-    with factories.triggers_off(), connection.cursor() as cursor:
+    with world.triggers_off(), connection.cursor() as cursor:
         cursor.execute(sql)
         assert cursor.rowcount
     assert code in {difference.code for difference in verify()}
@@ -98,6 +97,6 @@ def test_the_check_names_missing_rows(pool_tree: None, code: str, sql: str) -> N
 
 @pytest.mark.parametrize("sql", RESERVED.values(), ids=RESERVED)
 def test_the_check_names_each_counter_of_reserved_workers(pool_tree: None, sql: str) -> None:
-    with factories.triggers_off(), connection.cursor() as cursor:
+    with world.triggers_off(), connection.cursor() as cursor:
         cursor.execute(sql)
     assert [difference.code for difference in verify()] == ["gpu_usage"]

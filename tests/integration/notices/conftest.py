@@ -14,9 +14,9 @@ from pools.domain.configuration.cluster_addresses import LOOPBACK
 from pools.domain.people.notices import PERSONAL_KINDS
 from pools.domain.people.roles import Actor
 from pools.models import NoticeTarget
-from pools.services.people.notice_targets import create_target
 from tests.support.http_receiver import Receiver, run_receiver
 from tests.support.notices import plan_notices
+from tests.support.world import apply_change
 
 
 @pytest.fixture
@@ -51,6 +51,6 @@ def hook(receiver: Receiver) -> Hook:
     def add(actor: Actor, path: str = "/hook", **more: Any) -> tuple[NoticeTarget, str]:
         plan_notices()
         values = {"name": "hook", "channel": "webhook", "address": receiver.url + path, "kinds": PERSONAL_KINDS} | more
-        return create_target(CreateTarget(**values), actor=actor)
+        return apply_change(CreateTarget(**values), actor=actor)
 
     return add

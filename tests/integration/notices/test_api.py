@@ -15,29 +15,26 @@ from pools.models import AuditEntry, Notice, NoticeTarget, Pool, User
 from pools.security.sealing import unseal
 from pools.services.changes.secret_key import list_sealed_with_former_keys, seal_again
 from pools.services.people import notice_targets
-from tests.integration.identity.conftest import ApiAnswer, ApiCaller, caller
-from tests.support import factories
-
-__all__ = ["caller"]
+from tests.support import world
+from tests.support.api_client import ApiAnswer, ApiClient, Callers
 
 TARGETS, NOTICES = "/api/notices/target", "/api/notices"
-Callers = Callable[..., ApiCaller]
 HOOK = {"name": "ci", "channel": "webhook", "address": "https://ci.example.com/hooks/s3cret?token=t0ken"}
 
 
 @pytest.fixture
-def bob(caller: Callers) -> ApiCaller:
-    factories.make_pool("team")
+def bob(caller: Callers) -> ApiClient:
+    world.make_pool("team")
     return caller("bob", "osmo-team-user")
 
 
 @pytest.fixture
-def lead(caller: Callers, bob: ApiCaller) -> ApiCaller:
+def lead(caller: Callers, bob: ApiClient) -> ApiClient:
     return caller("lead", "osmo-team-admin")
 
 
 @pytest.fixture
-def root(caller: Callers) -> ApiCaller:
+def root(caller: Callers) -> ApiClient:
     return caller("root", "osmo-admin")
 
 
@@ -50,7 +47,7 @@ def _added(answer: ApiAnswer) -> int:
     return int(answer.body["target"]["id"])
 
 
-def test_a_person_adds_a_webhook_and_sees_its_secret_once(bob: ApiCaller) -> None:
+def test_a_person_adds_a_webhook_and_sees_its_secret_once(bob: ApiClient) -> None:
     answer = bob("POST", TARGETS, HOOK)
     made, secret = answer.body["target"], answer.body["secret"]
     assert secret.startswith("whsec_")
@@ -66,21 +63,21 @@ def test_a_person_adds_a_webhook_and_sees_its_secret_once(bob: ApiCaller) -> Non
         assert text not in str(entries)
 
 
-def test_its_secret_is_replaced(bob: ApiCaller) -> None:
+def test_its_secret_is_replaced(bob: ApiClient) -> None:
     answer = bob("POST", TARGETS, HOOK)
     renewed = bob("POST", f"{TARGETS}/{_added(answer)}/secret").body["secret"]
     assert renewed != answer.body["secret"]
     assert unseal(NoticeTarget.objects.get().sealed_secret) == renewed
 
 
-def test_a_repeated_request_adds_one_target(bob: ApiCaller) -> None:
+def test_a_repeated_request_adds_one_target(bob: ApiClient) -> None:
     assert bob("POST", TARGETS, HOOK, idempotency_key="k").status == 200
     again = bob("POST", TARGETS, HOOK, idempotency_key="k")
     assert _codes(again) == [("Idempotency-Key", "secret_shown_once")]
     assert NoticeTarget.objects.count() == 1
 
 
-def test_a_dry_run_adds_nothing(bob: ApiCaller) -> None:
+def test_a_dry_run_adds_nothing(bob: ApiClient) -> None:
     effect = bob("POST", f"{TARGETS}?dry_run=True", HOOK).body
     assert (effect["before"], len(effect["after"])) == ([], 1)
     assert not NoticeTarget.objects.exists()
@@ -112,8 +109,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused(bob: ApiCaller, case: str) -> None:
-    factories.make_pool("other")
+def test_what_is_refused(bob: ApiClient, case: str) -> None:
+    world.make_pool("other")
     body, fault = REFUSED[case]
     answer = bob("POST", TARGETS, HOOK | body)
     assert answer.status == 400
@@ -121,13 +118,13 @@ def test_what_is_refused(bob: ApiCaller, case: str) -> None:
     assert not NoticeTarget.objects.exists()
 
 
-def test_plain_http_is_refused_where_the_installation_is_secure(bob: ApiCaller, set_osmo: Callable[..., None]) -> None:
+def test_plain_http_is_refused_where_the_installation_is_secure(bob: ApiClient, set_osmo: Callable[..., None]) -> None:
     set_osmo(secure=True)
     for body in ({"address": "http://ci.example.com/"}, {"channel": "apprise", "address": "json://ci.example.com/"}):
         assert _codes(bob("POST", TARGETS, HOOK | body)) == [("address", "bad_address")]
 
 
-def test_a_pool_target_is_for_its_admins(bob: ApiCaller, lead: ApiCaller, root: ApiCaller, caller: Callers) -> None:
+def test_a_pool_target_is_for_its_admins(bob: ApiClient, lead: ApiClient, root: ApiClient, caller: Callers) -> None:
     body = HOOK | {"pool": "team"}
     assert bob("POST", TARGETS, body).status == 403
     target = _added(lead("POST", TARGETS, body))
@@ -147,7 +144,7 @@ def test_a_pool_target_is_for_its_admins(bob: ApiCaller, lead: ApiCaller, root: 
     assert not NoticeTarget.objects.exists()
 
 
-def test_targets_of_people_are_their_own(bob: ApiCaller, lead: ApiCaller, caller: Callers) -> None:
+def test_targets_of_people_are_their_own(bob: ApiClient, lead: ApiClient, caller: Callers) -> None:
     address = f"{TARGETS}/{_added(bob('POST', TARGETS, HOOK))}"
     assert lead("GET", address).status == 404
     assert caller("viewer", "osmo-viewer")("DELETE", address).status == 403
@@ -155,7 +152,7 @@ def test_targets_of_people_are_their_own(bob: ApiCaller, lead: ApiCaller, caller
     assert bob("DELETE", address).status == 200
 
 
-def test_the_installation_has_targets_too(lead: ApiCaller, root: ApiCaller) -> None:
+def test_the_installation_has_targets_too(lead: ApiClient, root: ApiClient) -> None:
     body = HOOK | {"installation": True, "kinds": ["job_late", "cluster_silent"]}
     assert lead("POST", TARGETS, body).status == 403
     _added(root("POST", TARGETS, body))
@@ -164,13 +161,13 @@ def test_the_installation_has_targets_too(lead: ApiCaller, root: ApiCaller) -> N
     assert _codes(both) == [("pool", "bad_value")]
 
 
-def test_a_name_is_taken_once_for_each_owner(bob: ApiCaller, lead: ApiCaller, root: ApiCaller) -> None:
+def test_a_name_is_taken_once_for_each_owner(bob: ApiClient, lead: ApiClient, root: ApiClient) -> None:
     for each, more in ((bob, {}), (lead, {"pool": "team"}), (root, {"installation": True})):
         assert each("POST", TARGETS, HOOK | more).status == 200
         assert each("POST", TARGETS, HOOK | more).status == 409
 
 
-def test_there_is_a_limit(bob: ApiCaller, set_osmo: Callable[..., None]) -> None:
+def test_there_is_a_limit(bob: ApiClient, set_osmo: Callable[..., None]) -> None:
     set_osmo(max_notice_targets=1)
     assert bob("POST", TARGETS, HOOK).status == 200
     full = bob("POST", TARGETS, HOOK | {"name": "two"})
@@ -178,7 +175,7 @@ def test_there_is_a_limit(bob: ApiCaller, set_osmo: Callable[..., None]) -> None
     assert full.body["details"][0]["limit"] == 1
 
 
-def test_a_target_is_changed(bob: ApiCaller) -> None:
+def test_a_target_is_changed(bob: ApiClient) -> None:
     address = f"{TARGETS}/{_added(bob('POST', TARGETS, HOOK))}"
     body = {"kinds": ["drain"], "pools": ["team"], "address": "https://new.example.com", "enabled": False}
     changed = bob("PATCH", address, body).body
@@ -190,7 +187,7 @@ def test_a_target_is_changed(bob: ApiCaller) -> None:
     assert bob("GET", address).body["enabled"] is False
 
 
-def test_changes_at_the_same_time_are_both_kept(bob: ApiCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_at_the_same_time_are_both_kept(bob: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second change was written between the read and the write of the first one."""
     target = _added(bob("POST", TARGETS, HOOK))
     address = "https://new.example.com"
@@ -205,7 +202,7 @@ def test_changes_at_the_same_time_are_both_kept(bob: ApiCaller, monkeypatch: pyt
     [("PATCH", "", {"kinds": ["drain"]}), ("DELETE", "", {}), ("POST", "/secret", {}), ("POST", "/test", {})],
 )
 def test_a_target_that_is_removed_meanwhile(
-    bob: ApiCaller, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any]
+    bob: ApiClient, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any]
 ) -> None:
     target = _added(bob("POST", TARGETS, HOOK))
     _between(monkeypatch, lambda: bob("DELETE", f"{TARGETS}/{target}", {}))
@@ -225,7 +222,7 @@ def _between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> N
     monkeypatch.setattr(notice_targets, "require_owner", require_owner)
 
 
-def test_nobody_is_flooded_with_tests_and_repetitions(bob: ApiCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_flooded_with_tests_and_repetitions(bob: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address may be that of somebody who has asked for nothing."""
     monkeypatch.setattr(notice_targets, "MAX_TESTS", 2)
     target, other = _added(bob("POST", TARGETS, HOOK)), _added(bob("POST", TARGETS, {**HOOK, "name": "other"}))
@@ -241,7 +238,7 @@ def test_nobody_is_flooded_with_tests_and_repetitions(bob: ApiCaller, monkeypatc
     assert bob("POST", f"{NOTICES}/{made[0]}/replay").body["status"] == "waiting"
 
 
-def test_a_test_notice_waits_to_be_sent(bob: ApiCaller) -> None:
+def test_a_test_notice_waits_to_be_sent(bob: ApiClient) -> None:
     target = _added(bob("POST", TARGETS, HOOK))
     made = bob("POST", f"{TARGETS}/{target}/test").body
     assert (made["kind"], made["status"], made["attempts"]) == (NoticeKind.TEST, "waiting", 0)
@@ -251,7 +248,7 @@ def test_a_test_notice_waits_to_be_sent(bob: ApiCaller) -> None:
     assert bob("POST", f"{TARGETS}/{target}/test").status == 409
 
 
-def test_dead_letters_are_listed_and_replayed(bob: ApiCaller, caller: Callers) -> None:
+def test_dead_letters_are_listed_and_replayed(bob: ApiClient, caller: Callers) -> None:
     target = _added(bob("POST", TARGETS, HOOK))
     made = bob("POST", f"{TARGETS}/{target}/test").body
     assert bob("POST", f"{NOTICES}/{made['id']}/replay").status == 409
@@ -270,25 +267,25 @@ def test_dead_letters_are_listed_and_replayed(bob: ApiCaller, caller: Callers) -
     assert bob("GET", f"{NOTICES}?status=lost&target=x&limit=0").status == 400
 
 
-def test_secrets_are_sealed_with_a_new_key(bob: ApiCaller, settings: Any) -> None:
+def test_secrets_are_sealed_with_a_new_key(bob: ApiClient, settings: Any) -> None:
     bob("POST", TARGETS, HOOK)
     settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = (
         [settings.SECRET_KEY],
         "another-key-of-many-characters-0123456789",
     )
     assert list_sealed_with_former_keys() == [f"notice target {NoticeTarget.objects.get().pk}"] * 2
-    root = factories.admin_actor()
+    root = world.admin_actor()
     assert seal_again(actor=root).sealed == 2
     assert unseal(NoticeTarget.objects.get().sealed_address) == HOOK["address"]
 
 
-def test_an_account_takes_its_targets_with_it(bob: ApiCaller) -> None:
+def test_an_account_takes_its_targets_with_it(bob: ApiClient) -> None:
     bob("POST", TARGETS, HOOK)
     User.objects.filter(username="bob").delete()
     assert not NoticeTarget.objects.exists()
 
 
-def test_a_target_of_two_owners_is_refused(bob: ApiCaller) -> None:
+def test_a_target_of_two_owners_is_refused(bob: ApiClient) -> None:
     user, pool = User.objects.get(username="bob"), Pool.objects.get(name="team")
     with pytest.raises(IntegrityError, match="notice_target_has_one_owner"), transaction.atomic():
         NoticeTarget.objects.create(name="both", channel="webhook", user=user, pool=pool)

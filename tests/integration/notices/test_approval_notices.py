@@ -12,13 +12,11 @@ from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.errors import Conflict
-from pools.domain.people.roles import SYSTEM, Actor
+from pools.domain.people.roles import Actor
 from pools.models import ApprovalRequest, Notice
-from pools.services.configuration.approvals import approve, expire_requests, reject, withdraw
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import resize_subpool
+from pools.services.configuration.approvals import expire_requests
 from tests.integration.notices.conftest import Hook
-from tests.support import factories
+from tests.support import world
 from tests.support.notices import plan_notices
 
 KINDS = ["approval"]
@@ -27,21 +25,21 @@ KINDS = ["approval"]
 @pytest.fixture
 def alice(ledger: None, hook: Hook) -> Actor:
     """An admin of pool `team`, where more than 10 GPUs need an approval, and the targets that may be told."""
-    factories.make_pool("team", 100, a=10, b=10)
-    patch_pool(PatchPool(name="team", patch={"approval_above": 10}), actor=SYSTEM)
-    alice, user = factories.make_user("alice", "osmo-team-admin"), factories.make_user("ulf", "osmo-team-user")
+    world.make_pool("team", 100, a=10, b=10)
+    world.apply_change(PatchPool(name="team", patch={"approval_above": 10}))
+    alice, user = world.make_user("alice", "osmo-team-admin"), world.make_user("ulf", "osmo-team-user")
     hook(alice, name="alice", kinds=KINDS)
     hook(alice, name="team", pool="team", kinds=KINDS)
     hook(user, name="ulf", kinds=KINDS, pools=["team"])
-    hook(factories.admin_actor(), name="ops", installation=True, kinds=KINDS)
-    hook(factories.admin_actor(), name="other", installation=True, kinds=["job_late"])
+    hook(world.admin_actor(), name="ops", installation=True, kinds=KINDS)
+    hook(world.admin_actor(), name="other", installation=True, kinds=["job_late"])
     plan_notices()
     return alice
 
 
 @pytest.fixture
 def bob(alice: Actor) -> Actor:
-    return factories.make_user("bob", "osmo-team-admin")
+    return world.make_user("bob", "osmo-team-admin")
 
 
 def told() -> dict[str, str]:
@@ -53,7 +51,7 @@ def told() -> dict[str, str]:
 
 
 def test_a_request_is_told_to_those_who_can_decide(alice: Actor) -> None:
-    request = factories.request_quota(alice, "team", "a", 50)
+    request = world.request_quota(alice, "team", "a", 50)
     plan_notices()
     first = Notice.objects.order_by("pk")[0]
     assert (first.kind, first.subject, first.title) == (
@@ -67,9 +65,9 @@ def test_a_request_is_told_to_those_who_can_decide(alice: Actor) -> None:
 
 
 def test_an_approval_is_told_to_the_requester(alice: Actor, bob: Actor) -> None:
-    request = factories.request_quota(alice, "team", "a", 50)
+    request = world.request_quota(alice, "team", "a", 50)
     told()
-    approve(Approve(approval=request.pk), actor=bob, description="only until Friday")
+    world.apply_change(Approve(approval=request.pk), actor=bob, description="only until Friday")
     found = told()
     assert set(found) == {"alice", "team", "ops"}
     text = f"team--a that alice requested (request {request.pk}) was approved by bob, and the change is made."
@@ -78,25 +76,25 @@ def test_an_approval_is_told_to_the_requester(alice: Actor, bob: Actor) -> None:
 
 def test_a_rejection_an_end_and_a_change_meanwhile(alice: Actor, bob: Actor) -> None:
     for name in ("a", "b"):
-        factories.request_quota(alice, "team", name, 50)
+        world.request_quota(alice, "team", name, 50)
     told()
     first, second = ApprovalRequest.objects.order_by("pk")
-    reject(Reject(approval=first.pk), actor=bob)
+    world.apply_change(Reject(approval=first.pk), actor=bob)
     assert "was rejected by bob, and nothing changed." in told()["alice"]
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=15), actor=bob)
+    world.apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=15), actor=bob)
     with pytest.raises(Conflict, match="changed"):
-        approve(Approve(approval=second.pk), actor=bob)
+        world.apply_change(Approve(approval=second.pk), actor=bob)
     assert "is out of date, because its object changed before a decision." in told()["alice"]
-    third = factories.request_quota(alice, "team", "a", 60)
+    third = world.request_quota(alice, "team", "a", 60)
     told()
-    with transaction.atomic(), factories.triggers_off():
+    with transaction.atomic(), world.triggers_off():
         ApprovalRequest.objects.filter(pk=third.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     expire_requests()
     assert "expired without a decision, and nothing changed." in told()["alice"]
 
 
 def test_a_withdrawal_is_not_told(alice: Actor) -> None:
-    request = factories.request_quota(alice, "team", "a", 50)
+    request = world.request_quota(alice, "team", "a", 50)
     told()
-    withdraw(Withdraw(approval=request.pk), actor=alice)
+    world.apply_change(Withdraw(approval=request.pk), actor=alice)
     assert told() == {}

@@ -14,17 +14,14 @@ from pools.domain.changes.users import RevokeRole
 from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import Actor
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
-from pools.services.configuration.subpools import delete_subpool
-from pools.services.people.users import revoke_role
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Workflow
 from scheduling.selectors.status.overview import read_overview
 from scheduling.services.notices.conditions import find_conditions
 from scheduling.services.periodic_tasks import SAMPLE_GPU_USAGE, ensure_periodic_tasks
-from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.notices.conftest import Hook
-from tests.support.factories import admin_actor, make_pool, make_user, submit_workflow
 from tests.support.notices import plan_notices
+from tests.support.world import admin_actor, apply_change, make_pool, make_user, reconcile, submit_workflow
 
 pytestmark = pytest.mark.usefixtures("ledger")
 
@@ -45,7 +42,7 @@ def _told() -> list[tuple[str, str, str]]:
 
 
 def _reconcile() -> None:
-    reconcile_backend(Backend.objects.get(name="sim").pk)
+    reconcile()
 
 
 def test_preempted_work_is_told_to_its_owner(bob: Actor, hook: Hook) -> None:
@@ -91,7 +88,7 @@ def test_a_quota_that_is_nearly_used(bob: Actor, hook: Hook) -> None:
 
 def test_a_role_that_was_revoked_ends_the_notices_of_its_pool(bob: Actor, hook: Hook) -> None:
     hook(bob, kinds=["quota_nearly_used"], pools=["team"])
-    revoke_role(RevokeRole(username="bob", role_name="osmo-team-user"), actor=admin_actor())
+    apply_change(RevokeRole(username="bob", role_name="osmo-team-user"), actor=admin_actor())
     submit_workflow(admin_actor(), "team--a", 4)
     _reconcile()
     assert _told() == []
@@ -161,7 +158,7 @@ def test_a_drain_beyond_its_deadline_is_told_once(bob: Actor, hook: Hook) -> Non
     hook(admin_actor(), name="teams", pool="team", kinds=["drain"])
     submit_workflow(bob, "team--a", 4, name="long")
     _reconcile()
-    delete_subpool(
+    apply_change(
         DeleteSubpool(parent="team", subpool_name="a", drain_by=timezone.now() + timedelta(hours=1)),
         actor=admin_actor(),
     )

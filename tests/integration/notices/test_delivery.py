@@ -17,7 +17,6 @@ from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSu
 from pools.domain.people.notices import MAX_ATTEMPTS, Outcome
 from pools.domain.people.roles import Actor
 from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool, set_drain_deadline
 from pools.services.people import notice_targets
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.selectors.status.work_metrics import read_notice_counts
@@ -26,11 +25,10 @@ from scheduling.services.notices.sender_process import SenderProcess
 from scheduling.services.notices.sender_worker import SendRequest
 from scheduling.services.notices.sending import begin_attempt, delete_old_notices, send_notices
 from scheduling.services.restored import forget_credentials, forget_other_server
-from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.notices.conftest import Hook
-from tests.support.factories import make_pool, make_user, submit_workflow
 from tests.support.http_receiver import Receiver
 from tests.support.notices import plan_notices
+from tests.support.world import apply_change, make_pool, make_user, submit_workflow
 
 pytestmark = pytest.mark.usefixtures("ledger", "open_network", "quick_process")
 
@@ -64,7 +62,7 @@ def bob() -> Actor:
 def _end_work(actor: Actor, *names: str, to: str = "team--a") -> list[str]:
     made = [submit_workflow(actor, to, name=name).name for name in names]
     for name in made:
-        cancel_workflow(CancelWorkflow(name=name), actor=actor)
+        apply_change(CancelWorkflow(name=name), actor=actor)
     return made
 
 
@@ -112,7 +110,7 @@ def test_a_change_that_is_not_committed_yet_holds_back_later_ones(bob: Actor, ho
     other = connection.copy()
     try:
         with transaction.atomic():
-            cancel_workflow(CancelWorkflow(name=first), actor=bob)
+            apply_change(CancelWorkflow(name=first), actor=bob)
             with other.cursor() as cursor:  # an entry of another transaction, as `second` that ends meanwhile
                 cursor.execute("SELECT set_config('session_replication_role', 'replica', false)")
                 cursor.execute(
@@ -360,7 +358,7 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     hook(alice)
     hook(admin, name="of-pool", pool="team")
     submit_workflow(bob, "team--a", name="long")
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=admin)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=admin)
     assert plan_notices() == 2
     of_pool, mine = Notice.objects.order_by("target__pool")
     assert mine.target.user_id == bob.user_id
@@ -371,13 +369,13 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     assert of_pool.data["link"] == link
     Notice.objects.all().delete()
     deadline = timezone.now() + timedelta(days=2)
-    set_drain_deadline(SetDrainDeadline(parent="team", subpool_name="a", drain_by=deadline), actor=admin)
+    apply_change(SetDrainDeadline(parent="team", subpool_name="a", drain_by=deadline), actor=admin)
     assert plan_notices() == 2
     mine = Notice.objects.get(target__user=bob.user_id)
     assert "root set the deadline of the drain of subpool team--a. It waits for 1 active workflow of yours" in mine.text
     assert f"should have ended by {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" in mine.text
-    create_subpool(CreateSubpool(parent="team", subpool_name="later", quota=1), actor=admin)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="later", quota=0), actor=admin)
+    apply_change(CreateSubpool(parent="team", subpool_name="later", quota=1), actor=admin)
+    apply_change(ResizeSubpool(parent="team", subpool_name="later", quota=0), actor=admin)
     assert plan_notices() == 0, "other changes of a subpool are no notice"
 
 

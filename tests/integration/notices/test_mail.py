@@ -18,21 +18,17 @@ from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.people.notices import Outcome
 from pools.domain.people.roles import Actor
 from pools.models import Notice, NoticeTarget, SignOnIdentity, User
-from pools.services.people.notice_targets import create_target, profile_targets, profile_warnings
-from pools.services.people.users import update_profile
+from pools.services.people.notice_targets import profile_targets, profile_warnings
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.services.notices import sending
 from scheduling.services.notices.sender_worker import SendRequest, send
 from scheduling.services.notices.sending import send_notices
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.integration.identity.conftest import ApiCaller, caller
 from tests.integration.notices.conftest import Hook
-from tests.support.factories import admin_actor, make_pool, make_user, submit_workflow
+from tests.support.api_client import Callers
 from tests.support.http_receiver import Receiver
 from tests.support.notices import plan_notices
 from tests.support.stack import find_free_port
-
-__all__ = ["caller"]
+from tests.support.world import admin_actor, apply_change, make_pool, make_user, submit_workflow
 
 
 class _Inbox:
@@ -87,7 +83,7 @@ def bob(ledger: None, in_this_process: None) -> Actor:
 
 
 def _end_work(actor: Actor, name: str = "train") -> None:
-    cancel_workflow(CancelWorkflow(name=submit_workflow(actor, "team", name=name).name), actor=actor)
+    apply_change(CancelWorkflow(name=submit_workflow(actor, "team", name=name).name), actor=actor)
 
 
 def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox: _Inbox) -> None:
@@ -95,7 +91,7 @@ def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox
     plan_notices()
     _end_work(bob, "before")
     plan_notices()
-    update_profile(UpdateProfile(email_notification=True), actor=bob)
+    apply_change(UpdateProfile(email_notification=True), actor=bob)
     _end_work(bob)
     _end_work(alice)
     assert (plan_notices(), send_notices()) == (1, 1)
@@ -107,23 +103,23 @@ def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox
     assert mail["X-OSMO-Notice-Id"] == f"msg_{notice.message_id.hex}"
     text = str(mail.get_payload(decode=True) or b"", "utf-8") if not mail.is_multipart() else str(mail)
     assert "Workflow train-1 of bob ended: FAILED_CANCELED" in text
-    update_profile(UpdateProfile(email_notification=False), actor=bob)
+    apply_change(UpdateProfile(email_notification=False), actor=bob)
     _end_work(bob, "later")
     assert (plan_notices(), send_notices()) == (0, 0)
 
 
 def test_mail_that_waits_is_not_sent_after_the_switch_is_off(bob: Actor, inbox: _Inbox) -> None:
     plan_notices()
-    update_profile(UpdateProfile(email_notification=True), actor=bob)
+    apply_change(UpdateProfile(email_notification=True), actor=bob)
     _end_work(bob)
     plan_notices()
-    update_profile(UpdateProfile(email_notification=False), actor=bob)
+    apply_change(UpdateProfile(email_notification=False), actor=bob)
     assert send_notices() == 0
 
 
 def test_a_mail_server_that_refuses_is_asked_again(bob: Actor, inbox: _Inbox) -> None:
     plan_notices()
-    update_profile(UpdateProfile(email_notification=True), actor=bob)
+    apply_change(UpdateProfile(email_notification=True), actor=bob)
     _end_work(bob)
     plan_notices()
     inbox.answer = "451 later"
@@ -140,7 +136,7 @@ def test_a_mail_server_that_refuses_is_asked_again(bob: Actor, inbox: _Inbox) ->
 def test_a_pool_sends_mail_to_an_address(bob: Actor, inbox: _Inbox) -> None:
     plan_notices()
     values = {"name": "oncall", "channel": "mail", "address": "oncall@example.com", "pool": "team"}
-    create_target(CreateTarget(**values), actor=admin_actor())
+    apply_change(CreateTarget(**values), actor=admin_actor())
     _end_work(bob, "a-b")
     assert (plan_notices(), send_notices()) == (1, 1)
     assert inbox.recipients == [["oncall@example.com"]]
@@ -206,7 +202,7 @@ def test_a_name_that_changes_its_address_is_refused_at_the_connection(
         assert "is a loopback address" in error
 
 
-def test_a_switch_warns_if_it_has_no_effect(caller: Callable[..., ApiCaller], set_osmo: Callable[..., None]) -> None:
+def test_a_switch_warns_if_it_has_no_effect(caller: Callers, set_osmo: Callable[..., None]) -> None:
     eve = caller("eve")
     answer = eve("POST", "/api/profile/settings", {"email_notification": True, "slack_notification": True})
     assert answer.status == 200
@@ -219,12 +215,12 @@ def test_a_switch_warns_if_it_has_no_effect(caller: Callable[..., ApiCaller], se
 
 def test_a_switch_of_a_person_who_cannot_be_reached_makes_no_notices(bob: Actor, inbox: _Inbox) -> None:
     User.objects.filter(username="bob").update(email="")
-    update_profile(UpdateProfile(email_notification=True, slack_notification=True), actor=bob)
+    apply_change(UpdateProfile(email_notification=True, slack_notification=True), actor=bob)
     assert profile_targets([bob.user_id or 0]) == []
 
 
-def test_a_target_of_a_profile_follows_its_switch(bob: Actor, inbox: _Inbox, caller: Callable[..., ApiCaller]) -> None:
-    update_profile(UpdateProfile(email_notification=True), actor=bob)
+def test_a_target_of_a_profile_follows_its_switch(bob: Actor, inbox: _Inbox, caller: Callers) -> None:
+    apply_change(UpdateProfile(email_notification=True), actor=bob)
     (target,) = profile_targets([bob.user_id or 0])
     call, address = caller("bob"), f"/api/notices/target/{target.pk}"
     shown = call("GET", address).body
@@ -238,7 +234,7 @@ def test_slack_needs_the_bot_of_the_operator(bob: Actor, set_osmo: Callable[...,
     """The call itself is Apprise's; without the network it fails, and names no token."""
     set_osmo(slack_token="xoxb-1234-1234-abcdefgh")
     SignOnIdentity.objects.create(user_id=bob.user_id, provider="corp", issuer="https://corp.example", subject="s-1")
-    update_profile(UpdateProfile(slack_notification=True), actor=bob)
+    apply_change(UpdateProfile(slack_notification=True), actor=bob)
     (target,) = profile_targets([bob.user_id or 0])
     assert (target.channel, target.name) == ("slack", "profile-slack")
     outcome, error = send(SendRequest("slack", "bob@example.com", "msg_1", "T", "t"))
@@ -250,7 +246,7 @@ def test_the_bot_of_the_operator_writes_to_nobody_whom_a_person_names_as_oneself
 ) -> None:
     """The address of a password account is what its person typed, perhaps that of somebody else."""
     set_osmo(slack_token="xoxb-1234-1234-abcdefgh")
-    user = update_profile(UpdateProfile(email="alice@example.com", slack_notification=True), actor=bob)
+    user = apply_change(UpdateProfile(email="alice@example.com", slack_notification=True), actor=bob)
     assert profile_targets([bob.user_id or 0]) == []
     assert "identity provider" in profile_warnings(user)[0]
 

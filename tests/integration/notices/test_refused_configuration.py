@@ -8,8 +8,8 @@ from osmo_admin.cli.server_commands.configuration import apply_mounted_file
 from pools.models import Notice
 from scheduling.configuration.follower import FileRefused
 from tests.integration.notices.conftest import Hook
-from tests.support.factories import admin_actor
 from tests.support.notices import plan_notices
+from tests.support.world import admin_actor
 
 
 @pytest.mark.usefixtures("ledger")

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
-from pools.models import User
-from pools.services.people.users import create_user
+from tests.support.world import make_user, sign_in
 
 PostPodGroup = Callable[..., tuple[int, Any]]
 
@@ -36,7 +33,6 @@ def anonymous(db: None) -> PostPodGroup:
 @pytest.fixture
 def post(db: None) -> PostPodGroup:
     """Somebody who is signed in and has no role."""
-    create_user(CreateUser(id="ann", roles=[]), actor=SYSTEM)
-    client = Client()
-    client.force_login(User.objects.get(username="ann"), "django.contrib.auth.backends.ModelBackend")
+    make_user("ann")
+    client = sign_in("ann")
     return make_post(client)

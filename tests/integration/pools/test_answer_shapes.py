@@ -14,16 +14,16 @@ from pools.api.configuration.backends import BackendListAnswer
 from pools.api.configuration.pool_lists import PoolListAnswer
 from pools.api.configuration.pool_platforms import PlatformAnswer, PlatformListAnswer
 from pools.api.configuration.pools import PoolConfigListAnswer
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.errors import ErrorAnswer
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings
 from pools.representations.pool import PoolAnswer
 from pools.services.changes.dry_run import EffectAnswer
-from pools.services.configuration.subpools import create_subpool, delete_subpool
 from scheduling.selectors.cluster.pool_quota import PoolQuotaAnswer
-from tests.integration.pools.conftest import ApiCaller, pool_config
+from tests.integration.pools.conftest import pool_config
+from tests.support.api_client import ApiClient
 from tests.support.shapes import assert_has_shape
+from tests.support.world import apply_change, make_subpool
 
 CONFIG = "/api/configs/pool"
 BODY = pool_config(
@@ -48,18 +48,18 @@ SHAPES: list[tuple[str, str, Any, Any]] = [
 
 
 @pytest.fixture
-def some_of_everything(sim: str, admin: ApiCaller) -> None:
+def some_of_everything(sim: str, admin: ApiClient) -> None:
     """Pools with and without a quota, platforms and a cohort; subpools, one of them archived; both kinds of backend."""
     assert admin("PUT", f"{CONFIG}/team", {"configs": BODY}).status == 200
     assert admin("PUT", f"{CONFIG}/free", {"configs": {"backend": "sim"}}).status == 200
     for name in ("a", "b"):
-        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=3), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="b"), actor=SYSTEM)
+        make_subpool("team", name, 3)
+    apply_change(DeleteSubpool(parent="team", subpool_name="b"))
     cluster = Backend.objects.create(name="lab", kind=Backend.Kind.KUBERNETES)
     KubernetesSettings.objects.create(backend=cluster, access="in_cluster")
 
 
-def test_answers_have_their_shapes(some_of_everything: None, admin: ApiCaller) -> None:
+def test_answers_have_their_shapes(some_of_everything: None, admin: ApiClient) -> None:
     for method, address, body, shape in SHAPES:
         answer = admin(method, address, body)
         assert answer.body, address

@@ -23,14 +23,13 @@ from pools.domain.errors import Conflict
 from pools.domain.people.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
 from pools.services.changes.approval_check import approved
-from pools.services.configuration.backends import put_backend
 from pools.services.configuration.cohorts import delete_cohort, patch_cohort, put_cohort
-from pools.services.configuration.config_rollback import rollback_configuration
-from pools.services.configuration.pools import delete_pool, patch_pool, put_pool, put_pools
+from pools.services.configuration.pools import patch_pool, put_pool, put_pools
 from pools.services.configuration.subpool_quotas import resize_subpools
 from pools.services.configuration.subpools import create_subpool, delete_subpool, end_temporary_quotas, resize_subpool
-from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import factories
+from tests.integration.pools.conftest import pool_config
+from tests.support import world
+from tests.support.api_client import ApiClient
 
 LIMITED: Mapping[str, Any] = {"approval_above": 10, "cohort": "org", "borrowing_limit": 20, "lending_limit": 30}
 IN_A_DAY = timezone.now() + timedelta(days=1)
@@ -38,20 +37,20 @@ POOL = "/api/configs/pool/team"
 
 
 @pytest.fixture
-def team(sim: str) -> None:
+def nested_team(sim: str) -> None:
     """Pool `team` of 100 GPUs in cohort org, which is below lab. Its subpools: `a` has 40 GPUs, `t` has 30 of which 20
     are temporary, `z` is archived and had 40. Changes of more than 10 GPUs need an approval."""
-    put_backend(PutBackend(name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]}), actor=SYSTEM)
+    world.apply_change(PutBackend(name="sim2", body={"namespace": "ns2", "nodes": [{"name": "n", "gpus": 8}]}))
     for name, body in (("lab", {}), ("org", {"parent": "lab"}), ("other", {})):
-        put_cohort(PutCohort(name=name, body=body), actor=SYSTEM)
-    put_pool(PutPool(name="team", body=pool_config(80)), actor=SYSTEM)
-    put_pool(PutPool(name="team", body=pool_config(100, **{**LIMITED, "approval_above": None})), actor=SYSTEM)
+        world.apply_change(PutCohort(name=name, body=body))
+    world.apply_change(PutPool(name="team", body=pool_config(80)))
+    world.apply_change(PutPool(name="team", body=pool_config(100, **{**LIMITED, "approval_above": None})))
     for name, quota in (("a", 40), ("t", 10), ("z", 40)):
-        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=quota), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="z"), actor=SYSTEM)
+        world.make_subpool("team", name, quota)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="z"))
     until = timezone.now() + timedelta(days=1)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="t", quota=30, until=until), actor=SYSTEM)
-    patch_pool(PatchPool(name="team", patch={"approval_above": 10}), actor=SYSTEM)
+    world.apply_change(ResizeSubpool(parent="team", subpool_name="t", quota=30, until=until))
+    world.apply_change(PatchPool(name="team", patch={"approval_above": 10}))
 
 
 def _amounts() -> list[Any]:
@@ -88,7 +87,7 @@ SERVICES: dict[str, Callable[[], object]] = {
     "raise the limit with a quiet change": partial(
         patch_pool, PatchPool(name="team", patch={"approval_above": 99, "hold_after": 60}), actor=SYSTEM
     ),
-    "roll back": lambda: rollback_configuration(RollBack(revision=_first_revision()), actor=SYSTEM),
+    "roll back": lambda: world.apply_change(RollBack(revision=_first_revision())),
     "delete its cohort": partial(delete_cohort, DeleteCohort(name="org", orphan=True), actor=SYSTEM),
     "delete the cohort above its cohort": partial(delete_cohort, DeleteCohort(name="lab", orphan=True), actor=SYSTEM),
     "move its cohort": partial(patch_cohort, PatchCohort(name="org", patch={"parent": "other"}), actor=SYSTEM),
@@ -123,7 +122,7 @@ SERVICES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("way", SERVICES.values(), ids=SERVICES.keys())
-def test_no_service_makes_the_change_alone(team: None, way: Callable[[], object]) -> None:
+def test_no_service_makes_the_change_alone(nested_team: None, way: Callable[[], object]) -> None:
     before = _amounts()
     with pytest.raises(Conflict) as refusal:
         way()
@@ -147,7 +146,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
-def test_no_address_makes_the_change_alone(team: None, admin: ApiCaller, request_: tuple[str, str, Any]) -> None:
+def test_no_address_makes_the_change_alone(nested_team: None, admin: ApiClient, request_: tuple[str, str, Any]) -> None:
     method, path, body = request_
     if body and "until" in body:
         body = body | {"until": IN_A_DAY.strftime("%Y-%m-%dT%H:%M:%S")}
@@ -157,41 +156,41 @@ def test_no_address_makes_the_change_alone(team: None, admin: ApiCaller, request
     assert _amounts() == before
 
 
-def test_a_cohort_moves_where_nothing_of_a_limited_pool_changes(team: None) -> None:
+def test_a_cohort_moves_where_nothing_of_a_limited_pool_changes(nested_team: None) -> None:
     with approved():
-        patch_pool(PatchPool(name="team", patch={"borrowing_limit": 10, "lending_limit": 10}), actor=SYSTEM)
-    patch_cohort(PatchCohort(name="org", patch={"parent": "other"}), actor=SYSTEM)
+        world.apply_change(PatchPool(name="team", patch={"borrowing_limit": 10, "lending_limit": 10}))
+    world.apply_change(PatchCohort(name="org", patch={"parent": "other"}))
     assert Cohort.objects.get(name="org").parent.name == "other"  # type: ignore[union-attr]
 
 
-def test_the_refusal_of_a_move_names_both_places_and_a_remedy(team: None) -> None:
+def test_the_refusal_of_a_move_names_both_places_and_a_remedy(nested_team: None) -> None:
     with pytest.raises(Conflict) as refusal:
-        patch_cohort(PatchCohort(name="org", patch={"parent": None}), actor=SYSTEM)
+        world.apply_change(PatchCohort(name="org", patch={"parent": None}))
     assert "borrowing limit of team would change from 20 GPUs in cohort lab to" in refusal.value.message
     assert "20 GPUs in cohort org, which has no parent" in refusal.value.message
     assert "?request_approval=true with the new cohort" in refusal.value.message
     assert {fault.path for fault in refusal.value.violations} == {"pools.team"}
 
 
-def test_a_cycle_that_raw_sql_made_is_measured_once(team: None) -> None:
-    with factories.triggers_off():
+def test_a_cycle_that_raw_sql_made_is_measured_once(nested_team: None) -> None:
+    with world.triggers_off():
         Cohort.objects.filter(name="lab").update(parent=Cohort.objects.get(name="org"))
     with pytest.raises(Conflict) as refusal:
-        patch_cohort(PatchCohort(name="lab", patch={"parent": None}), actor=SYSTEM)
+        world.apply_change(PatchCohort(name="lab", patch={"parent": None}))
     assert [dict(fault.numbers)["amount"] for fault in refusal.value.violations] == ["borrowing limit", "lending limit"]
 
 
-def test_the_end_of_a_temporary_quota_was_approved_with_it(team: None) -> None:
-    with factories.triggers_off():
+def test_the_end_of_a_temporary_quota_was_approved_with_it(nested_team: None) -> None:
+    with world.triggers_off():
         Pool.objects.filter(name="team--t").update(quota_until=timezone.now() - timedelta(seconds=1))
     assert end_temporary_quotas() == 1
     assert Pool.objects.get(name="team--t").last_quota == 10
 
 
-def test_an_archived_pool_keeps_its_limit_when_it_comes_back(team: None) -> None:
+def test_an_archived_pool_keeps_its_limit_when_it_comes_back(nested_team: None) -> None:
     with approved():
         for name in "at":
-            delete_subpool(DeleteSubpool(parent="team", subpool_name=name), actor=SYSTEM)
-        delete_pool(DeletePool(name="team"), actor=SYSTEM)
+            world.apply_change(DeleteSubpool(parent="team", subpool_name=name))
+        world.apply_change(DeletePool(name="team"))
     with pytest.raises(Conflict, match="approval of a second person"):
-        put_pool(PutPool(name="team", body=pool_config(100, **LIMITED)), actor=SYSTEM)
+        world.apply_change(PutPool(name="team", body=pool_config(100, **LIMITED)))

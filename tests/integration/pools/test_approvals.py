@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,20 +12,16 @@ from django.utils import timezone
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
-from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.changes.users import CreateUser, RevokeRole
-from pools.domain.people.roles import SYSTEM
 from pools.models import ApprovalRequest, AuditEntry, ConfigRevision, Pool
 from pools.representations.approval import ApprovalAnswer
 from pools.services.configuration import approvals
 from pools.services.configuration.approvals import count_decidable, list_requests
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import put_pool
-from pools.services.configuration.subpools import create_subpool, resize_subpool
-from pools.services.people.users import create_user, revoke_role
 from scheduling import tasks
-from tests.integration.pools.conftest import ApiAnswer, ApiCaller, pool_config
-from tests.support import factories
+from tests.integration.pools.conftest import pool_config
+from tests.support import world
+from tests.support.api_client import ApiAnswer, ApiClient, Callers
 from tests.support.shapes import assert_has_shape
 
 POOL = "/api/configs/pool/team"
@@ -36,21 +31,21 @@ ASK = "?request_approval=true"
 
 
 @pytest.fixture
-def team(sim: str) -> None:
+def limited_team(sim: str) -> None:
     """Pool `team` of 100 GPUs and its subpool `a` of 10; changes of more than 10 GPUs need an approval."""
-    put_pool(PutPool(name="team", body=pool_config(100, approval_above=10)), actor=SYSTEM)
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
-    put_pool(PutPool(name="other", body=pool_config(1)), actor=SYSTEM)
+    world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10)))
+    world.make_subpool("team", "a", 10)
+    world.apply_change(PutPool(name="other", body=pool_config(1)))
 
 
 @pytest.fixture
-def alice(caller: Callable[..., ApiCaller]) -> ApiCaller:
+def alice(caller: Callers) -> ApiClient:
     """An admin of the pool."""
     return caller("alice", "osmo-team-admin")
 
 
 @pytest.fixture
-def bob(caller: Callable[..., ApiCaller]) -> ApiCaller:
+def bob(caller: Callers) -> ApiClient:
     """Another admin of the pool."""
     return caller("bob", "osmo-team-admin")
 
@@ -59,14 +54,14 @@ def _quota(name: str = "team--a") -> int | None:
     return Pool.objects.get(name=name).last_quota
 
 
-def _ask(alice: ApiCaller, quota: object = 50, **more: Any) -> int:
+def _ask(alice: ApiClient, quota: object = 50, **more: Any) -> int:
     answer = alice("PATCH", SUBPOOL + ASK, {"quota": quota, "description": "for the demo", **more})
     assert answer.status == 202, answer.body
     found: int = answer.body["id"]
     return found
 
 
-def _decide(person: ApiCaller, number: int, how: str, **options: Any) -> ApiAnswer:
+def _decide(person: ApiClient, number: int, how: str, **options: Any) -> ApiAnswer:
     return person("POST", f"{APPROVALS}/{number}/{how}", {"description": "seen"}, **options)
 
 
@@ -74,7 +69,7 @@ def _state(number: int) -> str:
     return ApprovalRequest.objects.get(pk=number).state
 
 
-def test_a_change_above_the_limit_is_refused_with_its_numbers(team: None, alice: ApiCaller) -> None:
+def test_a_change_above_the_limit_is_refused_with_its_numbers(limited_team: None, alice: ApiClient) -> None:
     answer = alice("PATCH", SUBPOOL, {"quota": 21})
     assert answer.status == 409
     (fault,) = answer.body["details"]
@@ -94,7 +89,7 @@ def test_a_change_above_the_limit_is_refused_with_its_numbers(team: None, alice:
     assert alice("PATCH", SUBPOOL, {"quota": 20}).status == 200
 
 
-def test_a_second_person_approves(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_second_person_approves(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     answer = alice("PATCH", SUBPOOL + ASK, {"quota": "50%", "description": "for the demo"})
     assert answer.status == 202
     number = answer.body["id"]
@@ -114,7 +109,7 @@ def test_a_second_person_approves(team: None, alice: ApiCaller, bob: ApiCaller) 
     assert (decision.actor, decision.after["requested_by"]) == ("bob", "alice")
 
 
-def test_the_requester_cannot_decide(team: None, alice: ApiCaller) -> None:
+def test_the_requester_cannot_decide(limited_team: None, alice: ApiClient) -> None:
     number = _ask(alice)
     for how in ("approve", "reject"):
         refused = _decide(alice, number, how)
@@ -123,12 +118,12 @@ def test_the_requester_cannot_decide(team: None, alice: ApiCaller) -> None:
     assert (_state(number), _quota()) == ("waiting", 10)
 
 
-def test_a_request_for_a_change_below_the_limit_is_the_change(team: None, alice: ApiCaller) -> None:
+def test_a_request_for_a_change_below_the_limit_is_the_change(limited_team: None, alice: ApiClient) -> None:
     assert alice("PATCH", SUBPOOL + ASK, {"quota": 15}).status == 200
     assert (_quota(), ApprovalRequest.objects.count()) == (15, 0)
 
 
-def test_a_change_that_breaks_another_rule_is_not_requested(team: None, alice: ApiCaller) -> None:
+def test_a_change_that_breaks_another_rule_is_not_requested(limited_team: None, alice: ApiClient) -> None:
     answer = alice("PATCH", SUBPOOL + ASK, {"quota": 500})
     assert answer.status == 400
     assert not ApprovalRequest.objects.exists()
@@ -146,7 +141,7 @@ def test_a_change_that_breaks_another_rule_is_not_requested(team: None, alice: A
     ],
 )
 def test_people_who_see_and_decide_about_a_subpool(
-    team: None, alice: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], sees: int, decides: int
+    limited_team: None, alice: ApiClient, caller: Callers, roles: list[str], sees: int, decides: int
 ) -> None:
     number = _ask(alice)
     person = caller("pat", *roles)
@@ -158,7 +153,7 @@ def test_people_who_see_and_decide_about_a_subpool(
 
 
 def test_a_pool_admin_sees_but_does_not_decide_about_the_pool_itself(
-    team: None, alice: ApiCaller, admin: ApiCaller, caller: Callable[..., ApiCaller]
+    limited_team: None, alice: ApiClient, admin: ApiClient, caller: Callers
 ) -> None:
     answer = admin("PATCH", POOL + ASK, {"resources": {"gpu": {"guarantee": 150}}})
     assert answer.status == 202, answer.body
@@ -183,18 +178,20 @@ def test_a_pool_admin_sees_but_does_not_decide_about_the_pool_itself(
         ("PUT", "/api/configs/pool", {"configs": {"team": pool_config(150, approval_above=10)}}),
     ],
 )
-def test_every_entry_point_needs_the_approval(team: None, admin: ApiCaller, method: str, path: str, body: Any) -> None:
+def test_every_entry_point_needs_the_approval(
+    limited_team: None, admin: ApiClient, method: str, path: str, body: Any
+) -> None:
     answer = admin(method, path, body)
     assert answer.status == 409, answer.body
     assert {code for _, code in answer.codes} == {"approval_needed"}
 
 
-def test_a_lower_limit_needs_none(team: None, admin: ApiCaller) -> None:
+def test_a_lower_limit_needs_none(limited_team: None, admin: ApiClient) -> None:
     assert admin("PATCH", POOL, {"approval_above": 5}).status == 200
     assert admin("GET", POOL).body["approval_above"] == 5
 
 
-def test_deletions_need_the_approval(team: None, admin: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+def test_deletions_need_the_approval(limited_team: None, admin: ApiClient, caller: Callers) -> None:
     admin("PATCH", POOL, {"approval_above": 5})
     first = admin("DELETE", SUBPOOL + ASK)
     assert first.status == 202
@@ -208,23 +205,21 @@ def test_deletions_need_the_approval(team: None, admin: ApiCaller, caller: Calla
     assert Pool.objects.get(name="team").archived
 
 
-def test_an_archived_pool_keeps_its_limit(team: None, admin: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
-    test_deletions_need_the_approval(team, admin, caller)
+def test_an_archived_pool_keeps_its_limit(limited_team: None, admin: ApiClient, caller: Callers) -> None:
+    test_deletions_need_the_approval(limited_team, admin, caller)
     assert admin("PUT", POOL, pool_config(5, maximum=5)).status == 409
     assert admin("PUT", POOL, pool_config(5, maximum=5, approval_above=5)).status == 200
 
 
-def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiCaller) -> None:
-    put_cohort(PutCohort(name="org", body={}), actor=SYSTEM)
-    put_pool(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org")), actor=SYSTEM)
+def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiClient) -> None:
+    world.apply_change(PutCohort(name="org", body={}))
+    world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org")))
     answer = admin("DELETE", "/api/configs/cohort/org?orphan=true")
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
 
 
-def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: ApiCaller) -> None:
-    put_pool(
-        PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0)), actor=SYSTEM
-    )
+def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: ApiClient) -> None:
+    world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0)))
     answer = admin("PATCH", POOL, {"cohort": "lab"})
     (fault,) = answer.body["details"]
     assert (answer.status, fault["code"], fault["amount"]) == (409, "approval_needed", "lending limit")
@@ -234,7 +229,7 @@ def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: Api
     assert [(need["before_in"], need["after_in"]) for need in asked.body["needs"]] == [("cohort org", "cohort lab")]
 
 
-def test_a_rollback_needs_the_approval(sim: str, admin: ApiCaller) -> None:
+def test_a_rollback_needs_the_approval(sim: str, admin: ApiClient) -> None:
     admin("PUT", POOL, pool_config(50))
     revision = ConfigRevision.objects.latest("revision").revision
     admin("PUT", POOL, pool_config(100, approval_above=10))
@@ -242,7 +237,7 @@ def test_a_rollback_needs_the_approval(sim: str, admin: ApiCaller) -> None:
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
 
 
-def test_a_temporary_quota_that_becomes_lasting_needs_it(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_temporary_quota_that_becomes_lasting_needs_it(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     until = (timezone.now() + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%S")
     number = _ask(alice, 40, until=until)
     assert _decide(bob, number, "approve").status == 200
@@ -251,7 +246,7 @@ def test_a_temporary_quota_that_becomes_lasting_needs_it(team: None, alice: ApiC
     assert [each["amount"] for each in answer.body["details"]] == ["lasting quota"]
 
 
-def test_a_change_meanwhile_supersedes_the_request(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_change_meanwhile_supersedes_the_request(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     number = _ask(alice)
     assert bob("PATCH", SUBPOOL, {"quota": 12}).status == 200
     refused = _decide(bob, number, "approve")
@@ -261,7 +256,7 @@ def test_a_change_meanwhile_supersedes_the_request(team: None, alice: ApiCaller,
     assert "changed after it was made" in refused.body["message"]
 
 
-def test_a_new_subpool_that_exists_meanwhile_supersedes(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_new_subpool_that_exists_meanwhile_supersedes(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     answer = alice("POST", f"{POOL}/subpool{ASK}", {"subpool_name": "b", "quota": 30}, idempotency_key="k")
     again = alice("POST", f"{POOL}/subpool{ASK}", {"subpool_name": "b", "quota": 30}, idempotency_key="k")
     assert (answer.status, again.status, again.body["id"]) == (202, 202, answer.body["id"])
@@ -270,22 +265,24 @@ def test_a_new_subpool_that_exists_meanwhile_supersedes(team: None, alice: ApiCa
     assert _quota("team--b") == 3
 
 
-def test_a_change_that_is_not_possible_now_still_waits(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_change_that_is_not_possible_now_still_waits(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     number = _ask(alice, 95)
     for name in "bc":
-        create_subpool(CreateSubpool(parent="team", subpool_name=name, quota=10), actor=SYSTEM)
+        world.make_subpool("team", name, 10)
     assert _decide(bob, number, "approve").status == 400
     assert (_state(number), _quota()) == ("waiting", 10)
 
 
-def test_a_requester_without_the_role_stands_behind_nothing(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_requester_without_the_role_stands_behind_nothing(
+    limited_team: None, alice: ApiClient, bob: ApiClient
+) -> None:
     number = _ask(alice)
-    revoke_role(RevokeRole(username="alice", role_name="osmo-team-admin"), actor=SYSTEM)
+    world.apply_change(RevokeRole(username="alice", role_name="osmo-team-admin"))
     assert _decide(bob, number, "approve").codes == {("", "requester_lost_role")}
     assert (_state(number), _quota()) == ("waiting", 10)
 
 
-def test_reject_withdraw_and_one_decision(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_reject_withdraw_and_one_decision(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     first = _ask(alice)
     assert _decide(bob, first, "reject").body["decision_note"] == "seen"
     assert _decide(bob, first, "approve").codes == {("state", "approval_is_final")}
@@ -296,7 +293,7 @@ def test_reject_withdraw_and_one_decision(team: None, alice: ApiCaller, bob: Api
     assert _quota() == 10
 
 
-def test_one_request_for_an_object_waits(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_one_request_for_an_object_waits(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     number = _ask(alice)
     assert _ask(alice) == number
     refused = bob("PATCH", SUBPOOL + ASK, {"quota": 60})
@@ -304,7 +301,7 @@ def test_one_request_for_an_object_waits(team: None, alice: ApiCaller, bob: ApiC
 
 
 def test_a_person_has_a_limited_number_of_waiting_requests(
-    team: None, alice: ApiCaller, bob: ApiCaller, monkeypatch: pytest.MonkeyPatch
+    limited_team: None, alice: ApiClient, bob: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(approvals, "MAX_WAITING", 1)
     number = _ask(alice)
@@ -318,24 +315,24 @@ def test_a_person_has_a_limited_number_of_waiting_requests(
 
 
 def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
-    sim: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
+    sim: str, admin: ApiClient, caller: Callers
 ) -> None:
-    put_pool(PutPool(name="red", body=pool_config(100, approval_above=10)), actor=SYSTEM)
+    world.apply_change(PutPool(name="red", body=pool_config(100, approval_above=10)))
     asked = caller("eve", "osmo-red-admin")(
         "POST", f"/api/configs/pool/red/subpool{ASK}", {"subpool_name": "b", "quota": 30}
     )
     assert admin("PUT", "/api/configs/pool/red/rename", {"new_name": "blue"}).status == 200
-    put_pool(PutPool(name="red", body=pool_config(1)), actor=SYSTEM)
+    world.apply_change(PutPool(name="red", body=pool_config(1)))
     visible = {}
     for name in ("red", "blue"):
-        person = create_user(CreateUser(id=f"lead-{name}", roles=[f"osmo-{name}-admin"]), actor=SYSTEM)
+        person = world.apply_change(CreateUser(id=f"lead-{name}", roles=[f"osmo-{name}-admin"]))
         visible[name] = [row.pk for row in list_requests(person.as_actor())]
     assert visible == {"red": [], "blue": [asked.body["id"]]}
 
 
-def test_requests_expire(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_requests_expire(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     number = _ask(alice)
-    with factories.triggers_off():
+    with world.triggers_off():
         ApprovalRequest.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert _decide(bob, number, "approve").codes == {("expires_at", "approval_expired")}
     assert bob("GET", f"{APPROVALS}/{number}").body["state"] == "expired"
@@ -345,7 +342,7 @@ def test_requests_expire(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
     assert AuditEntry.objects.get(action="approval.expired").actor == "system"
 
 
-def test_a_dry_run_shows_the_effect_and_the_need(team: None, alice: ApiCaller, bob: ApiCaller) -> None:
+def test_a_dry_run_shows_the_effect_and_the_need(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     effect = alice("PATCH", f"{SUBPOOL}?dry_run=true", {"quota": 50}).body
     assert {each["code"] for each in effect["violations"]} == {"approval_needed"}
     assert effect["after"]["unallocated"] == 50
@@ -355,13 +352,13 @@ def test_a_dry_run_shows_the_effect_and_the_need(team: None, alice: ApiCaller, b
     assert (_state(number), _quota()) == ("waiting", 10)
 
 
-def test_unknown_requests_and_bad_filters(team: None, alice: ApiCaller) -> None:
+def test_unknown_requests_and_bad_filters(limited_team: None, alice: ApiClient) -> None:
     assert alice("GET", f"{APPROVALS}/999999").status == 404
     assert alice("GET", f"{APPROVALS}?state=lost").codes == {("state", "bad_query")}
 
 
 @pytest.fixture
-def number(team: None, alice: ApiCaller) -> int:
+def number(limited_team: None, alice: ApiClient) -> int:
     """A waiting request."""
     return _ask(alice)
 
@@ -393,7 +390,7 @@ def test_raw_sql_is_refused(number: int, statement: str, rule: str) -> None:
     assert _broken_rule(statement) == rule
 
 
-def test_a_decision_is_final_for_raw_sql(number: int, bob: ApiCaller) -> None:
+def test_a_decision_is_final_for_raw_sql(number: int, bob: ApiClient) -> None:
     _decide(bob, number, "reject")
     again = f"{_DECIDED} 'approved', decided_by = 'bob'"
     assert _broken_rule(again) == "approval_is_final"
@@ -405,17 +402,17 @@ def test_a_second_waiting_row_is_refused(number: int) -> None:
     assert _broken_rule(copy) == "approval_waits_once"
 
 
-def test_a_resize_by_the_system_is_measured_too(team: None) -> None:
+def test_a_resize_by_the_system_is_measured_too(limited_team: None) -> None:
     with pytest.raises(ApprovalNeeded, match="approval of a second person"):
-        resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=50), actor=SYSTEM)
+        world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=50))
 
 
 @pytest.mark.parametrize("stored", [{"arguments": {"colour": "red"}}, {"arguments_format": 9}])
 def test_a_request_of_another_version_is_shown_and_still_waits(
-    team: None, alice: ApiCaller, bob: ApiCaller, stored: dict[str, Any]
+    limited_team: None, alice: ApiClient, bob: ApiClient, stored: dict[str, Any]
 ) -> None:
     number = _ask(alice)
-    with factories.triggers_off():
+    with world.triggers_off():
         ApprovalRequest.objects.filter(pk=number).update(**stored)
     refused = _decide(bob, number, "approve")
     assert (refused.status, {code for _, code in refused.codes}) == (409, {"approval_unreadable"})
@@ -423,28 +420,28 @@ def test_a_request_of_another_version_is_shown_and_still_waits(
 
 
 def test_a_change_that_this_version_does_not_know_is_shown(
-    team: None, alice: ApiCaller, bob: ApiCaller, admin: ApiCaller
+    limited_team: None, alice: ApiClient, bob: ApiClient, admin: ApiClient
 ) -> None:
     """It needs the highest permission, because nobody can say which one it had."""
     number = _ask(alice)
-    with factories.triggers_off():
+    with world.triggers_off():
         ApprovalRequest.objects.filter(pk=number).update(service="paint_subpool")
     assert bob("GET", APPROVALS).body["approvals"][0]["may_decide"] is False
     assert [_decide(person, number, "approve").status for person in (bob, admin)] == [403, 409]
     assert (_state(number), _quota()) == ("waiting", 10)
 
 
-def test_the_same_request_of_the_former_version_is_found_again(team: None, alice: ApiCaller) -> None:
+def test_the_same_request_of_the_former_version_is_found_again(limited_team: None, alice: ApiClient) -> None:
     """It stored no tags, or none as null."""
     number = _ask(alice)
-    with factories.triggers_off():
+    with world.triggers_off():
         row = ApprovalRequest.objects.get(pk=number)
         former = {**{name: value for name, value in row.arguments.items() if value is not None}, "tags": None}
         ApprovalRequest.objects.filter(pk=number).update(arguments=former)
     assert _ask(alice) == number
 
 
-def test_a_stranger_learns_nothing_from_a_bad_body(team: None, caller: Callable[..., ApiCaller]) -> None:
+def test_a_stranger_learns_nothing_from_a_bad_body(limited_team: None, caller: Callers) -> None:
     stranger = caller("zoe", "osmo-other-user")
     for method in ("PATCH", "DELETE"):
         assert stranger(method, SUBPOOL, {"description": 5}).status == 404

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from pools.models import AuditEntry, Backend, Node, Pool
+from pools.models import AuditEntry, Backend, Node
 from scheduling.services.seed import seed_defaults
-from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import factories
+from tests.integration.pools.conftest import pool_config
+from tests.support import world
+from tests.support.api_client import ApiClient
 
 BACKEND = "/api/configs/backend"
 NODE = {"name": "n1", "gpus": 8, "cpu": 128, "memory": "1Ti", "storage": "4Ti", "platform": "default"}
 
 
-def test_put_creates_a_backend_and_returns_it(admin: ApiCaller) -> None:
+def test_put_creates_a_backend_and_returns_it(admin: ApiClient) -> None:
     body = {"type": "simulated", "namespace": "ns", "nodes": [NODE], "auto_end": False, "offline": False}
     answer = admin("PUT", f"{BACKEND}/sim", body)
     assert answer.status == 200
@@ -37,11 +37,11 @@ def test_put_creates_a_backend_and_returns_it(admin: ApiCaller) -> None:
     assert admin("GET", f"{BACKEND}/none").status == 404
 
 
-def test_nodes_need_a_name_and_gpus_only(admin: ApiCaller) -> None:
+def test_nodes_need_a_name_and_gpus_only(admin: ApiClient) -> None:
     assert admin("PUT", f"{BACKEND}/sim", {"nodes": [{"name": "n1", "gpus": 8}]}).body["nodes"] == [NODE]
 
 
-def test_the_policy_against_endless_waiting_is_a_setting(sim: str, admin: ApiCaller) -> None:
+def test_the_policy_against_endless_waiting_is_a_setting(sim: str, admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"reserve_after": 60, "ageing": None, "description": "large work first"})
     assert (answer.body["reserve_after"], answer.body["ageing"]) == (60, None)
     assert admin("PUT", f"{BACKEND}/sim", {"offline": True}).body["ageing"] is None
@@ -51,7 +51,7 @@ def test_the_policy_against_endless_waiting_is_a_setting(sim: str, admin: ApiCal
     assert {each["path"] for each in refused.body["details"]} == {"reserve_after", "ageing"}
 
 
-def test_which_work_is_preempted_first_is_a_setting(sim: str, admin: ApiCaller) -> None:
+def test_which_work_is_preempted_first_is_a_setting(sim: str, admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"victims": "least_lost"})
     assert (answer.body["victims"], answer.body["warnings"], answer.headers["ETag"]) == ("least_lost", [], '"2"')
     assert admin("PUT", f"{BACKEND}/sim", {"offline": True}).body["victims"] == "least_lost"
@@ -62,13 +62,13 @@ def test_which_work_is_preempted_first_is_a_setting(sim: str, admin: ApiCaller) 
     assert Backend.objects.get(name="sim").victims == "least_lost"
 
 
-def test_a_key_left_out_keeps_its_value(sim: str, admin: ApiCaller) -> None:
+def test_a_key_left_out_keeps_its_value(sim: str, admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"offline": True})
     assert (answer.body["offline"], answer.body["namespace"], len(answer.body["nodes"])) == (True, "ns", 4)
     assert answer.headers["ETag"] == '"2"'
 
 
-def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: ApiCaller) -> None:
+def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: ApiClient) -> None:
     kept = Node.objects.get(name="n1").pk
     nodes = [{"name": "n1", "gpus": 32}, {"name": "n2", "gpus": 16}, {"name": "n9", "gpus": 4}]
     answer = admin("PUT", f"{BACKEND}/sim", {"nodes": nodes}, query={"dry_run": True})
@@ -86,9 +86,9 @@ def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: ApiCaller) -
     }
 
 
-def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: ApiCaller) -> None:
-    work = factories.submit_workflow(admin.actor, "team", 20)
-    reconcile_backend(Pool.objects.get(name="team").root.backend_id)
+def test_work_on_a_removed_node_stays_and_is_named(empty_team: None, admin: ApiClient) -> None:
+    work = world.submit_workflow(admin.actor, "team", 20)
+    world.reconcile()
     node = work.groups.get().tasks.get().node_name
     rest = [{"name": name, "gpus": 32} for name in ("n1", "n2", "n3", "n4") if name != node]
     answer = admin("PUT", f"{BACKEND}/sim", {"nodes": rest})
@@ -103,7 +103,7 @@ def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: ApiCaller) 
     assert (usage["total_capacity"], usage["total_free"], usage["quota_used"]) == ("96", "96", "20")
 
 
-def test_the_namespace_stays_while_pools_use_it(team: str, admin: ApiCaller) -> None:
+def test_the_namespace_stays_while_pools_use_it(empty_team: None, admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"namespace": "other"})
     assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
     assert admin("PUT", f"{BACKEND}/sim", {"namespace": "ns"}).status == 200
@@ -113,7 +113,7 @@ def test_the_namespace_stays_while_pools_use_it(team: str, admin: ApiCaller) -> 
     assert admin("PUT", f"{BACKEND}/sim", {"namespace": "other"}).body["namespace"] == "other"
 
 
-def test_delete_needs_a_backend_without_pools(team: str, admin: ApiCaller) -> None:
+def test_delete_needs_a_backend_without_pools(empty_team: None, admin: ApiClient) -> None:
     answer = admin("DELETE", f"{BACKEND}/sim")
     assert (answer.status, answer.codes) == (409, {("pools", "in_use")})
     assert admin("DELETE", "/api/configs/pool/team").status == 200
@@ -124,7 +124,7 @@ def test_delete_needs_a_backend_without_pools(team: str, admin: ApiCaller) -> No
     assert admin("DELETE", f"{BACKEND}/sim").status == 404
 
 
-def test_if_match(sim: str, admin: ApiCaller) -> None:
+def test_if_match(sim: str, admin: ApiClient) -> None:
     assert admin("PUT", f"{BACKEND}/sim", {}, if_match='"9"').status == 412
     assert admin("PUT", f"{BACKEND}/new", {}, if_match='"1"').status == 412
     assert admin("DELETE", f"{BACKEND}/sim", if_match='"9"').status == 412
@@ -146,14 +146,14 @@ def test_if_match(sim: str, admin: ApiCaller) -> None:
         ({"nodes": [{"name": "n1", "gpus": 1, "memory": "1Xi"}]}, {("nodes[0].memory", "bad_value")}),
     ],
 )
-def test_all_faults_at_once(admin: ApiCaller, body: dict[str, Any], codes: set[tuple[str, str]]) -> None:
+def test_all_faults_at_once(admin: ApiClient, body: dict[str, Any], codes: set[tuple[str, str]]) -> None:
     for query in ({}, {"dry_run": True}):
         answer = admin("PUT", f"{BACKEND}/sim", body, query=query)
         assert (answer.status, answer.codes) == (400, codes)
     assert not Backend.objects.exists()
 
 
-def test_seeding_creates_a_backend_and_keeps_its_later_changes(admin: ApiCaller) -> None:
+def test_seeding_creates_a_backend_and_keeps_its_later_changes(admin: ApiClient) -> None:
     seed_defaults()
     seed_defaults()
     (row,) = admin("GET", BACKEND).body["backends"]
@@ -167,7 +167,7 @@ def test_seeding_creates_a_backend_and_keeps_its_later_changes(admin: ApiCaller)
     assert admin("GET", BACKEND).body == {"backends": []}
 
 
-def test_a_pool_needs_no_more_than_a_backend_and_its_gpus(sim: str, admin: ApiCaller) -> None:
+def test_a_pool_needs_no_more_than_a_backend_and_its_gpus(sim: str, admin: ApiClient) -> None:
     seed_defaults()
     body = pool_config(100) | {"backend": "simulated"}
     answer = admin("PUT", "/api/configs/pool/team", {"configs": body})

@@ -8,7 +8,8 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Conflict
 from pools.domain.people.roles import SYSTEM
 from pools.models import GpuQuota
-from pools.services.gpu_quota.gpu_quotas import apply_cluster_quota, drop_cluster_quota, put_gpu_quota
+from pools.services.gpu_quota.gpu_quotas import apply_cluster_quota, drop_cluster_quota
+from tests.support.world import apply_change
 
 pytestmark = pytest.mark.django_db
 
@@ -44,5 +45,5 @@ def test_only_its_own_object_takes_a_quota_away() -> None:
         apply(SPEC, OTHER)
     assert (drop(OTHER), GpuQuota.objects.count()) == (False, 1)
     assert (drop(SOURCE), GpuQuota.objects.count()) == (True, 0)
-    put_gpu_quota(PutGpuQuota(namespace="ns", spec=SPEC), actor=SYSTEM)
+    apply_change(PutGpuQuota(namespace="ns", spec=SPEC))
     assert (drop(SOURCE), GpuQuota.objects.count()) == (False, 1), "the API owns it"

@@ -12,7 +12,7 @@ from django.test import override_settings
 from pools.models import AuditEntry, Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
 from pools.services.configuration.cluster_credentials import load_kubeconfig
-from tests.integration.pools.conftest import ApiCaller
+from tests.support.api_client import ApiClient
 
 BACKEND = "/api/configs/backend"
 TOKEN = "a-very-secret-token"
@@ -38,7 +38,7 @@ def cluster_body(**more: Any) -> dict[str, Any]:
     return {"type": "kubernetes", "namespace": "osmo", "kubeconfig": kubeconfig()} | more
 
 
-def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiCaller) -> None:
+def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/lab", cluster_body(node_pool="gpu"))
     assert answer.status == 200
     mark = answer.body.pop("credential_mark")
@@ -72,7 +72,7 @@ def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiCaller) 
     assert load_kubeconfig(row)[0]["users"][0]["user"]["token"] == TOKEN
 
 
-def test_put_back_nothing_changes_and_the_credential_stays(admin: ApiCaller) -> None:
+def test_put_back_nothing_changes_and_the_credential_stays(admin: ApiClient) -> None:
     shown = admin("PUT", f"{BACKEND}/lab", cluster_body())
     again = admin("PUT", f"{BACKEND}/lab", shown.body)
     assert (again.status, again.body) == (200, shown.body)
@@ -84,7 +84,7 @@ def test_put_back_nothing_changes_and_the_credential_stays(admin: ApiCaller) -> 
     assert moved.body["credential_mark"] == shown.body["credential_mark"]
 
 
-def test_the_audit_trail_has_changes_of_the_credential_without_its_content(admin: ApiCaller) -> None:
+def test_the_audit_trail_has_changes_of_the_credential_without_its_content(admin: ApiClient) -> None:
     admin("PUT", f"{BACKEND}/lab", cluster_body())
     admin("PUT", f"{BACKEND}/lab", {"kubeconfig": kubeconfig(token="another-secret")})
     entries = list(AuditEntry.objects.filter(object="backend/lab").order_by("pk"))
@@ -98,7 +98,7 @@ def test_the_audit_trail_has_changes_of_the_credential_without_its_content(admin
     assert str(admin("GET", "/api/audit").body).count("another-secret") == 0
 
 
-def test_a_dry_run_shows_the_effect(admin: ApiCaller) -> None:
+def test_a_dry_run_shows_the_effect(admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/lab", cluster_body(), query={"dry_run": True})
     assert (answer.body["before"], answer.body["after"]["server"]) == (None, "https://kube.example:6443")
     assert not Backend.objects.exists()
@@ -140,14 +140,14 @@ def test_a_dry_run_shows_the_effect(admin: ApiCaller) -> None:
         ({"colour": 1}, {("colour", "unknown_key")}),
     ],
 )
-def test_all_faults_at_once(admin: ApiCaller, change: dict[str, Any], codes: set[tuple[str, str]]) -> None:
+def test_all_faults_at_once(admin: ApiClient, change: dict[str, Any], codes: set[tuple[str, str]]) -> None:
     answer = admin("PUT", f"{BACKEND}/lab", cluster_body(**change))
     assert (answer.status, answer.codes) == (400, codes)
     assert TOKEN not in str(answer.body)
     assert not Backend.objects.exists()
 
 
-def test_dangerous_settings_are_warnings(admin: ApiCaller) -> None:
+def test_dangerous_settings_are_warnings(admin: ApiClient) -> None:
     content = yaml.safe_load(kubeconfig("http://kube.example:8080"))
     content["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     answer = admin("PUT", f"{BACKEND}/lab", cluster_body(kubeconfig=yaml.safe_dump(content)))
@@ -158,13 +158,13 @@ def test_dangerous_settings_are_warnings(admin: ApiCaller) -> None:
     ]
 
 
-def test_a_backend_keeps_its_type(sim: str, admin: ApiCaller) -> None:
+def test_a_backend_keeps_its_type(sim: str, admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", cluster_body())
     assert answer.status == 400
     assert ("type", "bad_value") in answer.codes
 
 
-def test_one_backend_per_cluster_and_namespace(admin: ApiCaller) -> None:
+def test_one_backend_per_cluster_and_namespace(admin: ApiClient) -> None:
     assert admin("PUT", f"{BACKEND}/lab", cluster_body()).status == 200
     answer = admin("PUT", f"{BACKEND}/second", cluster_body())
     assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
@@ -178,7 +178,7 @@ def test_one_backend_per_cluster_and_namespace(admin: ApiCaller) -> None:
         KubernetesSettings.objects.filter(pk=second.pk).update(context="main")
 
 
-def test_a_file_is_found_in_the_operators_folder_only(admin: ApiCaller, tmp_path: Any, settings: Any) -> None:
+def test_a_file_is_found_in_the_operators_folder_only(admin: ApiClient, tmp_path: Any, settings: Any) -> None:
     (tmp_path / "lab.yaml").write_text(kubeconfig())
     settings.OSMO = with_environment(settings.OSMO, kubeconfig_dir=tmp_path)
     answer = admin("PUT", f"{BACKEND}/lab", {"type": "kubernetes", "kubeconfig_file": "lab.yaml"})
@@ -190,7 +190,7 @@ def test_a_file_is_found_in_the_operators_folder_only(admin: ApiCaller, tmp_path
         load_kubeconfig(row)
 
 
-def test_in_cluster_access_stores_no_credential(admin: ApiCaller) -> None:
+def test_in_cluster_access_stores_no_credential(admin: ApiClient) -> None:
     admin("PUT", f"{BACKEND}/lab", cluster_body())
     answer = admin("PUT", f"{BACKEND}/lab", {"access": "in_cluster"})
     assert (answer.body["access"], answer.body["server"], answer.body["credential_mark"]) == (
@@ -202,13 +202,13 @@ def test_in_cluster_access_stores_no_credential(admin: ApiCaller) -> None:
     assert admin("PUT", f"{BACKEND}/lab", {"access": "kubeconfig"}).codes == {("kubeconfig", "missing")}
 
 
-def test_another_context_of_the_same_kubeconfig(admin: ApiCaller) -> None:
+def test_another_context_of_the_same_kubeconfig(admin: ApiClient) -> None:
     admin("PUT", f"{BACKEND}/lab", cluster_body())
     assert admin("PUT", f"{BACKEND}/lab", {"context": "main"}).body["context"] == "main"
     assert admin("PUT", f"{BACKEND}/lab", {"context": "broken"}).codes == {("kubeconfig.clusters", "unknown_name")}
 
 
-def test_a_replaced_key_still_decrypts_and_a_lost_one_is_reported(admin: ApiCaller, settings: Any) -> None:
+def test_a_replaced_key_still_decrypts_and_a_lost_one_is_reported(admin: ApiClient, settings: Any) -> None:
     admin("PUT", f"{BACKEND}/lab", cluster_body())
     row = KubernetesSettings.objects.get()
     old = settings.SECRET_KEY
@@ -218,13 +218,13 @@ def test_a_replaced_key_still_decrypts_and_a_lost_one_is_reported(admin: ApiCall
         load_kubeconfig(row)
 
 
-def test_only_an_osmo_admin_may_write(admin: ApiCaller, viewer: ApiCaller) -> None:
+def test_only_an_osmo_admin_may_write(admin: ApiClient, viewer: ApiClient) -> None:
     assert viewer("PUT", f"{BACKEND}/lab", cluster_body()).status == 403
     admin("PUT", f"{BACKEND}/lab", cluster_body())
     assert viewer("GET", f"{BACKEND}/lab").body["access"] == "kubeconfig"
 
 
-def test_deleting_the_backend_deletes_its_credential(admin: ApiCaller) -> None:
+def test_deleting_the_backend_deletes_its_credential(admin: ApiClient) -> None:
     admin("PUT", f"{BACKEND}/lab", cluster_body())
     assert admin("DELETE", f"{BACKEND}/lab").status == 200
     assert not KubernetesSettings.objects.exists()

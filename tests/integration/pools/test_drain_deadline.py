@@ -6,31 +6,30 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, SetDrainDeadline
+from pools.domain.changes.subpools import DeleteSubpool, SetDrainDeadline
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
 from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import AuditEntry, Pool, User
-from pools.services.configuration.subpools import archive_drained, create_subpool, delete_subpool, set_drain_deadline
+from pools.models import AuditEntry, Pool
+from pools.services.configuration.subpools import archive_drained, delete_subpool, set_drain_deadline
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
+from tests.support.world import apply_change, make_subpool, sign_in
 
 ONE = "/api/configs/pool/team/subpool/a"
 
 
 @pytest.fixture
 def bob(db: None) -> Actor:
-    factories.make_pool("team", 100, a=30, b=20)
-    return factories.make_user("bob", "osmo-team-user")
+    world.make_pool("team", 100, a=30, b=20)
+    return world.make_user("bob", "osmo-team-user")
 
 
 @pytest.fixture
 def work(bob: Actor) -> str:
     """Live work of subpool a."""
-    return factories.submit_workflow(bob, "team--a", 4, name="long").name
+    return world.submit_workflow(bob, "team--a", 4, name="long").name
 
 
 def friday() -> datetime:
@@ -55,9 +54,9 @@ def test_it_is_set_with_the_deletion_and_ends_with_the_drain(work: str) -> None:
     end = friday()
     assert delete(drain_by=end).row.drain_by == end
     assert AuditEntry.objects.filter(object="pool/team--a").latest("id").action == "subpool.deleting"
-    cancel_workflow(CancelWorkflow(name=work), actor=SYSTEM)
+    apply_change(CancelWorkflow(name=work))
     assert (row().subpool_state, row().drain_by) == ("ARCHIVED", None)
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
+    make_subpool("team", "a", 10)
     assert row().drain_by is None
 
 
@@ -112,9 +111,8 @@ def test_other_subpools_and_other_people_are_refused(work: str, bob: Actor) -> N
 
 
 def test_the_api_sets_shows_and_lists_it(work: str) -> None:
-    factories.make_user("chief", "osmo-team-admin")
-    client = Client()
-    client.force_login(User.objects.get(username="chief"))
+    world.make_user("chief", "osmo-team-admin")
+    client = sign_in("chief")
     end = friday()
     text = end.strftime("%Y-%m-%dT%H:%M:%S")
     json = {"content_type": "application/json"}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.integration.pools.conftest import ApiCaller
+from tests.support.api_client import ApiClient, Callers
 
 UNREADABLE: list[tuple[str, list[tuple[str, str]]]] = [
     ("/api/audit", [("since", "soon"), ("until", "2026-13-01"), ("limit", "0")]),
@@ -23,7 +22,7 @@ UNREADABLE: list[tuple[str, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("address", "query"), UNREADABLE, ids=[address for address, _ in UNREADABLE])
-def test_all_unreadable_values_are_reported_at_once(admin: ApiCaller, address: str, query: Any) -> None:
+def test_all_unreadable_values_are_reported_at_once(admin: ApiClient, address: str, query: Any) -> None:
     answer = admin("GET", address, query=query)
 
     assert answer.status == 400
@@ -33,7 +32,7 @@ def test_all_unreadable_values_are_reported_at_once(admin: ApiCaller, address: s
 
 
 @pytest.mark.parametrize(("address", "query"), UNREADABLE, ids=[address for address, _ in UNREADABLE])
-def test_an_empty_value_is_no_condition(admin: ApiCaller, address: str, query: Any) -> None:
+def test_an_empty_value_is_no_condition(admin: ApiClient, address: str, query: Any) -> None:
     without = admin("GET", address)
     with_empty_values = admin("GET", address, query=[(name, "") for name, _ in query])
 
@@ -41,7 +40,7 @@ def test_an_empty_value_is_no_condition(admin: ApiCaller, address: str, query: A
     assert with_empty_values.body.keys() == without.body.keys()
 
 
-def test_conditions_narrow_the_list_of_users(admin: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+def test_conditions_narrow_the_list_of_users(admin: ApiClient, caller: Callers) -> None:
     for name, roles in (("ann", ["osmo-viewer"]), ("anton", []), ("bea", ["osmo-viewer"])):
         caller(name, *roles)
 

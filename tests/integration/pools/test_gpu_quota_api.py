@@ -12,8 +12,8 @@ from django.utils import timezone
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, Pool
 from pools.services.gpu_quota.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quota.gpu_quotas import sample_usage
-from tests.integration.pools.conftest import ApiAnswer, ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiAnswer, ApiClient
 
 QUOTA = "/api/configs/gpu_quota"
 HERE = "/api/gpu_quota/team-a/allocation"
@@ -32,7 +32,7 @@ SPEC = {
 }
 
 
-def put_gpu_quota(admin: ApiCaller, spec: Any, namespace: str = "team-a", **headers: str) -> ApiAnswer:
+def put_gpu_quota(admin: ApiClient, spec: Any, namespace: str = "team-a", **headers: str) -> ApiAnswer:
     return admin("PUT", f"{QUOTA}/{namespace}", {"spec": spec}, **headers)
 
 
@@ -41,11 +41,11 @@ def worker_body(name: str, tflops: object = "10", vram: object = "1Gi", count: i
     return {"id": name, "workload": "infer", "request": amounts, "limit": amounts, "count": count, **more}
 
 
-def used_amounts(admin: ApiCaller, namespace: str = "team-a") -> Any:
+def used_amounts(admin: ApiClient, namespace: str = "team-a") -> Any:
     return admin("GET", f"{QUOTA}/{namespace}").body["status"]["used"]
 
 
-def test_a_quota_is_put_and_read(admin: ApiCaller) -> None:
+def test_a_quota_is_put_and_read(admin: ApiClient) -> None:
     answer = put_gpu_quota(admin, SPEC)
     assert answer.status == 200
     assert answer.body["namespace"] == "team-a"
@@ -77,20 +77,20 @@ def test_a_quota_is_put_and_read(admin: ApiCaller) -> None:
 CONDITION = {"type", "status", "reason", "message", "lastTransitionTime"}
 
 
-def test_a_quota_put_back_as_it_was_read_changes_nothing(admin: ApiCaller) -> None:
+def test_a_quota_put_back_as_it_was_read_changes_nothing(admin: ApiClient) -> None:
     first = put_gpu_quota(admin, SPEC)
     again = admin("PUT", f"{QUOTA}/team-a", first.body)
     assert (again.status, again.headers["ETag"]) == (200, '"1"')
 
 
-def test_a_body_that_names_another_namespace_is_refused(admin: ApiCaller) -> None:
+def test_a_body_that_names_another_namespace_is_refused(admin: ApiClient) -> None:
     body = put_gpu_quota(admin, SPEC).body
     answer = admin("PUT", f"{QUOTA}/team-b", body)
     assert (answer.status, answer.codes) == (400, {("namespace", "bad_value")})
     assert list(GpuQuota.objects.values_list("namespace", flat=True)) == ["team-a"]
 
 
-def test_all_faults_of_a_spec_at_once(admin: ApiCaller) -> None:
+def test_all_faults_of_a_spec_at_once(admin: ApiClient) -> None:
     answer = put_gpu_quota(
         admin, {"total": {"requests": {"tflops": "-1", "compute": 1}, "maxWorkers": -1}, "one": 1}, "Bad_"
     )
@@ -107,7 +107,7 @@ def test_all_faults_of_a_spec_at_once(admin: ApiCaller) -> None:
     assert not GpuQuota.objects.exists()
 
 
-def test_versions(admin: ApiCaller) -> None:
+def test_versions(admin: ApiClient) -> None:
     put_gpu_quota(admin, SPEC)
     assert put_gpu_quota(admin, {}, if_match='"7"').status == 412
     assert put_gpu_quota(admin, {}, if_match='"1"').headers["ETag"] == '"2"'
@@ -119,13 +119,13 @@ def test_versions(admin: ApiCaller) -> None:
     assert admin("DELETE", f"{QUOTA}/team-a").status == 404
 
 
-def test_a_dry_run_of_a_put_shows_before_and_after(admin: ApiCaller) -> None:
+def test_a_dry_run_of_a_put_shows_before_and_after(admin: ApiClient) -> None:
     answer = admin("PUT", f"{QUOTA}/team-a", {"spec": SPEC}, query={"dry_run": True})
     assert (answer.status, answer.body["before"], answer.body["after"]["spec"]) == (200, None, SPEC)
     assert not GpuQuota.objects.exists()
 
 
-def test_an_allocation_counts_its_gpus_and_one_worker(admin: ApiCaller) -> None:
+def test_an_allocation_counts_its_gpus_and_one_worker(admin: ApiClient) -> None:
     put_gpu_quota(admin, SPEC)
     answer = admin("POST", HERE, worker_body("w1", "10", "1Gi", 2))
     assert answer.status == 200
@@ -147,7 +147,7 @@ def test_an_allocation_counts_its_gpus_and_one_worker(admin: ApiCaller) -> None:
     assert admin("GET", f"{HERE}/w1").body == answer.body
 
 
-def test_sums_are_exact_and_canonical(admin: ApiCaller) -> None:
+def test_sums_are_exact_and_canonical(admin: ApiClient) -> None:
     put_gpu_quota(admin, {})
     admin("POST", HERE, worker_body("a", "0.25", "1536Mi", 4))
     admin("POST", HERE, worker_body("b", 999, "512Mi", 1))
@@ -156,7 +156,7 @@ def test_sums_are_exact_and_canonical(admin: ApiCaller) -> None:
     assert used_amounts(admin)["requests"] == {"tflops": "1000001m", "vram": "7086696038400m"}
 
 
-def test_a_broken_total_cap_is_a_conflict_with_numbers(admin: ApiCaller) -> None:
+def test_a_broken_total_cap_is_a_conflict_with_numbers(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}})
     for name in range(5):
         assert admin("POST", HERE, worker_body(f"w{name}")).status == 200
@@ -180,7 +180,7 @@ def test_a_broken_total_cap_is_a_conflict_with_numbers(admin: ApiCaller) -> None
     assert admin("POST", HERE, worker_body("w5")).status == 200
 
 
-def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_listed(admin: ApiCaller) -> None:
+def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_listed(admin: ApiClient) -> None:
     put_gpu_quota(admin, SPEC)
     answer = admin("POST", HERE, worker_body("w1", "101", "200Gi", 9))
     assert answer.status == 400
@@ -200,7 +200,7 @@ def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_listed(admin: Api
     assert not GpuAllocation.objects.exists()
 
 
-def test_workers_have_a_cap_of_their_own(admin: ApiCaller) -> None:
+def test_workers_have_a_cap_of_their_own(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     assert admin("POST", HERE, worker_body("w1", count=128)).status == 200
     (detail,) = admin("POST", HERE, worker_body("w2")).body["details"]
@@ -212,7 +212,7 @@ def test_workers_have_a_cap_of_their_own(admin: ApiCaller) -> None:
     )
 
 
-def test_a_repeated_allocation_of_a_live_id_changes_nothing(admin: ApiCaller) -> None:
+def test_a_repeated_allocation_of_a_live_id_changes_nothing(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     first = admin("POST", HERE, worker_body("w1"))
     assert admin("POST", HERE, worker_body("w1")).body == first.body
@@ -229,7 +229,7 @@ def test_a_repeated_allocation_of_a_live_id_changes_nothing(admin: ApiCaller) ->
     assert GpuAllocation.objects.filter(name="w1").count() == 2
 
 
-def test_without_a_quota_everything_fits_and_is_counted(admin: ApiCaller) -> None:
+def test_without_a_quota_everything_fits_and_is_counted(admin: ApiClient) -> None:
     assert admin("POST", HERE, worker_body("w1", "1E")).status == 200
     assert admin("GET", f"{QUOTA}/team-a").status == 404
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "10"}}})
@@ -244,7 +244,7 @@ def test_without_a_quota_everything_fits_and_is_counted(admin: ApiCaller) -> Non
     assert used_amounts(admin)["workers"] == 1
 
 
-def test_defaults_fill_what_is_missing(admin: ApiCaller) -> None:
+def test_defaults_fill_what_is_missing(admin: ApiClient) -> None:
     put_gpu_quota(
         admin, {"single": {"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "7"}}}
     )
@@ -259,7 +259,7 @@ def test_defaults_fill_what_is_missing(admin: ApiCaller) -> None:
     )
 
 
-def test_a_dry_run_allocates_nothing(admin: ApiCaller) -> None:
+def test_a_dry_run_allocates_nothing(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     answer = admin("POST", HERE, worker_body("w1"), query={"dry_run": True})
     assert (answer.status, answer.body["after"]["state"], answer.body["violations"]) == (200, "committed", [])
@@ -270,7 +270,7 @@ def test_a_dry_run_allocates_nothing(admin: ApiCaller) -> None:
     assert refused.body["violations"][0]["code"] == "total.max.workers.limit"
 
 
-def test_an_adjustment_checks_what_grows(admin: ApiCaller) -> None:
+def test_an_adjustment_checks_what_grows(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}, "single": {"maxRequests": {"tflops": "30"}}})
     admin("POST", HERE, worker_body("w1", "10", count=2))
     admin("POST", HERE, worker_body("w2", "20"))
@@ -292,7 +292,7 @@ def test_an_adjustment_checks_what_grows(admin: ApiCaller) -> None:
     }
 
 
-def test_a_dry_run_of_an_adjustment_changes_nothing(admin: ApiCaller) -> None:
+def test_a_dry_run_of_an_adjustment_changes_nothing(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}})
     admin("POST", HERE, worker_body("w1"))
     before = GpuUsage.objects.values().get()
@@ -303,7 +303,7 @@ def test_a_dry_run_of_an_adjustment_changes_nothing(admin: ApiCaller) -> None:
     assert GpuUsage.objects.values().get() == before
 
 
-def test_a_released_allocation_cannot_change(admin: ApiCaller) -> None:
+def test_a_released_allocation_cannot_change(admin: ApiClient) -> None:
     admin("POST", HERE, worker_body("w1"))
     admin("DELETE", f"{HERE}/w1")
     assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).codes == {("id", "released")}
@@ -316,7 +316,7 @@ def test_a_released_allocation_cannot_change(admin: ApiCaller) -> None:
     assert [each["state"] for each in released] == ["released"]
 
 
-def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: ApiCaller) -> None:
+def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     answer = admin("POST", HERE, worker_body("w1"), query={"assume": True})
     assert (answer.body["state"], answer.body["expires"] is not None) == ("assumed", True)
@@ -329,7 +329,7 @@ def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: ApiCaller) 
     assert GpuUsage.objects.get().assumed_workers == 0
 
 
-def test_a_reservation_expires(admin: ApiCaller) -> None:
+def test_a_reservation_expires(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
     admin("POST", HERE, worker_body("w1"), query={"assume": True})
     assert expire_assumed() == 0
@@ -341,7 +341,7 @@ def test_a_reservation_expires(admin: ApiCaller) -> None:
     assert admin("POST", HERE, worker_body("w2")).status == 200
 
 
-def test_all_faults_of_an_allocation_at_once(admin: ApiCaller) -> None:
+def test_all_faults_of_an_allocation_at_once(admin: ApiClient) -> None:
     body = {"request": {"tflops": "1 Gi", "compute": 5}, "count": 0, "gpus": 1}
     assert admin("POST", HERE, body).codes == {
         ("id", "missing"),
@@ -354,16 +354,16 @@ def test_all_faults_of_an_allocation_at_once(admin: ApiCaller) -> None:
 
 
 @pytest.mark.parametrize("path", [HERE, f"{HERE}/w1", f"{HERE}/w1/commit", f"{QUOTA}/team-a"])
-def test_bodies_that_are_not_objects(admin: ApiCaller, path: str) -> None:
+def test_bodies_that_are_not_objects(admin: ApiClient, path: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         for body in ([], "x", 1, {"request": []}, {"id": 5}, {"spec": [1]}):
             assert admin(method, path, body).status in {400, 404, 405}, (method, body)
 
 
-def test_a_quota_is_written_by_platform_admins_only(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
-    factories.make_pool("team")
+def test_a_quota_is_written_by_platform_admins_only(caller: Any, admin: ApiClient, viewer: ApiClient) -> None:
+    world.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
-    factories.make_pool("else")
+    world.make_pool("else")
     put_gpu_quota(admin, SPEC)
     boss, user, other = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user"), caller("o", "osmo-else-admin")
     for somebody in (boss, user, other, viewer):
@@ -378,8 +378,8 @@ def test_a_quota_is_written_by_platform_admins_only(caller: Any, admin: ApiCalle
     assert other("GET", QUOTA).body == {"quotas": []}
 
 
-def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
-    factories.make_pool("team")
+def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: ApiClient, viewer: ApiClient) -> None:
+    world.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
     boss, user = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user")
     assert boss("POST", HERE, worker_body("w1")).status == 200
@@ -393,7 +393,7 @@ def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: ApiCa
     assert boss("DELETE", f"{HERE}/w1").status == 200
 
 
-def test_headroom(admin: ApiCaller) -> None:
+def test_headroom(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "50", "vram": "100Gi"}}})
     admin("POST", HERE, worker_body("w1"), query={"assume": True})
     room = admin("GET", "/api/gpu_quota/team-a/room", query={"request_tflops": "15", "count": 2}).body
@@ -403,7 +403,7 @@ def test_headroom(admin: ApiCaller) -> None:
     assert bad.codes == {("request_tflops", "bad_value"), ("count", "bad_value")}
 
 
-def test_an_alert_is_one_event_per_crossing(admin: ApiCaller) -> None:
+def test_an_alert_is_one_event_per_crossing(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "100"}}})
     admin("POST", HERE, worker_body("w0", "90"))
     for tflops in ("5.5", "6", "7", "4", "6"):
@@ -425,7 +425,7 @@ def test_an_alert_is_one_event_per_crossing(admin: ApiCaller) -> None:
     assert alerts.count() == 2
 
 
-def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: ApiCaller) -> None:
+def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: ApiClient) -> None:
     put_gpu_quota(admin, {"total": {"requests": {"tflops": "100", "vram": "100"}}})
 
     def adjust(tflops: str, vram: str) -> tuple[Any, int, list[str]]:
@@ -443,7 +443,7 @@ def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: ApiC
     assert admin("GET", f"{QUOTA}/team-a").body["alert_since"] is None
 
 
-def test_the_audit_trail_names_the_user_who_allocated(admin: ApiCaller) -> None:
+def test_the_audit_trail_names_the_user_who_allocated(admin: ApiClient) -> None:
     admin("POST", HERE, worker_body("w1", description="for the demo"))
     admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}})
     admin("DELETE", f"{HERE}/w1")
@@ -455,7 +455,7 @@ def test_the_audit_trail_names_the_user_who_allocated(admin: ApiCaller) -> None:
     ]
 
 
-def test_a_repeated_request_with_a_key_is_answered_the_same(admin: ApiCaller) -> None:
+def test_a_repeated_request_with_a_key_is_answered_the_same(admin: ApiClient) -> None:
     first = admin("POST", HERE, worker_body("w1"), idempotency_key="k1")
     admin("DELETE", f"{HERE}/w1")
     again = admin("POST", HERE, worker_body("w1"), idempotency_key="k1")
@@ -464,7 +464,7 @@ def test_a_repeated_request_with_a_key_is_answered_the_same(admin: ApiCaller) ->
     assert GpuUsage.objects.get().workers == 0
 
 
-def test_the_history_of_use(admin: ApiCaller) -> None:
+def test_the_history_of_use(admin: ApiClient) -> None:
     admin("POST", HERE, worker_body("w1"))
     assert sample_usage() == 1
     assert sample_usage() == 0, "nothing changed"
@@ -477,7 +477,7 @@ def test_the_history_of_use(admin: ApiCaller) -> None:
     assert told["more_entries"] is False
 
 
-def test_old_released_allocations_are_deleted(admin: ApiCaller) -> None:
+def test_old_released_allocations_are_deleted(admin: ApiClient) -> None:
     for name in ("old", "new", "live"):
         admin("POST", HERE, worker_body(name))
     for name in ("old", "new"):

@@ -10,7 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pools.models import ConfigRevision, Pool
-from tests.integration.pools.conftest import ApiCaller, pool_config
+from tests.integration.pools.conftest import pool_config
+from tests.support.api_client import ApiClient
 
 CONFIG = "/api/configs/pool"
 HISTORY = "/api/configs/history"
@@ -20,7 +21,7 @@ def guarantee_by_pool(data: dict[str, object]) -> dict[str, int]:
     return {name: body["resources"]["gpu"]["guarantee"] for name, body in data["pools"].items()}  # type: ignore[index]
 
 
-def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, admin: ApiCaller) -> None:
+def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, admin: ApiClient) -> None:
     admin("PUT", f"{CONFIG}/one", {"configs": pool_config(10), "description": "first", "tags": ["t"]})
     admin("PUT", CONFIG, {"configs": {"two": pool_config(20), "one": pool_config(11)}})
     admin("PATCH", f"{CONFIG}/two", {"configs_dict": {"resources": {"gpu": {"guarantee": 21}}}})
@@ -41,14 +42,14 @@ def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, a
     assert not entries[0]["created_at"].endswith("Z")
 
 
-def test_a_refused_write_and_a_dry_run_leave_no_revision(team: str, admin: ApiCaller) -> None:
+def test_a_refused_write_and_a_dry_run_leave_no_revision(empty_team: None, admin: ApiClient) -> None:
     admin("PUT", f"{CONFIG}/team", {"configs": {}})
     admin("PUT", f"{CONFIG}/team", {"configs": pool_config(5)}, query={"dry_run": True})
     admin("PUT", f"{CONFIG}/Bad", {"configs": pool_config(5)})
     assert ConfigRevision.objects.count() == 1
 
 
-def test_a_write_needs_the_same_queries_with_many_pools(sim: str, admin: ApiCaller) -> None:
+def test_a_write_needs_the_same_queries_with_many_pools(sim: str, admin: ApiClient) -> None:
     counts = []
     for names in (["a"], [f"p{number}" for number in range(60)]):
         admin("PUT", CONFIG, {"configs": {name: pool_config(1) for name in names}})
@@ -58,7 +59,7 @@ def test_a_write_needs_the_same_queries_with_many_pools(sim: str, admin: ApiCall
     assert counts[0] == counts[1]
 
 
-def test_filters(sim: str, admin: ApiCaller) -> None:
+def test_filters(sim: str, admin: ApiClient) -> None:
     for number in (1, 2, 3):
         admin("PUT", f"{CONFIG}/p{number}", {"configs": pool_config(number), "tags": [f"t{number}", "all"]})
     second = ConfigRevision.objects.get(revision=2)
@@ -108,7 +109,7 @@ def test_filters(sim: str, admin: ApiCaller) -> None:
         assert admin("GET", HISTORY, query=wrong).status == 400, wrong
 
 
-def test_rollback_is_one_more_write(sim: str, admin: ApiCaller) -> None:
+def test_rollback_is_one_more_write(sim: str, admin: ApiClient) -> None:
     admin("PUT", CONFIG, {"configs": {"one": pool_config(10), "two": pool_config(20), "three": pool_config(30)}})
     admin("PATCH", f"{CONFIG}/one", {"configs_dict": {"resources": {"gpu": {"guarantee": 99}}}})
     admin("DELETE", f"{CONFIG}/two")
@@ -126,7 +127,7 @@ def test_rollback_is_one_more_write(sim: str, admin: ApiCaller) -> None:
     assert (newest["revision"], newest["name"], newest["description"]) == (6, "", "back")
 
 
-def test_rollback_refuses(team: str, admin: ApiCaller) -> None:
+def test_rollback_refuses(empty_team: None, admin: ApiClient) -> None:
     admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 200}}}})
     admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 150})
     too_small = admin("POST", f"{HISTORY}/rollback", {"revision": 1, "config_type": "POOL"})
@@ -155,12 +156,12 @@ def test_rollback_refuses(team: str, admin: ApiCaller) -> None:
         ),
     ],
 )
-def test_every_fault_of_a_diff_at_once(admin: ApiCaller, query: dict[str, object], codes: set[tuple[str, str]]) -> None:
+def test_every_fault_of_a_diff_at_once(admin: ApiClient, query: dict[str, object], codes: set[tuple[str, str]]) -> None:
     answer = admin("GET", "/api/configs/diff", query=query)
     assert (answer.status, answer.codes) == (400, codes)
 
 
-def test_diff(team: str, admin: ApiCaller) -> None:
+def test_diff(empty_team: None, admin: ApiClient) -> None:
     admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 50}}}})
     query = {"config_type": "POOL", "first_revision": 1}
     for more in ({"second_revision": 2}, {}):
@@ -174,7 +175,7 @@ def test_diff(team: str, admin: ApiCaller) -> None:
     assert admin("GET", "/api/configs/diff", query={**query, "config_type": "ROLE"}).status == 404
 
 
-def test_delete_and_tag_revisions(team: str, admin: ApiCaller) -> None:
+def test_delete_and_tag_revisions(empty_team: None, admin: ApiClient) -> None:
     admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"description": "x"}})
     tags = f"{HISTORY}/pool/revision/1/tags"
     assert admin("POST", tags, {"set_tags": ["a", "b", "a"]}).body is None
@@ -196,7 +197,7 @@ def test_delete_and_tag_revisions(team: str, admin: ApiCaller) -> None:
 # --- many pools at once ---------------------------------------------------------------------------------------------
 
 
-def test_many_pools_all_or_none_with_every_fault(team: str, admin: ApiCaller) -> None:
+def test_many_pools_all_or_none_with_every_fault(empty_team: None, admin: ApiClient) -> None:
     admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 60})
     bodies = {
         "fine": pool_config(10),
@@ -220,7 +221,7 @@ def test_many_pools_all_or_none_with_every_fault(team: str, admin: ApiCaller) ->
     assert admin("PUT", CONFIG, {"configs": {}}).codes == {("configs", "missing")}
 
 
-def test_many_pools_are_an_upsert(team: str, admin: ApiCaller) -> None:
+def test_many_pools_are_an_upsert(empty_team: None, admin: ApiClient) -> None:
     answer = admin(
         "PUT", CONFIG, {"configs": {"new": pool_config(1), "newer": pool_config(2)}, "description": "d", "tags": ["x"]}
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tests.integration.pools.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient
 
 
-def test_one_workflow_too_many_is_asked_to_come_again(admin: ApiCaller, settings: Any) -> None:
-    factories.make_pool("team", 10)
+def test_one_workflow_too_many_is_asked_to_come_again(admin: ApiClient, settings: Any) -> None:
+    world.make_pool("team", 10)
     settings.OSMO = dataclasses.replace(settings.OSMO, max_live_workflows=1)
-    address, body = "/api/pool/team/workflow", {"file": factories.workflow_file("hello")}
+    address, body = "/api/pool/team/workflow", {"file": world.workflow_file("hello")}
     assert admin("POST", address, body).status == 200
     answer = admin("POST", address, body)
     assert (answer.status, answer.headers["Retry-After"]) == (429, "60")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.people.roles import SYSTEM
-from pools.models import AuditEntry, Backend, User
-from pools.services.configuration.subpools import resize_subpool
+from pools.models import AuditEntry, Backend
 from scheduling.domain.priorities import Priority
-from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.pools.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
+from tests.support.world import apply_change, reconcile, sign_in
 
 TEAM = "/api/configs/pool/team"
 B = f"{TEAM}/subpool/b"
@@ -29,32 +25,32 @@ def reclaimed_names(answer: Any) -> tuple[list[str], int]:
 
 
 def _reconcile() -> None:
-    reconcile_backend(Backend.objects.get(name="sim").pk)
+    reconcile()
 
 
 def _submit_waiting_work_to_b() -> None:
     """Submit 2 GPUs of NORMAL work to subpool `b`, and set its quota to 0 before they start."""
     Backend.objects.update(offline=True)
-    factories.submit_workflow(factories.admin_actor(), "team--b", 2, name="waits")
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="b", quota=0), actor=SYSTEM)
+    world.submit_workflow(world.admin_actor(), "team--b", 2, name="waits")
+    apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=0))
     Backend.objects.update(offline=False)
     _reconcile()
 
 
 @pytest.fixture
-def team_admin(caller: Callable[..., ApiCaller]) -> ApiCaller:
+def team_admin(caller: Callers) -> ApiClient:
     """The admin of `team`: 8 GPUs on 8 GPUs of nodes, all held by LOW work of subpool `a` (quota 4); a NORMAL gang of 2
     waits on subpool `b`, whose quota was cut to 0."""
-    factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=4, b=2)
+    world.make_pool("team", 8, on=world.make_backend(nodes=1, gpus=8), a=4, b=2)
     for name in ("old", "new"):
-        factories.submit_workflow(factories.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
+        world.submit_workflow(world.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
         _reconcile()
     _submit_waiting_work_to_b()
     return caller("lena", "osmo-team-admin")
 
 
 def test_a_quota_that_starts_guaranteed_work_names_the_reclaimed_low_work(
-    team_admin: ApiCaller, admin: ApiCaller
+    team_admin: ApiClient, admin: ApiClient
 ) -> None:
     before = AuditEntry.objects.count()
     assert reclaimed_names(team_admin("PATCH", B, {"quota": 2}, query=TRY)) == (["new-1"], 0)
@@ -63,12 +59,12 @@ def test_a_quota_that_starts_guaranteed_work_names_the_reclaimed_low_work(
     assert AuditEntry.objects.count() == before
 
 
-def test_a_refused_change_takes_nothing(team_admin: ApiCaller) -> None:
+def test_a_refused_change_takes_nothing(team_admin: ApiClient) -> None:
     refused = team_admin("PATCH", B, {"quota": 50}, query=TRY)
     assert (reclaimed_names(refused), bool(refused.body["violations"])) == (([], 0), True)
 
 
-def test_every_write_of_the_ledger_reports_the_impact(team_admin: ApiCaller, admin: ApiCaller) -> None:
+def test_every_write_of_the_ledger_reports_the_impact(team_admin: ApiClient, admin: ApiClient) -> None:
     """Here a new subpool and a larger guarantee start no work; a rollback and a smaller node are dry runs, too."""
     assert reclaimed_names(team_admin("POST", f"{TEAM}/subpool", {"subpool_name": "c", "quota": 1}, query=TRY)) == (
         [],
@@ -80,23 +76,23 @@ def test_every_write_of_the_ledger_reports_the_impact(team_admin: ApiCaller, adm
     assert reclaimed_names(admin("PUT", "/api/configs/backend/sim", {"offline": True}, query=TRY)) == ([], 0)
 
 
-def test_a_cut_of_the_pool_itself(team_admin: ApiCaller, admin: ApiCaller) -> None:
+def test_a_cut_of_the_pool_itself(team_admin: ApiClient, admin: ApiClient) -> None:
     """The pool loses its guarantee, so guaranteed work of another pool on the same nodes reclaims its GPUs."""
-    factories.make_pool("other", 4)
+    world.make_pool("other", 4)
     Backend.objects.update(offline=True)
-    factories.submit_workflow(factories.admin_actor(), "other", 4, name="theirs")
+    world.submit_workflow(world.admin_actor(), "other", 4, name="theirs")
     Backend.objects.update(offline=False)
     for guarantee, taken in ((8, []), (4, ["new-1"])):
         resources = {"resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}}}
         assert reclaimed_names(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == (taken, 0)
 
 
-def test_invisible_work_is_counted(caller: Callable[..., ApiCaller]) -> None:
+def test_invisible_work_is_counted(caller: Callers) -> None:
     """`other` has borrowed the nodes it shares; the admin of `team` sees only the number of reclaimed
     workflows."""
-    factories.make_pool("team", 4, on=factories.make_backend(nodes=1, gpus=8), b=2)
-    factories.make_pool("other", 0)
-    factories.submit_workflow(factories.admin_actor(), "other", 8, name="secret", priority=Priority.LOW)
+    world.make_pool("team", 4, on=world.make_backend(nodes=1, gpus=8), b=2)
+    world.make_pool("other", 0)
+    world.submit_workflow(world.admin_actor(), "other", 8, name="secret", priority=Priority.LOW)
     _reconcile()
     _submit_waiting_work_to_b()
     seen = caller("lena", "osmo-team-admin")("PATCH", B, {"quota": 2}, query=TRY)
@@ -105,23 +101,22 @@ def test_invisible_work_is_counted(caller: Callable[..., ApiCaller]) -> None:
     assert reclaimed_names(caller("root", "osmo-admin")("PATCH", B, {"quota": 2}, query=TRY)) == (["secret-1"], 0)
 
 
-def test_the_quota_of_a_deleted_subpool_starts_waiting_work(caller: Callable[..., ApiCaller]) -> None:
+def test_the_quota_of_a_deleted_subpool_starts_waiting_work(caller: Callers) -> None:
     """A draining subpool with LOW work only has no quota, so the shared queue gets its quota at once."""
-    factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=0)
-    factories.submit_workflow(factories.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
+    world.make_pool("team", 8, on=world.make_backend(nodes=1, gpus=8), a=0)
+    world.submit_workflow(world.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
     _reconcile()
     Backend.objects.update(offline=True)
-    factories.submit_workflow(factories.admin_actor(), "team", 4, name="waits")
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=8), actor=SYSTEM)
+    world.submit_workflow(world.admin_actor(), "team", 4, name="waits")
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=8))
     Backend.objects.update(offline=False)
     answer = caller("lena", "osmo-team-admin")("DELETE", f"{TEAM}/subpool/a", query=TRY)
     assert reclaimed_names(answer) == (["low-1"], 0)
     assert answer.body["draining"] == ["low-1"]
 
 
-def test_the_pages_of_a_change_show_it(team_admin: ApiCaller) -> None:
-    client = Client()
-    client.force_login(User.objects.get(username="lena"), backend="django.contrib.auth.backends.ModelBackend")
+def test_the_pages_of_a_change_show_it(team_admin: ApiClient) -> None:
+    client = sign_in("lena")
     page = client.post(
         reverse("admin:pools_subpool_resize", args=["team", "b"]),
         {"quota": "2", "description": "", "step": "preview"},
@@ -133,10 +128,10 @@ def test_the_pages_of_a_change_show_it(team_admin: ApiCaller) -> None:
     assert "nothing that runs is touched" not in text
 
 
-def test_a_backend_that_goes_offline_and_online(admin: ApiCaller) -> None:
+def test_a_backend_that_goes_offline_and_online(admin: ApiClient) -> None:
     """The change of a backend itself: without it the work of the backend starts, with it none does."""
-    factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8))
-    factories.submit_workflow(factories.admin_actor(), "team", 2, name="waits")
+    world.make_pool("team", 8, on=world.make_backend(nodes=1, gpus=8))
+    world.submit_workflow(world.admin_actor(), "team", 2, name="waits")
     address = "/api/configs/backend/sim"
 
     def names_of_effect(offline: bool) -> tuple[list[str], list[str]]:

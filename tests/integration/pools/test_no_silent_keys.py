@@ -19,10 +19,7 @@ from pools.domain.configuration import (
     pool_fields,
 )
 from pools.domain.errors import BadInput
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import put_pool
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -71,23 +68,23 @@ def told(operation: Any) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _backend() -> None:
-    factories.make_backend()
+    world.make_backend()
 
 
 @pytest.mark.parametrize("key", sorted(POOL_VALUES))
 @pytest.mark.parametrize("is_new", [True, False])
 def test_pools(key: str, is_new: bool) -> None:
-    actor = factories.admin_actor()
+    actor = world.admin_actor()
     if not is_new:
-        assert put_pool(PutPool(name="p", body=POOL), actor=actor).warnings == ()
-    texts = told(lambda: put_pool(PutPool(name="p", body={**POOL, key: POOL_VALUES[key]}), actor=actor))
+        assert world.apply_change(PutPool(name="p", body=POOL), actor=actor).warnings == ()
+    texts = told(lambda: world.apply_change(PutPool(name="p", body={**POOL, key: POOL_VALUES[key]}), actor=actor))
     assert any(key in text for text in texts) or (is_new and key == "status"), texts
 
 
 @pytest.mark.parametrize("key", sorted(PLATFORM_VALUES))
 def test_platforms(key: str) -> None:
     body = {**POOL, "platforms": {"a": {key: PLATFORM_VALUES[key]}}}
-    texts = told(lambda: put_pool(PutPool(name="p", body=body), actor=factories.admin_actor()))
+    texts = told(lambda: world.apply_change(PutPool(name="p", body=body), actor=world.admin_actor()))
     assert any(f"platforms.a.{key}" in text for text in texts), texts
 
 
@@ -100,15 +97,17 @@ def test_platforms(key: str) -> None:
 )
 def test_backends(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    actor = factories.admin_actor()
+    actor = world.admin_actor()
     body = CLUSTER if kind == "kubernetes" else {"type": "simulated"}
-    texts = told(lambda: put_backend(PutBackend(name="b", body={**body, key: BACKEND_VALUES[key]}), actor=actor))
+    texts = told(lambda: world.apply_change(PutBackend(name="b", body={**body, key: BACKEND_VALUES[key]}), actor=actor))
     assert any(key in text for text in texts), texts
 
 
 @pytest.mark.parametrize("key", sorted(COHORT_VALUES))
 def test_cohorts(key: str) -> None:
-    texts = told(lambda: put_cohort(PutCohort(name="c", body={key: COHORT_VALUES[key]}), actor=factories.admin_actor()))
+    texts = told(
+        lambda: world.apply_change(PutCohort(name="c", body={key: COHORT_VALUES[key]}), actor=world.admin_actor())
+    )
     assert any(key in text for text in texts), texts
 
 

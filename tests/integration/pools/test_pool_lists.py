@@ -9,30 +9,28 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
-from pools.domain.people.roles import SYSTEM
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.models import Pool
-from pools.services.configuration.backends import put_backend
-from pools.services.configuration.subpools import create_subpool, delete_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import factories
+from tests.integration.pools.conftest import pool_config
+from tests.support import world
+from tests.support.api_client import ApiClient
 
 CONFIG = "/api/configs/pool"
 
 
-def put_pool(admin: ApiCaller, name: str, body: dict[str, Any], **subpools: int) -> None:
+def put_pool(admin: ApiClient, name: str, body: dict[str, Any], **subpools: int) -> None:
     assert admin("PUT", f"{CONFIG}/{name}", {"configs": body}).status == 200
     for short, quota in subpools.items():
-        create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
+        world.make_subpool(name, short, quota)
 
 
 def run_workflow(
-    admin: ApiCaller, leaf: str, gpus: int, *, count: int = 1, priority: Priority = Priority.NORMAL
+    admin: ApiClient, leaf: str, gpus: int, *, count: int = 1, priority: Priority = Priority.NORMAL
 ) -> None:
     for _ in range(count):
-        factories.submit_workflow(admin.actor, leaf, gpus, priority=priority)
+        world.submit_workflow(admin.actor, leaf, gpus, priority=priority)
     reconcile_backend(Pool.objects.get(name=leaf).root.backend_id)
 
 
@@ -46,17 +44,17 @@ def row_texts(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.fixture
-def example(sim: str, admin: ApiCaller) -> None:
+def example(sim: str, admin: ApiClient) -> None:
     """The published example of `pool list`: 50 GPUs ran on the parent before it was divided."""
     put_pool(admin, "team", pool_config(100))
     run_workflow(admin, "team", 10, count=5)
     for short, quota in (("a", 30), ("b", 40), ("c", 20)):
-        create_subpool(CreateSubpool(parent="team", subpool_name=short, quota=quota), actor=SYSTEM)
+        world.make_subpool("team", short, quota)
     run_workflow(admin, "team--a", 5)
     run_workflow(admin, "team--b", 5, count=2)
 
 
-def test_the_published_example(example: None, admin: ApiCaller) -> None:
+def test_the_published_example(example: None, admin: ApiClient) -> None:
     answer = admin("GET", "/api/pool_quota", query={"all_pools": True})
     assert [row_texts(row) for row in rows(answer)] == [
         ("team", "ONLINE", None, "10 (Total: 100)", 50, -40),
@@ -82,7 +80,7 @@ def test_the_published_example(example: None, admin: ApiCaller) -> None:
     }
 
 
-def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: ApiCaller) -> None:
+def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: ApiClient) -> None:
     put_pool(admin, "team", pool_config(10))
     run_workflow(admin, "team", 20, priority=Priority.LOW)
     (row,) = rows(admin("GET", "/api/pool_quota"))
@@ -90,9 +88,9 @@ def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: Api
     assert row["resource_usage"]["total_free"] == "108"
 
 
-def test_draining_and_archived_subpools(example: None, admin: ApiCaller) -> None:
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="c"), actor=SYSTEM)
+def test_draining_and_archived_subpools(example: None, admin: ApiClient) -> None:
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="c"))
     assert [row_texts(row)[0::2] for row in rows(admin("GET", "/api/pool_quota"))] == [
         ("team", None, 50),
         ("team--a", "DELETING", 5),
@@ -110,16 +108,16 @@ def test_draining_and_archived_subpools(example: None, admin: ApiCaller) -> None
     assert set(admin("GET", "/api/pool").body["pools"]) == {"team", "team--a", "team--b"}
 
 
-def test_a_pool_whose_subpools_are_all_archived_shows_one_number(sim: str, admin: ApiCaller) -> None:
+def test_a_pool_whose_subpools_are_all_archived_shows_one_number(sim: str, admin: ApiClient) -> None:
     put_pool(admin, "team", pool_config(100), a=30)
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     assert [row["gpu_quota"] for row in rows(admin("GET", "/api/pool_quota"))] == ["100"]
 
 
-def test_an_archived_pool_has_no_quota(sim: str, admin: ApiCaller) -> None:
+def test_an_archived_pool_has_no_quota(sim: str, admin: ApiClient) -> None:
     put_pool(admin, "team", pool_config(100), a=30)
     put_pool(admin, "other", pool_config(7))
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     assert admin("DELETE", f"{CONFIG}/team").status == 200
     assert [row["name"] for row in rows(admin("GET", "/api/pool_quota"))] == ["other"]
     answer = admin("GET", "/api/pool_quota", query={"include_archived": "true"})
@@ -131,16 +129,16 @@ def test_an_archived_pool_has_no_quota(sim: str, admin: ApiCaller) -> None:
     assert answer.body["resource_sum"]["quota_limit"] == "7"
 
 
-def test_without_a_guarantee_the_limit_is_the_capacity_of_the_nodes(sim: str, admin: ApiCaller) -> None:
+def test_without_a_guarantee_the_limit_is_the_capacity_of_the_nodes(sim: str, admin: ApiClient) -> None:
     put_pool(admin, "team", {"backend": "sim"})
     (row,) = rows(admin("GET", "/api/pool_quota"))
     assert (row["gpu_quota"], row["available"], row["resources"]) == ("128", 128, {"gpu": None})
 
 
-def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) -> None:
+def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiClient) -> None:
     nodes = [{"name": f"{kind}{number}", "gpus": 8, "platform": kind} for kind in "abc" for number in (1, 2)]
-    put_backend(PutBackend(name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False}), actor=SYSTEM)
-    put_backend(PutBackend(name="other", body={"namespace": "t", "nodes": nodes, "auto_end": False}), actor=SYSTEM)
+    world.apply_change(PutBackend(name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False}))
+    world.apply_change(PutBackend(name="other", body={"namespace": "t", "nodes": nodes, "auto_end": False}))
 
     def pool_on_backend(backend: str, *platforms: str) -> dict[str, Any]:
         return pool_config(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}
@@ -174,7 +172,7 @@ def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) ->
     ("maintenance", "offline", "status"),
     [(False, False, "ONLINE"), (False, True, "OFFLINE"), (True, False, "MAINTENANCE"), (True, True, "MAINTENANCE")],
 )
-def test_status(sim: str, admin: ApiCaller, maintenance: bool, offline: bool, status: str) -> None:
+def test_status(sim: str, admin: ApiClient, maintenance: bool, offline: bool, status: str) -> None:
     put_pool(admin, "team", pool_config(10, enable_maintenance=maintenance), a=1)
     assert admin("PUT", "/api/configs/backend/sim", {"offline": offline}).status == 200
     assert {row["status"] for row in rows(admin("GET", "/api/pool_quota"))} == {status}
@@ -182,7 +180,7 @@ def test_status(sim: str, admin: ApiCaller, maintenance: bool, offline: bool, st
     assert admin("GET", f"{CONFIG}/team").body["status"] == status
 
 
-def test_a_subpool_shows_the_configuration_of_its_parent(sim: str, admin: ApiCaller) -> None:
+def test_a_subpool_shows_the_configuration_of_its_parent(sim: str, admin: ApiClient) -> None:
     config = pool_config(
         100,
         maximum=120,
@@ -216,12 +214,12 @@ def test_a_subpool_shows_the_configuration_of_its_parent(sim: str, admin: ApiCal
         assert set(row) - set(pools[row["name"]]) == added
 
 
-def test_the_sole_pool_is_the_default_of_the_stock_client_even_when_divided(sim: str, admin: ApiCaller) -> None:
+def test_the_sole_pool_is_the_default_of_the_stock_client_even_when_divided(sim: str, admin: ApiClient) -> None:
     put_pool(admin, "team", pool_config(10), a=1)
     assert admin("GET", "/api/pool").body["node_sets"] == [{"pools": [{"name": "team"}]}]
 
 
-def test_names_are_sorted_as_text_with_subpools_under_their_pool(sim: str, admin: ApiCaller) -> None:
+def test_names_are_sorted_as_text_with_subpools_under_their_pool(sim: str, admin: ApiClient) -> None:
     for name in ("team", "team2", "team-x", "a9", "a10"):
         put_pool(admin, name, pool_config(10), b=1, a=1)
     expected = [f"{name}{part}" for name in ("a10", "a9", "team", "team-x", "team2") for part in ("", "--a", "--b")]
@@ -229,7 +227,7 @@ def test_names_are_sorted_as_text_with_subpools_under_their_pool(sim: str, admin
     assert list(admin("GET", "/api/pool").body["pools"]) == expected
 
 
-def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiCaller) -> None:
+def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiClient) -> None:
     def query_counts() -> list[int]:
         counts = []
         for path in ("/api/pool_quota", "/api/pool", "/api/resources"):
@@ -247,6 +245,6 @@ def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiCaller) -> None
 
 
 @pytest.mark.parametrize("query", [{"all_pools": "maybe"}, {"include_archived": "2"}])
-def test_an_invalid_boolean_is_refused(admin: ApiCaller, query: dict[str, str]) -> None:
+def test_an_invalid_boolean_is_refused(admin: ApiClient, query: dict[str, str]) -> None:
     for path in ("/api/pool", "/api/pool_quota"):
         assert admin("GET", path, query=query).status == 400

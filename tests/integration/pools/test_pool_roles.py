@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.integration.pools.conftest import ApiCaller, pool_config
+from tests.integration.pools.conftest import pool_config
+from tests.support.api_client import ApiClient, Callers
 
 CONFIG = "/api/configs/pool"
 WRITES = [
@@ -28,7 +28,7 @@ PLATFORM_WRITES = [
 
 
 @pytest.fixture
-def similar_pool_names(team: str, admin: ApiCaller) -> None:
+def similar_pool_names(empty_team: None, admin: ApiClient) -> None:
     """Pools whose names begin or end as `team`'s roles do."""
     for name in ("team2", "team-x", "a", "a-admin", "team-user"):
         assert admin("PUT", f"{CONFIG}/{name}", {"configs": pool_config(10)}).status == 200
@@ -37,9 +37,9 @@ def similar_pool_names(team: str, admin: ApiCaller) -> None:
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
 def test_only_the_platform_admin_configures_pools(
     similar_pool_names: None,
-    admin: ApiCaller,
-    viewer: ApiCaller,
-    caller: Callable[..., ApiCaller],
+    admin: ApiClient,
+    viewer: ApiClient,
+    caller: Callers,
     method: str,
     path: str,
     body: Any,
@@ -55,11 +55,11 @@ def test_only_the_platform_admin_configures_pools(
 
 @pytest.mark.parametrize(("method", "path", "body"), PLATFORM_WRITES)
 def test_only_the_platform_admin_writes_platform_objects(
-    team: str,
-    admin: ApiCaller,
-    viewer: ApiCaller,
-    nobody: ApiCaller,
-    caller: Callable[..., ApiCaller],
+    empty_team: None,
+    admin: ApiClient,
+    viewer: ApiClient,
+    nobody: ApiClient,
+    caller: Callers,
     method: str,
     path: str,
     body: Any,
@@ -76,7 +76,7 @@ def test_only_the_platform_admin_writes_platform_objects(
     ["/api/configs/backend", "/api/configs/backend/sim", "/api/configs/history", "/api/configs/diff?first_revision=1"],
 )
 def test_platform_objects_are_read_by_readers_of_the_platform(
-    team: str, admin: ApiCaller, viewer: ApiCaller, nobody: ApiCaller, caller: Callable[..., ApiCaller], path: str
+    empty_team: None, admin: ApiClient, viewer: ApiClient, nobody: ApiClient, caller: Callers, path: str
 ) -> None:
     assert (admin("GET", path).status, viewer("GET", path).status) == (200, 200)
     assert (nobody("GET", path).status, caller("tess", "osmo-team-admin")("GET", path).status) == (403, 403)
@@ -100,7 +100,7 @@ def test_platform_objects_are_read_by_readers_of_the_platform(
     ids=lambda value: " ".join(sorted(value)) or "none",
 )
 def test_every_list_shows_exactly_the_pools_of_the_role(
-    similar_pool_names: None, admin: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], seen: set[str]
+    similar_pool_names: None, admin: ApiClient, caller: Callers, roles: list[str], seen: set[str]
 ) -> None:
     assert admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 3}).status == 200
     with_subpool = seen | ({"team--a"} if "team" in seen else set())
@@ -124,14 +124,14 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
 
 
 @pytest.mark.parametrize("path", ["pool/a/b", "pool/a/subpool/b/c", "history/pool/revision/x", "workflow/x"])
-def test_an_unknown_address_below_a_known_one(nobody: ApiCaller, path: str) -> None:
+def test_an_unknown_address_below_a_known_one(nobody: ApiClient, path: str) -> None:
     for method in ("GET", "DELETE"):
         answer = nobody(method, f"/api/configs/{path}")
         assert (answer.status, answer.body["error_code"]) == (404, "NOTFOUND")
         assert answer.body["message"] == "There is nothing at this address."
 
 
-def test_unsupported_configuration(nobody: ApiCaller) -> None:
+def test_unsupported_configuration(nobody: ApiClient) -> None:
     for kind in ("role", "service", "dataset/x", "pod_template"):
         for method in ("GET", "PUT", "DELETE"):
             answer = nobody(method, f"/api/configs/{kind}")

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Pool, User
-from pools.services.configuration.backends import put_backend
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import factories
+from tests.integration.pools.conftest import pool_config
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 CONFIG = "/api/configs/pool"
 
 
-def create_subpool(admin: ApiCaller, name: str, quota: int, pool: str = "team") -> None:
+def create_subpool(admin: ApiClient, name: str, quota: int, pool: str = "team") -> None:
     assert admin("POST", f"{CONFIG}/{pool}/subpool", {"subpool_name": name, "quota": quota}).status == 200
 
 
-def run_workflow(admin: ApiCaller, leaf: str, gpus: int) -> Any:
+def run_workflow(admin: ApiClient, leaf: str, gpus: int) -> Any:
     """A workflow that runs on a leaf."""
-    work = factories.submit_workflow(admin.actor, leaf, gpus)
+    work = world.submit_workflow(admin.actor, leaf, gpus)
     reconcile_backend(Pool.objects.get(name=leaf).root.backend_id)
     return work
 
 
-def test_put_creates_a_pool_with_its_roles(sim: str, admin: ApiCaller) -> None:
+def test_put_creates_a_pool_with_its_roles(sim: str, admin: ApiClient) -> None:
     answer = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(100), "description": "why", "tags": ["t"]})
     assert answer.status == 200
     assert answer.body["resources"]["gpu"] == {"guarantee": 100, "maximum": -1, "weight": 1}
@@ -40,7 +38,7 @@ def test_put_creates_a_pool_with_its_roles(sim: str, admin: ApiCaller) -> None:
     assert (entry.actor, entry.description) == ("root", "why")
 
 
-def test_the_answer_of_get_can_be_put_back_and_changes_nothing(team: str, admin: ApiCaller) -> None:
+def test_the_answer_of_get_can_be_put_back_and_changes_nothing(empty_team: None, admin: ApiClient) -> None:
     seen = admin("GET", f"{CONFIG}/team", query={"verbose": True})
     audited = AuditEntry.objects.count()
     assert admin("PUT", f"{CONFIG}/team", {"configs": seen.body}).headers["ETag"] == '"1"'
@@ -49,7 +47,7 @@ def test_the_answer_of_get_can_be_put_back_and_changes_nothing(team: str, admin:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_all_faults_come_at_once(team: str, admin: ApiCaller, method: str) -> None:
+def test_all_faults_come_at_once(empty_team: None, admin: ApiClient, method: str) -> None:
     create_subpool(admin, "a", 60)
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 50, "weight": -1}}, "colour": 1}
     answer = admin(method, f"{CONFIG}/team", {"configs": body})
@@ -73,24 +71,24 @@ def test_all_faults_come_at_once(team: str, admin: ApiCaller, method: str) -> No
         ("a" * 42, "name_too_long"),
     ],
 )
-def test_names_of_new_pools(sim: str, admin: ApiCaller, name: str, code: str) -> None:
+def test_names_of_new_pools(sim: str, admin: ApiClient, name: str, code: str) -> None:
     answer = admin("PUT", f"{CONFIG}/{name}", {"configs": pool_config(1)})
     assert (answer.status, answer.codes) == (400, {("name", code)})
     assert not Pool.objects.exists()
 
 
-def test_the_longest_name_counts_the_namespace_and_the_shared_queue(sim: str, admin: ApiCaller) -> None:
+def test_the_longest_name_counts_the_namespace_and_the_shared_queue(sim: str, admin: ApiClient) -> None:
     longest = "a" * (63 - len("osmo-pool-ns----shared"))
     assert admin("PUT", f"{CONFIG}/{longest}", {"configs": pool_config(1)}).status == 200
     assert admin("PUT", f"{CONFIG}/{longest}a", {"configs": pool_config(1)}).codes == {("name", "name_too_long")}
 
 
-def test_an_unknown_backend_names_the_request_that_creates_one(sim: str, admin: ApiCaller) -> None:
+def test_an_unknown_backend_names_the_request_that_creates_one(sim: str, admin: ApiClient) -> None:
     answer = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1) | {"backend": "moon"}})
     assert (answer.status, answer.codes) == (400, {("backend", "unknown_backend")})
 
 
-def test_cut_of_the_guarantee(team: str, admin: ApiCaller) -> None:
+def test_cut_of_the_guarantee(empty_team: None, admin: ApiClient) -> None:
     create_subpool(admin, "a", 60)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 59}}}})
     (fault,) = answer.body["details"]
@@ -100,7 +98,7 @@ def test_cut_of_the_guarantee(team: str, admin: ApiCaller) -> None:
     assert (unlimited.status, unlimited.codes) == (400, {("resources.gpu.guarantee", "no_guarantee")})
 
 
-def test_a_cut_below_running_work_stops_nothing_and_warns(team: str, admin: ApiCaller) -> None:
+def test_a_cut_below_running_work_stops_nothing_and_warns(empty_team: None, admin: ApiClient) -> None:
     work = run_workflow(admin, "team", 20)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 5}}}})
     assert answer.status == 200
@@ -109,7 +107,7 @@ def test_a_cut_below_running_work_stops_nothing_and_warns(team: str, admin: ApiC
     assert work.status == "RUNNING"
 
 
-def test_patch_merges_and_keeps_the_rest(team: str, admin: ApiCaller) -> None:
+def test_patch_merges_and_keeps_the_rest(empty_team: None, admin: ApiClient) -> None:
     patch = {"platforms": {"h100": {"privileged_allowed": True}}, "description": "new"}
     assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": patch, "description": "why"}).status == 200
     body = admin("GET", f"{CONFIG}/team").body
@@ -123,7 +121,7 @@ def test_patch_merges_and_keeps_the_rest(team: str, admin: ApiCaller) -> None:
     assert gone.codes == {("default_platform", "unknown_platform")}
 
 
-def test_if_match(team: str, admin: ApiCaller) -> None:
+def test_if_match(empty_team: None, admin: ApiClient) -> None:
     patch = {"configs_dict": {"description": "x"}}
     assert admin("PATCH", f"{CONFIG}/team", patch, if_match='"7"').status == 412
     assert admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1)}, if_match='"7"').status == 412
@@ -135,15 +133,13 @@ def test_if_match(team: str, admin: ApiCaller) -> None:
     assert admin("DELETE", f"{CONFIG}/team", if_match="*").status == 200
 
 
-def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: ApiCaller) -> None:
-    put_backend(
-        PutBackend(name="other", body={"namespace": "a-namespace-of-its-own-that-is-long", "nodes": []}), actor=SYSTEM
-    )
+def test_moving_to_another_backend_needs_an_idle_pool(empty_team: None, admin: ApiClient) -> None:
+    world.apply_change(PutBackend(name="other", body={"namespace": "a-namespace-of-its-own-that-is-long", "nodes": []}))
     create_subpool(admin, "a" * 20, 10)
     work = run_workflow(admin, "team", 1)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "other"}})
     assert (answer.status, answer.codes) == (400, {("backend", "live_work"), ("backend", "name_too_long")})
-    put_backend(PutBackend(name="third", body={"namespace": "t"}), actor=SYSTEM)
+    world.apply_change(PutBackend(name="third", body={"namespace": "t"}))
     busy = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "third"}})
     assert (busy.status, busy.codes) == (409, {("backend", "live_work")})
     assert admin("POST", f"/api/workflow/{work.name}/cancel").status == 200
@@ -154,7 +150,7 @@ def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: ApiCalle
 
 
 def test_a_pool_without_a_history_is_deleted_with_its_roles(
-    team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
+    empty_team: None, admin: ApiClient, caller: Callers
 ) -> None:
     ann = caller("ann", "osmo-team-user")
     assert ann("GET", f"{CONFIG}/team").status == 200
@@ -168,9 +164,7 @@ def test_a_pool_without_a_history_is_deleted_with_its_roles(
     assert admin("DELETE", f"{CONFIG}/nothing").status == 404
 
 
-def test_a_pool_with_a_history_is_archived_and_restored(
-    team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
-) -> None:
+def test_a_pool_with_a_history_is_archived_and_restored(empty_team: None, admin: ApiClient, caller: Callers) -> None:
     ann = caller("ann", "osmo-team-user")
     create_subpool(admin, "a", 30)
     busy = admin("DELETE", f"{CONFIG}/team")
@@ -201,7 +195,7 @@ def test_a_pool_with_a_history_is_archived_and_restored(
     assert revived.body["reactivated"] is True
 
 
-def test_a_pool_with_live_work_cannot_be_deleted(team: str, admin: ApiCaller) -> None:
+def test_a_pool_with_live_work_cannot_be_deleted(empty_team: None, admin: ApiClient) -> None:
     work = run_workflow(admin, "team", 1)
     assert admin("DELETE", f"{CONFIG}/team").codes == {("", "live_work")}
     assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}).status == 409
@@ -214,7 +208,7 @@ def test_a_pool_with_live_work_cannot_be_deleted(team: str, admin: ApiCaller) ->
 
 
 def test_a_rename_includes_roles_tokens_and_archived_subpools(
-    team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
+    empty_team: None, admin: ApiClient, caller: Callers
 ) -> None:
     ann = caller("ann", "osmo-team-admin")
     token = AccessToken.objects.get(owner__username="ann")
@@ -245,7 +239,7 @@ def test_a_rename_includes_roles_tokens_and_archived_subpools(
         (5, 400, "bad_value"),
     ],
 )
-def test_rename_refuses(team: str, admin: ApiCaller, to: object, status: int, code: str) -> None:
+def test_rename_refuses(empty_team: None, admin: ApiClient, to: object, status: int, code: str) -> None:
     assert admin("PUT", f"{CONFIG}/other", {"configs": pool_config(1)}).status == 200
     answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": to})
     assert (answer.status, answer.codes) == (status, {("new_name", code)})
@@ -254,7 +248,7 @@ def test_rename_refuses(team: str, admin: ApiCaller, to: object, status: int, co
 # --- platforms ------------------------------------------------------------------------------------------------------
 
 
-def test_platforms(team: str, admin: ApiCaller) -> None:
+def test_platforms(empty_team: None, admin: ApiClient) -> None:
     assert list(admin("GET", f"{CONFIG}/team/platform").body["platforms"]) == ["default"]
     put = admin("PUT", f"{CONFIG}/team/platform/h100", {"configs": {"host_network_allowed": True}})
     assert (put.status, put.body["host_network_allowed"], put.body["allowed_mounts"]) == (200, True, [])
@@ -283,7 +277,7 @@ def test_platforms(team: str, admin: ApiCaller) -> None:
     ],
 )
 def test_writing_a_subpool_names_its_own_address(
-    team: str, admin: ApiCaller, method: str, path: str, body: Any
+    empty_team: None, admin: ApiClient, method: str, path: str, body: Any
 ) -> None:
     create_subpool(admin, "a", 30)
     for query in ({}, {"dry_run": True}):
@@ -292,7 +286,7 @@ def test_writing_a_subpool_names_its_own_address(
         assert "/api/configs/pool/team/subpool/a" in answer.body["message"]
 
 
-def test_a_subpool_reads_the_same_at_both_addresses(team: str, admin: ApiCaller) -> None:
+def test_a_subpool_reads_the_same_at_both_addresses(empty_team: None, admin: ApiClient) -> None:
     create_subpool(admin, "a", 30)
     own, among_pools = admin("GET", f"{CONFIG}/team/subpool/a"), admin("GET", f"{CONFIG}/team--a")
     assert (own.body, own.headers["ETag"]) == (among_pools.body, among_pools.headers["ETag"])
@@ -302,7 +296,7 @@ def test_a_subpool_reads_the_same_at_both_addresses(team: str, admin: ApiCaller)
 # --- dry runs -------------------------------------------------------------------------------------------------------
 
 
-def test_dry_runs_write_nothing_and_show_the_effect(team: str, admin: ApiCaller) -> None:
+def test_dry_runs_write_nothing_and_show_the_effect(empty_team: None, admin: ApiClient) -> None:
     create_subpool(admin, "a", 30)
     audited = AuditEntry.objects.count()
     dry = {"dry_run": True}
@@ -325,7 +319,7 @@ def test_dry_runs_write_nothing_and_show_the_effect(team: str, admin: ApiCaller)
     assert not Pool.objects.filter(name="new").exists()
 
 
-def test_dry_runs_of_delete_and_rename(team: str, admin: ApiCaller) -> None:
+def test_dry_runs_of_delete_and_rename(empty_team: None, admin: ApiClient) -> None:
     gone = admin("DELETE", f"{CONFIG}/team", query={"dry_run": True}).body
     assert (gone["before"]["pool"], gone["after"], gone["violations"]) == ("team", None, [])
     named = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}, query={"dry_run": True}).body

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
-from pools.models import Pool
-from pools.services.configuration.backends import put_backend
 from scheduling.selectors.cluster.node_resources import ResourceAnswer
-from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from tests.integration.pools.conftest import ApiCaller, pool_config
+from tests.integration.pools.conftest import pool_config
+from tests.support.api_client import ApiClient, Callers
 from tests.support.shapes import assert_has_shape
+from tests.support.world import apply_change, reconcile
 
 SPEC = """
 workflow:
@@ -24,15 +20,13 @@ workflow:
 """
 
 
-def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
-    put_backend(
-        PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8, "cpu": 16, "memory": "7.5Gi"}]}), actor=SYSTEM
-    )
+def test_a_node_with_work(sim: str, admin: ApiClient) -> None:
+    apply_change(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8, "cpu": 16, "memory": "7.5Gi"}]}))
     admin(
         "PUT", "/api/configs/pool/team", {"configs": pool_config(8, platforms={"default": {"allowed_mounts": ["/x"]}})}
     )
     submit(actor=admin.actor, pool="team", submission=Submission(file=SPEC))
-    reconcile_backend(Pool.objects.get(name="team").root.backend_id)
+    reconcile()
     (node,) = admin("GET", "/api/resources/n1").body["resources"]
     assert node["usage_fields"] == {"gpu": "3", "cpu": "2", "memory": "2Gi", "storage": "1Gi"}
     assert node["allocatable_fields"] == {"gpu": "8", "cpu": "16", "memory": "7Gi", "storage": "4096Gi"}
@@ -53,14 +47,14 @@ def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
     assert node["pool_platform_labels"] == {"team": ["default"]}
 
 
-def test_nodes_by_pool(sim: str, admin: ApiCaller, viewer: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+def test_nodes_by_pool(sim: str, admin: ApiClient, viewer: ApiClient, caller: Callers) -> None:
     nodes = [{"name": f"{kind}1", "gpus": 1, "platform": kind} for kind in ("a", "b", "c")]
-    put_backend(PutBackend(name="sim", body={"nodes": nodes}), actor=SYSTEM)
+    apply_change(PutBackend(name="sim", body={"nodes": nodes}))
     admin("PUT", "/api/configs/pool/one", {"configs": pool_config(1, platforms={"a": {}, "b": {}})})
     admin("PUT", "/api/configs/pool/two", {"configs": pool_config(1, platforms={"b": {}})})
     admin("POST", "/api/configs/pool/one/subpool", {"subpool_name": "x", "quota": 1})
 
-    def resource_kinds(who: ApiCaller, **query: object) -> dict[str, tuple[str, list[str]]]:
+    def resource_kinds(who: ApiClient, **query: object) -> dict[str, tuple[str, list[str]]]:
         found = who("GET", "/api/resources", query=query).body["resources"]
         return {node["hostname"]: (node["resource_type"], list(node["pool_platform_labels"])) for node in found}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -11,22 +10,19 @@ from django.utils import timezone
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool, ResizeSubpools
 from pools.domain.errors import BadInput, Conflict, Forbidden, NotFound, Stale
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from pools.services.configuration import subpool_quotas
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpool_quotas import resize_subpools
-from pools.services.configuration.subpools import resize_subpool
-from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import factories
+from tests.integration.pools.conftest import pool_config
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 ADDRESS = "/api/configs/subpool_quotas"
 
 
 @pytest.fixture
 def pools(db: None) -> None:
-    factories.make_pool("team", 50, a=30, b=20)
-    factories.make_pool("other", 10, c=4)
+    world.make_pool("team", 50, a=30, b=20)
+    world.make_pool("other", 10, c=4)
 
 
 def _quotas() -> dict[str, int | None]:
@@ -36,8 +32,8 @@ def _quotas() -> dict[str, int | None]:
 def test_gpus_move_between_full_subpools_in_one_step(pools: None) -> None:
     """One after the other this would be refused: the pool has no free GPUs."""
     before = AuditEntry.objects.count()
-    result = resize_subpools(
-        ResizeSubpools(quotas={"team--b": 35, "team--a": "30%", "other--c": 10}), actor=SYSTEM, description="swap"
+    result = world.apply_change(
+        ResizeSubpools(quotas={"team--b": 35, "team--a": "30%", "other--c": 10}), description="swap"
     )
     assert _quotas() == {"other--c": 10, "team--a": 15, "team--b": 35}
     assert [each.row.name for each in result.changed] == ["other--c", "team--a", "team--b"]
@@ -48,70 +44,68 @@ def test_gpus_move_between_full_subpools_in_one_step(pools: None) -> None:
 
 
 def test_a_quota_that_is_there_already_is_left_alone(pools: None) -> None:
-    patch_pool(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 60}}}), actor=SYSTEM)
-    resize_subpool(
-        ResizeSubpool(parent="team", subpool_name="a", quota=40, until=timezone.now() + timedelta(days=1)), actor=SYSTEM
+    world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 60}}}))
+    world.apply_change(
+        ResizeSubpool(parent="team", subpool_name="a", quota=40, until=timezone.now() + timedelta(days=1))
     )
     version = Pool.objects.get(name="team--a").version
-    result = resize_subpools(ResizeSubpools(quotas={"team--a": 40, "team--b": 5}), actor=SYSTEM)
+    result = world.apply_change(ResizeSubpools(quotas={"team--a": 40, "team--b": 5}))
     assert [each.row.name for each in result.changed] == ["team--b"]
     row = Pool.objects.get(name="team--a")
     assert (row.version, row.quota_after) == (version, 30)
-    resize_subpools(ResizeSubpools(quotas={"team--a": 41}), actor=SYSTEM)
+    world.apply_change(ResizeSubpools(quotas={"team--a": 41}))
     row = Pool.objects.get(name="team--a")
     assert (row.last_quota, row.quota_until, row.quota_after) == (41, None, None)
 
 
 def test_every_fault_is_named_and_nothing_is_written(pools: None) -> None:
     with pytest.raises(BadInput) as refusal:
-        resize_subpools(ResizeSubpools(quotas={"team--a": "lots", "team--zz": 1, "other--c": 1}), actor=SYSTEM)
+        world.apply_change(ResizeSubpools(quotas={"team--a": "lots", "team--zz": 1, "other--c": 1}))
     assert [(each.path, each.code) for each in refusal.value.details] == [
         ("quotas.team--a", "bad_quota"),
         ("quotas.team--zz", "unknown_subpool"),
     ]
     with pytest.raises(BadInput, match="would hold 51 GPUs; pool team guarantees 50"):
-        resize_subpools(ResizeSubpools(quotas={"team--a": 31, "other--c": 1}), actor=SYSTEM)
+        world.apply_change(ResizeSubpools(quotas={"team--a": 31, "other--c": 1}))
     with pytest.raises(BadInput, match="is the name of a subpool"):
-        resize_subpools(ResizeSubpools(quotas={"team": 1}), actor=SYSTEM)
+        world.apply_change(ResizeSubpools(quotas={"team": 1}))
     assert _quotas() == {"other--c": 4, "team--a": 30, "team--b": 20}
 
 
 @pytest.mark.parametrize("quotas", [{}, {f"team--s{number}": 1 for number in range(subpool_quotas.MAX_QUOTAS + 1)}])
 def test_the_number_of_quotas_is_bounded(db: None, quotas: dict[str, int]) -> None:
     with pytest.raises(BadInput, match=f"give 1 to {subpool_quotas.MAX_QUOTAS}"):
-        resize_subpools(ResizeSubpools(quotas=quotas), actor=SYSTEM)
+        world.apply_change(ResizeSubpools(quotas=quotas))
 
 
 def test_a_version_that_somebody_saw_counts(pools: None) -> None:
     version = Pool.objects.get(name="team--a").version
     with pytest.raises(Stale):
-        resize_subpools(ResizeSubpools(quotas={"team--a": 1}), actor=SYSTEM, expected_versions={"team--a": version - 1})
-    resize_subpools(
-        ResizeSubpools(quotas={"team--a": 1}), actor=SYSTEM, expected_versions={"team--a": version, "team--b": 99}
-    )
+        world.apply_change(ResizeSubpools(quotas={"team--a": 1}), expected_versions={"team--a": version - 1})
+    world.apply_change(ResizeSubpools(quotas={"team--a": 1}), expected_versions={"team--a": version, "team--b": 99})
     assert _quotas()["team--a"] == 1
 
 
 def test_a_second_person_approves_large_changes_one_by_one(pools: None) -> None:
-    patch_pool(PatchPool(name="team", patch={"approval_above": 5}), actor=SYSTEM)
+    world.apply_change(PatchPool(name="team", patch={"approval_above": 5}))
     with pytest.raises(Conflict, match="one subpool at a time") as refusal:
-        resize_subpools(ResizeSubpools(quotas={"team--a": 20, "team--b": 18}), actor=SYSTEM)
+        world.apply_change(ResizeSubpools(quotas={"team--a": 20, "team--b": 18}))
     assert [each.code for each in refusal.value.details] == ["approval_needed"]
-    resize_subpools(ResizeSubpools(quotas={"team--a": 26, "team--b": 18}), actor=SYSTEM)
+    world.apply_change(ResizeSubpools(quotas={"team--a": 26, "team--b": 18}))
     assert _quotas()["team--a"] == 26
 
 
-def test_each_pool_needs_its_role(pools: None, caller: Callable[..., ApiCaller]) -> None:
+def test_each_pool_needs_its_role(pools: None, caller: Callers) -> None:
     lead = caller("lena", "osmo-team-admin", "osmo-other-user").actor
-    resize_subpools(ResizeSubpools(quotas={"team--a": 29}), actor=lead)
+    world.apply_change(ResizeSubpools(quotas={"team--a": 29}), actor=lead)
     with pytest.raises(Forbidden, match="osmo-other-admin"):
-        resize_subpools(ResizeSubpools(quotas={"team--a": 28, "other--c": 1}), actor=lead)
+        world.apply_change(ResizeSubpools(quotas={"team--a": 28, "other--c": 1}), actor=lead)
     with pytest.raises(NotFound):
-        resize_subpools(ResizeSubpools(quotas={"team--a": 28}), actor=caller("nils").actor)
+        world.apply_change(ResizeSubpools(quotas={"team--a": 28}), actor=caller("nils").actor)
     assert _quotas() == {"other--c": 4, "team--a": 29, "team--b": 20}
 
 
-def test_the_api_lists_previews_and_changes(team: str, admin: ApiCaller, nobody: ApiCaller) -> None:
+def test_the_api_lists_previews_and_changes(empty_team: None, admin: ApiClient, nobody: ApiClient) -> None:
     assert admin("PUT", "/api/configs/pool/other", {"configs": pool_config(10)}).status == 200
     for pool, name, quota in (("team", "a", 30), ("team", "b", 70), ("other", "c", 4)):
         body = {"subpool_name": name, "quota": quota}

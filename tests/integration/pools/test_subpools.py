@@ -3,21 +3,20 @@ D10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pools.models import AuditEntry, Pool
-from tests.integration.pools.conftest import ApiCaller
-from tests.support import factories
+from tests.support import world
+from tests.support.api_client import ApiClient, Callers
 
 SUBPOOLS = "/api/configs/pool/team/subpool"
 A = f"{SUBPOOLS}/a"
 
 
 @pytest.fixture
-def team_admin(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
+def team_admin(caller: Callers, empty_team: None) -> ApiClient:
     """The admin of pool `team`, with subpool `a` of 30."""
     who = caller("lena", "osmo-team-admin")
     assert who("POST", SUBPOOLS, {"subpool_name": "a", "quota": 30}).status == 200
@@ -25,10 +24,10 @@ def team_admin(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
 
 
 def _live_on_a() -> None:
-    factories.submit_workflow(factories.admin_actor(), "team--a", 4)
+    world.submit_workflow(world.admin_actor(), "team--a", 4)
 
 
-def test_a_subpool_is_created_deleted_and_restored(team_admin: ApiCaller) -> None:
+def test_a_subpool_is_created_deleted_and_restored(team_admin: ApiClient) -> None:
     _live_on_a()
     deleted = team_admin("DELETE", A)
     assert (deleted.status, deleted.body["subpool_state"], deleted.body["quota"]) == (200, "DELETING", 0)
@@ -42,7 +41,7 @@ def test_a_subpool_is_created_deleted_and_restored(team_admin: ApiCaller) -> Non
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
-def test_only_an_active_subpool_changes(team_admin: ApiCaller, state: str, method: str, body: Any) -> None:
+def test_only_an_active_subpool_changes(team_admin: ApiClient, state: str, method: str, body: Any) -> None:
     if state == "DELETING":
         _live_on_a()
     assert team_admin("DELETE", A).body["subpool_state"] == state
@@ -52,7 +51,7 @@ def test_only_an_active_subpool_changes(team_admin: ApiCaller, state: str, metho
 
 
 @pytest.mark.parametrize("draining", [False, True])
-def test_a_name_in_use_is_taken(team_admin: ApiCaller, draining: bool) -> None:
+def test_a_name_in_use_is_taken(team_admin: ApiClient, draining: bool) -> None:
     if draining:
         _live_on_a()
         team_admin("DELETE", A)
@@ -62,14 +61,14 @@ def test_a_name_in_use_is_taken(team_admin: ApiCaller, draining: bool) -> None:
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize(("version", "status"), [('"1"', 200), ("*", 200), ('"2"', 412), ("1", 412), ('"x"', 412)])
-def test_if_match(team_admin: ApiCaller, method: str, body: Any, version: str, status: int) -> None:
+def test_if_match(team_admin: ApiClient, method: str, body: Any, version: str, status: int) -> None:
     assert team_admin("GET", A).headers["ETag"] == '"1"'
     assert team_admin(method, A, body, if_match=version).status == status
     changed = Pool.objects.get(name="team--a").version == 2
     assert changed is (status == 200)
 
 
-def test_a_repeated_request_creates_one_subpool(team_admin: ApiCaller) -> None:
+def test_a_repeated_request_creates_one_subpool(team_admin: ApiClient) -> None:
     body = {"subpool_name": "b", "quota": 10}
     first = team_admin("POST", SUBPOOLS, body, idempotency_key="k")
     again = team_admin("POST", SUBPOOLS, body, idempotency_key="k")
@@ -83,7 +82,7 @@ def test_a_repeated_request_creates_one_subpool(team_admin: ApiCaller) -> None:
     assert not Pool.objects.filter(name="team--c").exists()
 
 
-def test_a_refusal_leaves_its_key_free(team_admin: ApiCaller) -> None:
+def test_a_refusal_leaves_its_key_free(team_admin: ApiClient) -> None:
     assert team_admin("POST", SUBPOOLS, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
     assert team_admin("POST", SUBPOOLS, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
 
@@ -97,7 +96,7 @@ def test_a_refusal_leaves_its_key_free(team_admin: ApiCaller) -> None:
     ],
 )
 def test_a_dry_run_shows_the_effect_and_writes_nothing(
-    team_admin: ApiCaller, method: str, path: str, body: dict[str, Any]
+    team_admin: ApiClient, method: str, path: str, body: dict[str, Any]
 ) -> None:
     _live_on_a()
     before, trail = team_admin("GET", SUBPOOLS).body, AuditEntry.objects.count()
@@ -109,7 +108,7 @@ def test_a_dry_run_shows_the_effect_and_writes_nothing(
     assert team_admin("GET", SUBPOOLS).body == tried.body["after"]
 
 
-def test_a_dry_run_names_the_work_that_would_drain(team_admin: ApiCaller) -> None:
+def test_a_dry_run_names_the_work_that_would_drain(team_admin: ApiClient) -> None:
     _live_on_a()
     assert team_admin("DELETE", A, query={"dry_run": "True"}).body["draining"] == ["job-1"]
     team_admin("POST", SUBPOOLS, {"subpool_name": "b", "quota": 10})
@@ -128,7 +127,7 @@ def test_a_dry_run_names_the_work_that_would_drain(team_admin: ApiCaller) -> Non
     ],
 )
 def test_a_dry_run_of_a_forbidden_change_returns_the_violations(
-    team_admin: ApiCaller, method: str, path: str, body: dict[str, Any], code: str
+    team_admin: ApiClient, method: str, path: str, body: dict[str, Any], code: str
 ) -> None:
     tried = team_admin(method, path, body, query={"dry_run": "True"})
     assert (tried.status, tried.body["after"]) == (200, None)
@@ -148,13 +147,13 @@ def test_a_dry_run_of_a_forbidden_change_returns_the_violations(
         ("DELETE", A, {"cancel_pending": "yes"}, ("cancel_pending", "bad_value")),
     ],
 )
-def test_bad_input(team_admin: ApiCaller, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
+def test_bad_input(team_admin: ApiClient, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
     refused = team_admin(method, path, body)
     assert refused.status == 400
     assert fault in refused.codes
 
 
-def test_every_fault_of_a_new_subpool_at_once(team_admin: ApiCaller) -> None:
+def test_every_fault_of_a_new_subpool_at_once(team_admin: ApiClient) -> None:
     assert team_admin("POST", SUBPOOLS, {"color": "red"}).codes == {
         ("color", "unknown_key"),
         ("subpool_name", "missing"),
@@ -179,8 +178,8 @@ def test_every_fault_of_a_new_subpool_at_once(team_admin: ApiCaller) -> None:
     [("POST", SUBPOOLS, {"subpool_name": "b", "quota": 1}), ("PATCH", A, {"quota": 1}), ("DELETE", A, None)],
 )
 def test_permissions(
-    team_admin: ApiCaller,
-    caller: Callable[..., ApiCaller],
+    team_admin: ApiClient,
+    caller: Callers,
     roles: list[str],
     status: int,
     method: str,
@@ -188,13 +187,13 @@ def test_permissions(
     body: Any,
 ) -> None:
     for name in ("team2", "team-x"):
-        factories.make_pool(name, 1)
+        world.make_pool(name, 1)
     somebody = caller("somebody", *roles)
     assert somebody(method, path, body, query={"dry_run": "True"}).status == status
     assert somebody(method, path, body).status == status
 
 
-def test_an_archived_subpool_is_read_by_name_and_hidden_from_lists(team_admin: ApiCaller) -> None:
+def test_an_archived_subpool_is_read_by_name_and_hidden_from_lists(team_admin: ApiClient) -> None:
     team_admin("DELETE", A)
     assert team_admin("GET", A).status == 200
     assert team_admin("GET", SUBPOOLS).body["subpools"] == []

@@ -7,29 +7,22 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from django.test import Client
 from django.utils import timezone
 
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput
 from pools.domain.people.roles import SYSTEM
-from pools.models import AuditEntry, Pool, User
+from pools.models import AuditEntry, Pool
 from pools.services.configuration.subpools import (
     TEMPORARY_QUOTA_ENDED,
-    create_subpool,
-    delete_subpool,
     end_temporary_quotas,
     resize_subpool,
 )
 from scheduling import tasks
-from tests.support import factories
+from tests.support import world
+from tests.support.world import apply_change, make_subpool, sign_in
 
 FRIDAY = timedelta(days=3)
-
-
-@pytest.fixture
-def team(db: None) -> Pool:
-    return factories.make_pool("team", 100, a=30, b=20)
 
 
 def _raise(quota: int = 50, *, name: str = "a", **options: Any) -> Any:
@@ -46,7 +39,7 @@ def _let_it_end(name: str = "team--a") -> None:
     Pool.objects.filter(name=name).update(quota_until=timezone.now() - timedelta(seconds=1))
 
 
-def test_it_ends_by_itself_and_is_audited(team: Pool) -> None:
+def test_it_ends_by_itself_and_is_audited(split_team: Pool) -> None:
     _raise()
     assert (_row().last_quota, _row().quota_after) == (50, 30)
     assert end_temporary_quotas() == 0
@@ -61,24 +54,24 @@ def test_it_ends_by_itself_and_is_audited(team: Pool) -> None:
     assert end_temporary_quotas() == 0
 
 
-def test_a_second_raise_keeps_the_lasting_quota(team: Pool) -> None:
+def test_a_second_raise_keeps_the_lasting_quota(split_team: Pool) -> None:
     _raise(50)
     _raise(40)
     assert (_row().last_quota, _row().quota_after) == (40, 30)
 
 
-def test_a_lasting_change_ends_it_with_a_warning(team: Pool) -> None:
+def test_a_lasting_change_ends_it_with_a_warning(split_team: Pool) -> None:
     _raise()
-    result = resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=45), actor=SYSTEM)
+    result = apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=45))
     assert (_row().last_quota, _row().quota_until) == (45, None)
     assert "ends with this change" in result.warnings[0]
 
 
-def test_a_deleted_subpool_has_none(team: Pool) -> None:
+def test_a_deleted_subpool_has_none(split_team: Pool) -> None:
     _raise()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     assert _row().quota_until is None
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=5), actor=SYSTEM)
+    make_subpool("team", "a", 5)
     assert (_row().last_quota, _row().quota_after) == (5, None)
 
 
@@ -92,7 +85,9 @@ def test_a_deleted_subpool_has_none(team: Pool) -> None:
         (81, FRIDAY, "quota_exceeds_parent"),
     ],
 )
-def test_it_is_refused_where_it_would_break_a_promise(team: Pool, quota: int, until: timedelta, code: str) -> None:
+def test_it_is_refused_where_it_would_break_a_promise(
+    split_team: Pool, quota: int, until: timedelta, code: str
+) -> None:
     with pytest.raises(BadInput) as refused:
         _raise(quota, until=timezone.now() + until)
     assert [violation.code for violation in refused.value.violations] == [code]
@@ -109,16 +104,15 @@ def test_it_is_refused_where_it_would_break_a_promise(team: Pool, quota: int, un
     ],
 )
 @pytest.mark.parametrize("name", ["team--a", "team"])
-def test_the_database_refuses_half_a_temporary_quota(team: Pool, assignments: str, name: str) -> None:
+def test_the_database_refuses_half_a_temporary_quota(split_team: Pool, assignments: str, name: str) -> None:
     refused = pytest.raises(IntegrityError, match="temporary_quota_is_a_raise")
     with refused, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"UPDATE pools_pool SET {assignments} WHERE name = %s", [name])
 
 
-def test_the_api_and_its_dry_run(team: Pool) -> None:
-    factories.make_user("chief", "osmo-team-admin")
-    client = Client()
-    client.force_login(User.objects.get(username="chief"), backend="django.contrib.auth.backends.ModelBackend")
+def test_the_api_and_its_dry_run(split_team: Pool) -> None:
+    world.make_user("chief", "osmo-team-admin")
+    client = sign_in("chief")
     address = "/api/configs/pool/team/subpool/a"
     end = (timezone.now() + FRIDAY).replace(tzinfo=None).isoformat(timespec="microseconds")
 
@@ -138,10 +132,9 @@ def test_the_api_and_its_dry_run(team: Pool) -> None:
     assert client.get(address).json()["quota_after"] == 30
 
 
-def test_the_page_previews_and_shows_it(team: Pool) -> None:
-    factories.make_user("chief", "osmo-team-admin")
-    client = Client()
-    client.force_login(User.objects.get(username="chief"), backend="django.contrib.auth.backends.ModelBackend")
+def test_the_page_previews_and_shows_it(split_team: Pool) -> None:
+    world.make_user("chief", "osmo-team-admin")
+    client = sign_in("chief")
     end = f"{timezone.now() + FRIDAY:%Y-%m-%dT%H:%M}"
     page = client.get(f"/pools/pool/team/subpools/a/resize/preview/?quota=50&until={end}")
     assert page.status_code == 200, page.content.decode()

@@ -11,15 +11,13 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.saved_views import SaveView
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.people.roles import SYSTEM
 from pools.domain.people.saved_views import FilteredList
 from pools.models import User
 from pools.security.tokens import issue_jwt
-from pools.services.people.access_tokens import create_token
-from pools.services.people.saved_views import save_view
 from scheduling.page_addresses import address_of
 from scheduling.selectors.work.search import SearchAction, SearchKind, search
 from tests.support.addresses import create_example_installation
+from tests.support.world import apply_change, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +27,7 @@ def installation(db: None) -> None:
     """Pool team with subpools, work, users, a GPU quota, and a saved view of root."""
     create_example_installation()
     root = User.objects.get(username="root").as_actor()
-    save_view(
+    apply_change(
         SaveView(page=FilteredList.SCHEDULER_EVENTS, name="Mine, failed", query="event=fail&user=root"), actor=root
     )
 
@@ -61,8 +59,7 @@ def test_actions_are_found_by_their_words_where_the_person_may_begin_them(instal
     assert ("action", "Create a pool") not in found("root", "ool")
     assert {name for kind, name in found("stranger", "create") if kind == "action"} == {"Create an access token"}
     root = User.objects.get(username="root").as_actor()
-    client = Client()
-    client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    client = sign_in("root")
     for action in SearchAction:
         (hit,) = [hit for hit in search(root, action, limit=10) if hit.name == action]
         assert client.get(address_of(hit)).status_code == 200, action
@@ -112,18 +109,16 @@ def test_workflows_are_found_by_an_index(installation: None) -> None:
 
 
 def test_the_answer_of_the_api_leads_to_pages(installation: None) -> None:
-    token = issue_jwt(create_token(CreateToken(owner="root", name="search"), actor=SYSTEM)[0])[0]
+    token = issue_jwt(apply_change(CreateToken(owner="root", name="search"))[0])[0]
     answer = Client().get("/api/search?q=team", headers={"Authorization": f"Bearer {token}"}).json()
-    browser = Client()
-    browser.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    browser = sign_in("root")
     assert answer["results"][0]["name"] == "team"
     for hit in answer["results"]:
         assert browser.get(hit["page"].partition("#")[0]).status_code == 200, hit
 
 
 def test_the_page_works_without_scripts(installation: None) -> None:
-    browser = Client()
-    browser.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+    browser = sign_in("root")
     text = browser.get("/search/?q=work").content.decode()
     assert ">Workflows</a>" in text
     assert "No name begins with “zz”" in browser.get("/search/?q=zz").content.decode()

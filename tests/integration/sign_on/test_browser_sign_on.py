@@ -14,14 +14,12 @@ from django.utils import timezone
 
 from pools.api import events
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, SetActive
-from pools.domain.people.roles import SYSTEM
 from pools.domain.people.sign_on import SyncMode
 from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
 from pools.selectors.audit_trail import Login, read_audit_readers
-from pools.services.people.accounts import set_active
 from pools.services.people.sign_on import check_due_identities
-from pools.services.people.users import create_user, delete_user, grant_role
 from tests.integration.sign_on.conftest import FaultyProvider, provider_settings
+from tests.support.world import apply_change, make_user
 
 PASSWORD = "correct horse 99"
 
@@ -69,8 +67,8 @@ class TestAProviderOfAnotherProject:
         assert (roles_of("olga"), User.objects.get(username="olga").email) == ({"osmo-admin"}, "olga@corp.example")
 
         self.put_person(independent, "watchers")
-        create_user(CreateUser(id="root"), actor=SYSTEM)
-        grant_role(GrantRole(username="root", role_name="osmo-admin"), actor=SYSTEM)
+        make_user("root")
+        apply_change(GrantRole(username="root", role_name="osmo-admin"))
         check_now()
         assert roles_of("olga") == {"osmo-viewer"}
         assert browser.get("/pools/user/create/").status_code == 403
@@ -104,13 +102,13 @@ class TestAccounts:
 
     @pytest.mark.parametrize("existing", ["ann", "Ann"])
     def test_a_name_is_no_proof_of_a_person(self, corp: FaultyProvider, existing: str) -> None:
-        create_user(CreateUser(id=existing, roles=["osmo-admin"]), actor=SYSTEM, password=PASSWORD)
+        apply_change(CreateUser(id=existing, roles=["osmo-admin"]), password=PASSWORD)
         answer = corp.sign_on()
         assert answer.status_code == 409 and f"An account {existing} exists already" in error_code(answer)
         assert not is_signed_on(corp.browser) and not SignOnIdentity.objects.exists()
 
     def test_the_owner_links_an_account(self, corp: FaultyProvider) -> None:
-        create_user(CreateUser(id="anna"), actor=SYSTEM, password=PASSWORD)
+        apply_change(CreateUser(id="anna"), password=PASSWORD)
         corp.browser.post("/login/", {"username": "anna", "password": PASSWORD})
         assert corp.start()["state"]  # without the form the account is not linked
         assert corp.browser.get("/sign-on/corp/link/").status_code == 200
@@ -122,8 +120,8 @@ class TestAccounts:
         assert "Corp" in corp.browser.get("/pools/user/anna/change/").content.decode()
 
     def test_another_session_cannot_finish_a_link(self, corp: FaultyProvider) -> None:
-        create_user(CreateUser(id="anna"), actor=SYSTEM, password=PASSWORD)
-        create_user(CreateUser(id="bob"), actor=SYSTEM, password=PASSWORD)
+        apply_change(CreateUser(id="anna"), password=PASSWORD)
+        apply_change(CreateUser(id="bob"), password=PASSWORD)
         corp.browser.post("/login/", {"username": "anna", "password": PASSWORD})
         corp.browser.post("/sign-on/corp/link/")
         query = corp.start()
@@ -133,14 +131,14 @@ class TestAccounts:
 
     def test_a_disabled_account_stays_out(self, corp: FaultyProvider) -> None:
         corp.sign_on()
-        set_active(SetActive(username="ann", active=False), actor=SYSTEM)
+        apply_change(SetActive(username="ann", active=False))
         assert not is_signed_on(corp.browser)
         answer = corp.sign_on()
         assert answer.status_code == 403 and "disabled" in error_code(answer)
 
     def test_a_removed_user_is_a_new_person(self, corp: FaultyProvider) -> None:
         corp.sign_on()
-        delete_user(DeleteUser(username="ann"), actor=SYSTEM)
+        apply_change(DeleteUser(username="ann"))
         assert not is_signed_on(corp.browser)
         assert corp.sign_on().status_code == 302 and is_signed_on(corp.browser)
 
@@ -165,7 +163,7 @@ class TestTheApi:
         corp.sign_on()
         root, stranger = Client(), Client()
         for browser, name, roles in ((root, "root", ["osmo-admin"]), (stranger, "eve", [])):
-            create_user(CreateUser(id=name, roles=roles), actor=SYSTEM, password=PASSWORD)
+            apply_change(CreateUser(id=name, roles=roles), password=PASSWORD)
             browser.post("/login/", {"username": name, "password": PASSWORD})
         (shown,) = corp.browser.get("/api/auth/user/ann/identity").json()
         assert {key: shown[key] for key in ("provider", "username", "groups", "sync", "is_valid")} == {
@@ -195,16 +193,16 @@ class TestRoles:
         ],
     )
     def test_the_three_ways(self, corp: FaultyProvider, configure: Any, mode: SyncMode, after: set[str]) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        make_user("root", "osmo-admin")
         configure(provider_settings(corp.issuer, sync=mode))
         corp.sign_on()
-        grant_role(GrantRole(username="ann", role_name="osmo-admin"), actor=SYSTEM)
+        apply_change(GrantRole(username="ann", role_name="osmo-admin"))
         corp.control(person=person("watchers", "unknown"))
         check_now()
         assert roles_of("ann") == after
 
     def test_a_removed_group_takes_the_role_from_the_next_request(self, corp: FaultyProvider) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        make_user("root", "osmo-admin")
         corp.control(person=person("admins"))
         corp.sign_on()
         assert corp.browser.get("/pools/user/create/").status_code == 200
@@ -214,7 +212,7 @@ class TestRoles:
         assert AuditEntry.objects.filter(action="role.revoked", actor="sign-on:corp", object="user/ann").exists()
 
     def test_a_process_with_another_key_ends_no_sign_on(self, corp: FaultyProvider, settings: Any) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        make_user("root", "osmo-admin")
         corp.control(person=person("admins"))
         corp.sign_on()
         known, settings.SECRET_KEY = settings.SECRET_KEY, "another-key-of-many-characters-0123456789"
@@ -316,7 +314,7 @@ class TestTheEnd:
 
 class TestPasswords:
     def test_a_local_admin_logs_in_while_the_provider_is_down(self, corp: FaultyProvider) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=PASSWORD)
+        apply_change(CreateUser(id="root", roles=["osmo-admin"]), password=PASSWORD)
         corp.control(down=True)
         assert corp.browser.get("/sign-on/corp/").status_code == 503
         assert corp.browser.get("/login/").status_code == 200
@@ -329,8 +327,8 @@ class TestPasswords:
         from osmo_admin.env import PasswordLogin
 
         settings.OSMO = dataclasses.replace(settings.OSMO, password_login=PasswordLogin.ADMINS)
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=PASSWORD)
-        create_user(CreateUser(id="bob"), actor=SYSTEM, password=PASSWORD)
+        apply_change(CreateUser(id="root", roles=["osmo-admin"]), password=PASSWORD)
+        apply_change(CreateUser(id="bob"), password=PASSWORD)
         refused = corp.browser.post("/login/", {"username": "bob", "password": PASSWORD})
         assert "Only an osmo-admin logs in with a password" in refused.content.decode()
         assert corp.browser.post("/login/", {"username": "root", "password": PASSWORD}).status_code == 302

@@ -10,12 +10,10 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole
-from pools.domain.people.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, ClientLogin, SignOnIdentity, User
-from pools.services.people.users import create_user, delete_user, grant_role
 from tests.integration.sign_on.conftest import FaultyProvider
 from tests.integration.sign_on.test_browser_sign_on import PASSWORD, check_now
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 START, TOKEN = "/api/auth/client_login", "/api/auth/client_login/token"
@@ -44,7 +42,7 @@ def answer(browser: Client, started: dict[str, Any], how: str = "approve") -> An
 
 @pytest.fixture
 def bob() -> Client:
-    create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM, password=PASSWORD)
+    world.apply_change(CreateUser(id="bob", roles=["osmo-viewer"]), password=PASSWORD)
     browser = Client()
     browser.post("/login/", {"username": "bob", "password": PASSWORD})
     return browser
@@ -105,14 +103,14 @@ def test_a_closed_account_gets_no_token(bob: Client) -> None:
 
 def test_a_consent_ends_with_the_account(bob: Client) -> None:
     """A client that a removed person let in is no client of the next person of the name."""
-    factories.make_pool("team", 8)
-    grant_role(GrantRole(username="bob", role_name="osmo-team-user"), actor=SYSTEM)
+    world.make_pool("team", 8)
+    world.apply_change(GrantRole(username="bob", role_name="osmo-team-user"))
     # The account has work, so its row stays for the next person.
-    factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)
+    world.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)
     started = begin()
     answer(bob, started)
-    delete_user(DeleteUser(username="bob"), actor=SYSTEM)
-    create_user(CreateUser(id="bob", roles=["osmo-viewer"]), actor=SYSTEM)
+    world.apply_change(DeleteUser(username="bob"))
+    world.make_user("bob", "osmo-viewer")
     assert ask(started)["status"] == "expired" and not AccessToken.objects.exists()
 
 

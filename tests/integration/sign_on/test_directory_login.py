@@ -12,15 +12,13 @@ from django.utils import timezone
 
 from osmo_admin.env import PasswordLogin
 from pools.domain.changes.users import CreateUser, GrantRole, SetActive
-from pools.domain.people.roles import SYSTEM
 from pools.domain.people.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
-from pools.services.people.accounts import set_active
 from pools.services.people.sign_on import check_due_identities
-from pools.services.people.users import create_user, grant_role
 from tests.integration.sign_on.conftest import directory_settings
 from tests.support.directory import PEOPLE, Directory
 from tests.support.stack import find_free_port
+from tests.support.world import apply_change, make_user
 
 pytestmark = pytest.mark.ldap
 
@@ -105,7 +103,7 @@ class TestAccounts:
         assert answer.status_code == 409 and "An account ann exists already" in errors_of(answer)
 
     def test_a_name_here_is_no_proof_of_a_person(self, directory: Directory) -> None:
-        create_user(CreateUser(id="ann", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
+        apply_change(CreateUser(id="ann", roles=["osmo-admin"]), password=HERE)
         answer = enter("ann", "ann-at-corp")
         assert answer.status_code == 409 and not SignOnIdentity.objects.exists()
         assert not AccessAttempt.objects.exists()  # the password was right
@@ -127,13 +125,13 @@ class TestAccounts:
 
     def test_a_disabled_account_stays_out(self, directory: Directory) -> None:
         browser = log_in()
-        set_active(SetActive(username="ann", active=False), actor=SYSTEM)
+        apply_change(SetActive(username="ann", active=False))
         assert not is_logged_in(browser)
         answer = enter("ann", "ann-at-corp")
         assert answer.status_code == 403 and "disabled" in errors_of(answer)
 
     def test_the_owner_links_an_account(self, directory: Directory) -> None:
-        create_user(CreateUser(id="anna"), actor=SYSTEM, password=HERE)
+        apply_change(CreateUser(id="anna"), password=HERE)
         browser = log_in("anna", HERE)
         assert "Link with Corp" in browser.get("/pools/user/anna/change/").content.decode()
         form = {"username": "ann", "password": "wrong"}
@@ -168,15 +166,15 @@ class TestRoles:
         ],
     )
     def test_the_three_ways(self, directory: Directory, configure: Any, mode: SyncMode, after: set[str]) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        make_user("root", "osmo-admin")
         configure(directory_settings(directory, sync=mode))
         log_in()
-        grant_role(GrantRole(username="ann", role_name="osmo-admin"), actor=SYSTEM)
+        apply_change(GrantRole(username="ann", role_name="osmo-admin"))
         check_now()
         assert roles_of("ann") == after
 
     def test_a_removed_group_takes_the_role_from_the_next_request(self, directory: Directory) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+        make_user("root", "osmo-admin")
         directory.join("admins", ANN)
         browser = log_in()
         assert browser.get("/pools/user/create/").status_code == 200
@@ -275,7 +273,7 @@ class TestPasswords:
         assert not User.objects.exists()
 
     def test_the_password_of_a_directory_does_not_change_one_of_ours(self, directory: Directory) -> None:
-        create_user(CreateUser(id="ann"), actor=SYSTEM, password=HERE)
+        apply_change(CreateUser(id="ann"), password=HERE)
         browser = log_in("ann", HERE)
         form = {"old": "ann-at-corp", "new": "quiet-river-12", "again": "quiet-river-12"}
         assert browser.post("/password_change/", form).status_code == 400
@@ -295,8 +293,8 @@ class TestClients:
         assert (entry.actor, entry.description) == ("ann", "osmo login on laptop, from 127.0.0.1")
 
     def test_a_password_of_our_own_logs_in_a_client_too(self, directory: Directory, configure: Any) -> None:
-        create_user(CreateUser(id="bob"), actor=SYSTEM, password=HERE)
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
+        apply_change(CreateUser(id="bob"), password=HERE)
+        apply_change(CreateUser(id="root", roles=["osmo-admin"]), password=HERE)
 
         def status(name: str) -> int:
             return Client().post(API, {"username": name, "password": HERE}, "application/json").status_code
@@ -318,7 +316,7 @@ class TestClients:
 
 class TestWithoutTheDirectory:
     def test_an_admin_with_a_password_gets_in(self, directory: Directory, configure: Any) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
+        apply_change(CreateUser(id="root", roles=["osmo-admin"]), password=HERE)
         configure(directory_settings(directory, urls=(down_url(),)), password_login=PasswordLogin.ADMINS)
         log_in("root", HERE)
         entry = AuditEntry.objects.filter(object="user/root").latest("id")
@@ -331,7 +329,7 @@ class TestWithoutTheDirectory:
         assert "Corp does not answer" in errors_of(answer) and not AccessAttempt.objects.exists()
 
     def test_guesses_at_a_password_of_our_own_count(self, directory: Directory, configure: Any) -> None:
-        create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM, password=HERE)
+        apply_change(CreateUser(id="root", roles=["osmo-admin"]), password=HERE)
         configure(directory_settings(directory, urls=(down_url(),)))
         assert [enter("root", f"guess-{n}").status_code for n in range(10)] == [503] * 9 + [429]
 

@@ -13,19 +13,16 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.domain.people.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
 from pools.security import openid
 from pools.services.people import sign_on as service
-from pools.services.people.access_tokens import create_token
 from pools.services.people.sign_on import check_due_identities
-from pools.services.people.users import create_user
 from tests.integration.sign_on.conftest import FaultyProvider, directory_settings, provider_settings
 from tests.integration.sign_on.test_browser_sign_on import check_now, is_signed_on, person, roles_of
 from tests.integration.sign_on.test_directory_login import ANN, log_in
 from tests.support.directory import Directory
+from tests.support.world import apply_change, make_user
 
 ROLE = "osmo-admin"
 EVENT = {"events": {"http://schemas.openid.net/event/backchannel-logout": {}}}
@@ -53,13 +50,13 @@ def is_admin(token: str) -> bool:
 def make_tokens() -> list[str]:
     actor = User.objects.get(username="ann").as_actor()
     return [
-        create_token(CreateToken(owner="ann", name=name, roles=roles), actor=actor)[1]
+        apply_change(CreateToken(owner="ann", name=name, roles=roles), actor=actor)[1]
         for name, roles in (("all", None), ("named", [ROLE]))
     ]
 
 
 def sign_on_there(corp: FaultyProvider) -> Person:
-    create_user(CreateUser(id="root", roles=[ROLE]), actor=SYSTEM)
+    make_user("root", ROLE)
     corp.control(person=person("admins"))
     corp.sign_on()
 
@@ -70,7 +67,7 @@ def sign_on_there(corp: FaultyProvider) -> Person:
 
 
 def sign_on_by_directory(directory: Directory) -> Person:
-    create_user(CreateUser(id="root", roles=[ROLE]), actor=SYSTEM)
+    make_user("root", ROLE)
     directory.join("admins", ANN)
     browser = log_in()
 

@@ -9,14 +9,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pools.domain.changes.users import CreateUser
-from pools.domain.people.roles import SYSTEM
 from pools.models import SignOnIdentity, User
 from pools.services.people import sign_on as service
-from pools.services.people.users import create_user
 from tests.integration.sign_on.conftest import FaultyProvider
 from tests.integration.sign_on.test_browser_sign_on import is_signed_on, person, roles_of
 from tests.integration.sign_on.test_sign_on_faults import codes as codes  # noqa: PLC0414  (a fixture)
+from tests.support.world import make_user
 
 UNREADABLE: dict[str, dict[str, Any]] = {
     "half a surrogate pair in a group": {"groups": ["a\ud800"]},
@@ -113,7 +111,7 @@ def test_the_end_of_several_sessions_by_the_provider_is_no_chain(
     corp: FaultyProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session of the provider may have begun several sign-ons; one that cannot be ended leaves the others."""
-    create_user(CreateUser(id="root", roles=["osmo-admin"]), actor=SYSTEM)
+    make_user("root", "osmo-admin")
     sign_on_three(corp)
     SignOnIdentity.objects.update(session_id="one")
     end = service.end_sign_on

@@ -18,17 +18,16 @@ from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address
 from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.models import AccessToken, AuditEntry, Backend, Cohort, Pool, Reservation, User
+from pools.models import AuditEntry, Backend, Cohort, Pool, Reservation, User
 from pools.representations import subpool as subpool_representation
-from pools.security.tokens import issue_jwt
 from pools.selectors.quotas.pool_balance import read_balance
 from pools.services.changes.dry_run import effect_on_pool_tree
-from pools.services.configuration.subpools import create_subpool, resize_subpool
 from scheduling.selectors.work.workflows import get_full_workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.support import factories
-from tests.support.addresses import create_example_installation, readable_addresses
+from tests.support import world
+from tests.support.addresses import AddressReader, create_example_installation, readable_addresses
 from tests.support.threads import run_concurrently
+from tests.support.world import apply_change, sign_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -59,25 +58,9 @@ class Statements:
             yield
 
 
-class Caller:
-    """A user with a browser and with an access token."""
-
-    def __init__(self, username: str) -> None:
-        self._browser, self._program = Client(raise_request_exception=False), Client(raise_request_exception=False)
-        self._browser.force_login(User.objects.get(username=username))
-        token = AccessToken.objects.select_related("owner").get(owner__username=username, name="mine")
-        self._login = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
-
-    def get(self, address: str) -> Any:
-        """The answer to a GET, as a program for the API and as a browser for pages."""
-        if address.startswith(("/api/", "/metrics", *READS_WITHOUT_SNAPSHOT)):
-            return self._program.get(address, headers=self._login)
-        return self._browser.get(address)
-
-
 def test_every_address_is_read_from_one_snapshot() -> None:
     create_example_installation()
-    caller = Caller("root")
+    caller = AddressReader("root")
     refused, outside = {}, {}
     for address in readable_addresses():
         statements = Statements()
@@ -100,7 +83,7 @@ def test_every_address_is_read_from_one_snapshot() -> None:
 
 def test_reading_a_preview_changes_nothing() -> None:
     create_example_installation()
-    caller = Caller("root")
+    caller = AddressReader("root")
     tables = (AuditEntry, Pool, Cohort, Reservation)
     before = [list(table.objects.order_by("pk").values()) for table in tables]
     previews = [each for each in readable_addresses() if is_preview_address(each.partition("?")[0])]
@@ -138,11 +121,11 @@ class TestAPoolThatChangesBetweenTwoStatements:
     @staticmethod
     def _read_while_a_subpool_is_created(monkeypatch: pytest.MonkeyPatch) -> Any:
         create_example_installation()
-        caller = Caller("root")
+        caller = AddressReader("root")
 
         def read_and_let_another_write(root: Pool) -> PoolBalance:
             balance = read_balance(root)
-            creation = lambda: create_subpool(CreateSubpool(parent="team", subpool_name="late", quota=5), actor=SYSTEM)  # noqa: E731
+            creation = lambda: apply_change(CreateSubpool(parent="team", subpool_name="late", quota=5))  # noqa: E731
             (created,) = run_concurrently([creation])
             assert not isinstance(created, Exception)
             return balance
@@ -166,9 +149,9 @@ class TestAWorkflowThatStartsBetweenTwoStatements:
     @staticmethod
     def _read_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:
         create_example_installation()
-        caller = Caller("root")
+        caller = AddressReader("root")
         rita = User.objects.get(username="rita").as_actor()
-        name = factories.submit_workflow(rita, "team", 1, name="soon").name
+        name = world.submit_workflow(rita, "team", 1, name="soon").name
 
         def read_and_let_it_start(*arguments: Any, **options: Any) -> Any:
             workflow = get_full_workflow(*arguments, **options)
@@ -193,8 +176,7 @@ class TestAWorkflowThatStartsBetweenTwoStatements:
 class TestLogin:
     def test_a_session_ended_by_a_new_password_is_deleted_after_the_read(self) -> None:
         user = User.objects.create_user("dora", password="correct-horse-battery")
-        browser = Client()
-        browser.force_login(user)
+        browser = sign_in(user)
         user.set_password("another-correct-horse")
         user.save()
         assert browser.get("/").status_code == 302
@@ -240,7 +222,7 @@ class TestConnections:
 
 def test_the_state_before_a_dry_run_is_read_from_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     create_example_installation()
-    others = [lambda: create_subpool(CreateSubpool(parent="team", subpool_name="late", quota=5), actor=SYSTEM)]
+    others = [lambda: apply_change(CreateSubpool(parent="team", subpool_name="late", quota=5))]
 
     def read_and_let_another_write(root: Pool) -> PoolBalance:
         balance = read_balance(root)
@@ -250,7 +232,7 @@ def test_the_state_before_a_dry_run_is_read_from_one_snapshot(monkeypatch: pytes
         return balance
 
     monkeypatch.setattr(subpool_representation, "read_balance", read_and_let_another_write)
-    change = lambda: resize_subpool(ResizeSubpool(parent="team", subpool_name="c", quota=9), actor=SYSTEM)  # noqa: E731
+    change = lambda: apply_change(ResizeSubpool(parent="team", subpool_name="c", quota=9))  # noqa: E731
     effect = effect_on_pool_tree("team", change, actor=SYSTEM)
     assert [each["subpool_name"] for each in effect["before"]["subpools"]] == ["a", "b", "c"]
     assert [each["subpool_name"] for each in effect["after"]["subpools"]] == ["a", "b", "c", "late"]

@@ -12,7 +12,7 @@ from pools.database.transactions import one_snapshot
 from pools.database.unchanged import read_if_changed
 from pools.models import Backend, Node
 from scheduling.selectors.cluster.nodes import gpus_by_node_set
-from tests.support import factories
+from tests.support import world
 from tests.support.threads import run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +36,7 @@ class Descriptions:
 
 @pytest.fixture
 def descriptions() -> Descriptions:
-    factories.make_backend("a")
+    world.make_backend("a")
     return Descriptions()
 
 
@@ -103,7 +103,7 @@ def test_a_new_connection_begins_without_results(descriptions: Descriptions) -> 
 
 
 def test_the_gpus_of_the_nodes_follow_each_change() -> None:
-    node = Node.objects.create(backend=factories.make_backend("a"), name="n1", gpus=4)
+    node = Node.objects.create(backend=world.make_backend("a"), name="n1", gpus=4)
 
     def total() -> list[int]:
         with one_snapshot():

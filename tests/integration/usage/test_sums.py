@@ -19,10 +19,7 @@ from uuid import UUID
 import pytest
 from django.db import connection, models, transaction
 
-from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Node, Pool
-from pools.services.configuration.subpools import create_subpool
 from scheduling.models import (
     BackendUsageHour,
     Group,
@@ -39,7 +36,7 @@ from scheduling.models import (
 )
 from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF
 from scheduling.services.usage import compute_hours
-from tests.support.factories import make_backend, make_pool, make_user
+from tests.support.world import make_backend, make_pool, make_subpool, make_user
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 3, 2, 10, tzinfo=UTC)
@@ -233,9 +230,7 @@ def pools() -> list[Pool]:
     root = make_pool("team", 100, on=make_backend(nodes=2), a=30)
     other = make_pool("other", 50, on=root.backend)
     more = make_pool("more", 50, on=root.backend, c=10)
-    create_subpool(
-        CreateSubpool(parent="team", subpool_name="b", quota=20), actor=SYSTEM
-    )  # its number is not beside those of its pool
+    make_subpool("team", "b", 20)  # its number is not beside those of its pool
     found = [root, *Pool.objects.filter(parent__in=[root, more]).order_by("name"), more, other]
     for spans in (QuotaSpan, NodeSpan, OfflineSpan):
         spans.objects.all().delete()  # type: ignore[attr-defined]

@@ -17,10 +17,11 @@ from django.db import transaction
 from django.test import Client
 
 from pools.domain.configuration import cluster_config, platforms, pool_config
-from pools.models import AuditEntry, Notice, User
+from pools.models import AuditEntry, Notice
 from scheduling.models import Workflow
-from tests.support import factories
+from tests.support import world
 from tests.support.addresses import create_example_installation, readable_addresses
+from tests.support.world import sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -168,10 +169,9 @@ def with_value(body: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.fixture
 def client() -> Client:
-    row = factories.make_pool("team", 20, a=5)
-    factories.submit_workflow(factories.admin_actor(), "team")
-    client = Client(raise_request_exception=False)
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
+    row = world.make_pool("team", 20, a=5)
+    world.submit_workflow(world.admin_actor(), "team")
+    client = sign_in("root-admin", raise_request_exception=False)
     assert row.pk
     return client
 
@@ -282,8 +282,7 @@ def _as_typed(form: Any) -> dict[str, Any]:
 def test_forms_of_pages() -> None:
     """Each form of each page, with one field after the other that has the canary."""
     create_example_installation()
-    root = Client(raise_request_exception=False)
-    root.force_login(User.objects.get(username="root"), "django.contrib.auth.backends.ModelBackend")
+    root = sign_in("root", raise_request_exception=False)
     found, forms, refused = [], set(), 0
     for address in readable_addresses():
         if address.startswith(("/api", "/webhooks", "/health", "/ready", "/metrics", "/client/")):

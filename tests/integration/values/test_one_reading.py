@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.yaml_files import read_yaml_text
@@ -19,14 +18,15 @@ from pools.domain.values.byte_sizes import parse_size
 from pools.domain.values.durations import parse_duration
 from pools.domain.values.query_values import parse_integer
 from pools.domain.values.scalars import typed_number
-from pools.models import Pool, User
+from pools.models import Pool
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.replay.values import gpus
 from scheduling.scenario.batch import document_value
 from scheduling.scenario.parse import ScenarioError, parse_scenario
 from scheduling.specs import parse
 from scheduling.structured_yaml.value_reader import read_documents
-from tests.support import factories
+from tests.support import world
+from tests.support.world import sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -75,10 +75,8 @@ def settings_value(body: Any, path: str) -> Any:
 
 
 def by_rest(path: str, text: str) -> Any:
-    factories.make_backend()
-    factories.admin_actor()
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
+    world.make_backend()
+    client = sign_in(world.admin_actor().username)
     answer = client.put("/api/configs/pool/p", pool(path, text), content_type="application/json")
     if answer.status_code != 200:
         assert answer.status_code == 400, answer.content

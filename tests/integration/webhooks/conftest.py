@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pools.domain.people.roles import SYSTEM
-from pools.models import Backend, User
+from pools.models import Backend
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.services.webhooks.marks import current_mark
-from scheduling.services.webhooks.queue_guard import put_queue_guard, queue_guard_for
-from tests.support import factories
+from scheduling.services.webhooks.queue_guard import queue_guard_for
+from tests.support.world import apply_change
 
 QUEUE = "osmo-pool-ns-team--a"
 Ask = Callable[..., dict[str, Any]]
@@ -73,14 +72,5 @@ def ask(db: None) -> Ask:
 def cluster(db: None) -> Backend:
     """A cluster whose queues are guarded in mode enforce."""
     row = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="ns")
-    put_queue_guard(PutQueueGuard(backend="prod", mode="enforce"), actor=SYSTEM)
+    apply_change(PutQueueGuard(backend="prod", mode="enforce"))
     return row
-
-
-@pytest.fixture
-def admin(db: None) -> Client:
-    """An admin, who may set the queue guard."""
-    factories.admin_actor()
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
-    return client

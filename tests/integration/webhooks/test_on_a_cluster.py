@@ -31,9 +31,6 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
-from pools.services.configuration.backends import delete_backend, put_backend
-from pools.services.gpu_quota.gpu_allocations import release
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import webhook_configuration
 from scheduling.kube.connection import errors, resource_kinds
@@ -43,10 +40,10 @@ from scheduling.models import Bypass, ClusterState, GpuControllerLease, WebhookI
 from scheduling.services.webhooks.authorities import AUTHORITY_FILE, split_authorities
 from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
 from scheduling.services.webhooks.marks import rotate_mark
-from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.webhooks.upkeep import keep_webhooks
 from tests.support.kube_server import KubeNamespace, KubeServer, wait_for
 from tests.support.stack import ROOT, Stack, find_free_port
+from tests.support.world import apply_change
 
 pytestmark = pytest.mark.k8s
 
@@ -100,7 +97,7 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
             "namespace": kube.namespace,
             "kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body()),
         }
-        row = put_backend(PutBackend(name=name, body=body), actor=SYSTEM).row
+        row = apply_change(PutBackend(name=name, body=body)).row
         # Only the test repairs: the running installation does not get the lease.
         held_until = timezone.now() + timedelta(hours=1)
         held = {"lease_holder": uuid.uuid4(), "lease_expires_at": held_until}
@@ -114,7 +111,7 @@ def guarded_backend(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) 
 def _remove_backend(stack: Stack, name: str) -> None:
     """Its loops end; each would take processor time until the end of the session."""
     with stack.orm():
-        delete_backend(DeleteBackend(name=name), actor=SYSTEM)
+        apply_change(DeleteBackend(name=name))
 
 
 @pytest.fixture
@@ -202,7 +199,7 @@ def test_foreign_pods_and_pod_groups_are_refused(
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     with stack.orm():
         counted = {row.kind: row.refused for row in Bypass.objects.filter(backend=guarded_backend, code="foreign_work")}
-        put_queue_guard(PutQueueGuard(backend=guarded_backend.name, accounts=["team:runners"]), actor=SYSTEM)
+        apply_change(PutQueueGuard(backend=guarded_backend.name, accounts=["team:runners"]))
     assert counted["Pod"] >= 2
     assert counted["PodGroup"] == 1
     allowed = create("pods", pod("let-in", queue), who="runner", groups=("team:runners", "system:masters"))
@@ -273,7 +270,7 @@ def test_the_quota_of_a_namespace_limits_its_workers(
     """Workers are reserved before their creation: with a cap of one, the second worker is refused until the first
     ends."""
     with stack.orm():
-        put_gpu_quota(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
+        apply_change(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}))
     install("enforce")
     wait_until_in_force(create, f"osmo-pool-{kube.namespace}-team")
 
@@ -290,7 +287,7 @@ def test_the_quota_of_a_namespace_limits_its_workers(
     with stack.orm():
         row = GpuAllocation.objects.get(namespace=kube.namespace)
         assert (row.name, row.state, row.count) == (first.json()["metadata"]["uid"], "assumed", 2)
-        release(ReleaseWorker(namespace=kube.namespace, id=row.name), actor=SYSTEM)
+        apply_change(ReleaseWorker(namespace=kube.namespace, id=row.name))
     assert create("pods", worker("third")).status_code == 201
 
     labelled = worker("becomes-one")
@@ -436,9 +433,9 @@ class TestUpkeep:
         install("audit")
         before = hooks()["pod"]["clientConfig"]["url"]
         with stack.orm():
-            put_queue_guard(PutQueueGuard(backend=guarded_backend.name, mode="enforce"), actor=SYSTEM)
+            apply_change(PutQueueGuard(backend=guarded_backend.name, mode="enforce"))
             rotate_mark(actor=SYSTEM, backend=guarded_backend.name)
-            put_gpu_quota(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}), actor=SYSTEM)
+            apply_change(PutGpuQuota(namespace=kube.namespace, spec={"total": {"maxWorkers": 1}}))
         keep()
         after = hooks()
         assert after["pod"]["failurePolicy"] == "Fail"
@@ -472,7 +469,7 @@ class TestUpkeep:
         """Addresses without a mark, failing closed, with the conditions of before."""
         url, certificate = listener
         with stack.orm():
-            put_queue_guard(PutQueueGuard(backend=guarded_backend.name, mode="enforce", identity=US), actor=SYSTEM)
+            apply_change(PutQueueGuard(backend=guarded_backend.name, mode="enforce", identity=US))
         older = {
             "name": f"pod.{guarded_backend.name}.osmo-admin.local",
             "clientConfig": {
@@ -633,9 +630,8 @@ def test_a_cluster_that_does_not_answer(
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}  # fmt: skip
     with stack.orm():
         name = stack.unique_name("away")
-        put_backend(
-            PutBackend(name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)}),
-            actor=SYSTEM,
+        apply_change(
+            PutBackend(name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)})
         )
         with pytest.raises(Busy, match=name):
             install_webhook(

@@ -9,13 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, KubernetesSettings
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.models import Bypass, ClusterState, Group, Task
-from scheduling.services.webhooks.queue_guard import put_queue_guard
 from tests.integration.webhooks.conftest import QUEUE, marked, post, question
-from tests.support import factories
+from tests.support import world
 
 US = "system:serviceaccount:osmo:us"
 Change = Callable[[dict[str, Any]], None]
@@ -23,7 +21,7 @@ Change = Callable[[dict[str, Any]], None]
 
 @pytest.fixture
 def installation(cluster: Backend) -> str:
-    put_queue_guard(PutQueueGuard(backend="prod", identity=US, accounts=["team:operators"]), actor=SYSTEM)
+    world.apply_change(PutQueueGuard(backend="prod", identity=US, accounts=["team:operators"]))
     return str(ClusterState.objects.create(backend=cluster).identity)
 
 
@@ -217,8 +215,8 @@ def test_objects_of_others_may_leave(installation: str) -> None:
 
 
 def test_a_pod_that_lost_its_mark_is_still_ours_by_its_task(cluster: Backend, installation: str) -> None:
-    factories.make_pool("team", 10, on=cluster, a=5)
-    factories.submit_workflow(factories.admin_actor(), "team--a")
+    world.make_pool("team", 10, on=cluster, a=5)
+    world.submit_workflow(world.admin_actor(), "team--a")
     task = str(Task.objects.get().pk)
     pod = own_pod(installation, task)
     label("osmo.house", None)(pod)
@@ -250,9 +248,9 @@ def test_the_answer_names_every_field_and_no_value(installation: str) -> None:
 def test_modes(installation: str) -> None:
     old = own_pod(installation)
     new = changed(old, label("kai.scheduler/queue", None))
-    put_queue_guard(PutQueueGuard(backend="prod", mode="audit"), actor=SYSTEM)
+    world.apply_change(PutQueueGuard(backend="prod", mode="audit"))
     answer = ask("Pod", old, new)
     assert answer["allowed"]
     assert "would refuse" in answer["warnings"][0]
-    put_queue_guard(PutQueueGuard(backend="prod", mode="off"), actor=SYSTEM)
+    world.apply_change(PutQueueGuard(backend="prod", mode="off"))
     assert ask("Pod", old, new) == {"uid": "0f1e2d3c", "allowed": True}

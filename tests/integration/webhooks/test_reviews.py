@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from pools.domain.errors import Forbidden
 from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import AuditEntry, Backend, User
+from pools.models import AuditEntry, Backend
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.events import EventReason, EventSubject
@@ -20,14 +20,15 @@ from scheduling.models import Bypass, ClusterState, Group, QueueGuard, UnmarkedR
 from scheduling.services.webhooks import queue_guard, refusal_events, strangers
 from scheduling.services.webhooks.marks import rotate_mark
 from tests.integration.webhooks.conftest import QUEUE, Ask, marked, pod, pod_group, post, question
-from tests.support import factories
+from tests.support import world
+from tests.support.world import sign_in
 
 GUARD = "/api/configs/backend/prod/webhook"
 
 
 def guarded(backend: Backend, mode: str, **more: Any) -> QueueGuard:
     return queue_guard.put_queue_guard(
-        PutQueueGuard(backend=backend.name, mode=mode, **more), actor=factories.admin_actor()
+        PutQueueGuard(backend=backend.name, mode=mode, **more), actor=world.admin_actor()
     )
 
 
@@ -130,8 +131,8 @@ def test_a_warning_of_a_pod_group_is_passed_on(cluster: Backend, ask: Ask) -> No
 
 
 def test_joining_a_gang_of_ours_is_using_its_queue(cluster: Backend, ask: Ask) -> None:
-    factories.make_pool("team", 10, on=cluster, a=5)
-    factories.submit_workflow(factories.admin_actor(), "team--a")
+    world.make_pool("team", 10, on=cluster, a=5)
+    world.submit_workflow(world.admin_actor(), "team--a")
     gang = str(Group.objects.get().pk)
     joining = {"metadata": {"name": "p", "annotations": {"pod-group-name": gang}}, "spec": {}}
     response = ask(joining, namespace="ns")
@@ -200,8 +201,8 @@ class TestWithoutTheMark:
         assert not Bypass.objects.exists()
 
     def test_the_uuid_of_a_gang_does_not_give_its_queue(self, cluster: Backend, ask: Ask) -> None:
-        factories.make_pool("team", 10, on=cluster, a=5)
-        factories.submit_workflow(factories.admin_actor(), "team--a")
+        world.make_pool("team", 10, on=cluster, a=5)
+        world.submit_workflow(world.admin_actor(), "team--a")
         gang = str(Group.objects.get().pk)
         joining = {"metadata": {"name": "p", "annotations": {"pod-group-name": gang}}, "spec": {}}
         assert ask(joining, namespace="ns", at="/prod") == {"uid": "0f1e2d3c", "allowed": True}
@@ -300,28 +301,28 @@ def test_a_name_that_is_too_long_to_store_is_counted_nevertheless(cluster: Backe
     assert Bypass.objects.get().username == "a" * 500
 
 
-def test_setting_the_guard(cluster: Backend, admin: Client) -> None:
+def test_setting_the_guard(cluster: Backend, browser: Client) -> None:
     QueueGuard.objects.all().delete()
-    before = admin.get(GUARD)
+    before = browser.get(GUARD)
     assert before.json() == {
         "backend": "prod", "mode": "audit", "identity": "", "accounts": [], "strict_minimums": False, "version": 0,
     }  # fmt: skip
     body = {"mode": "off", "identity": "us", "accounts": ["runner", "runner"], "strict_minimums": True}
-    dry = admin.put(f"{GUARD}?dry_run=True", body, content_type="application/json").json()
+    dry = browser.put(f"{GUARD}?dry_run=True", body, content_type="application/json").json()
     assert dry["after"]["mode"] == "off"
     assert not QueueGuard.objects.exists()
-    answer = admin.put(GUARD, body, content_type="application/json")
+    answer = browser.put(GUARD, body, content_type="application/json")
     assert answer.json() == {**body, "accounts": ["runner"], "backend": "prod", "version": 1}
     assert answer["ETag"] == '"1"'
-    stale = admin.put(GUARD, {"mode": "off"}, content_type="application/json", headers={"If-Match": '"7"'})
+    stale = browser.put(GUARD, {"mode": "off"}, content_type="application/json", headers={"If-Match": '"7"'})
     assert stale.status_code == 412
     entry = AuditEntry.objects.filter(object="webhook/prod").latest("pk")
     assert (entry.actor, entry.action) == ("root-admin", "webhook.created")
 
 
-def test_every_fault_of_the_settings(cluster: Backend, admin: Client) -> None:
+def test_every_fault_of_the_settings(cluster: Backend, browser: Client) -> None:
     body = {"mode": "strict", "identity": 5, "accounts": ["ok", "", "a b"], "strict_minimums": "yes"}
-    answer = admin.put(GUARD, body, content_type="application/json")
+    answer = browser.put(GUARD, body, content_type="application/json")
     assert answer.status_code == 400
     assert [detail["path"] for detail in answer.json()["details"]] == [
         "mode", "identity", "strict_minimums", "accounts[1]", "accounts[2]",
@@ -329,16 +330,15 @@ def test_every_fault_of_the_settings(cluster: Backend, admin: Client) -> None:
 
 
 def test_only_admins_set_it_and_only_platform_readers_see_it(cluster: Backend, ask: Ask) -> None:
-    factories.make_pool("team", 10)
-    person = factories.make_user("ann", "osmo-team-admin")
-    client = Client()
-    client.force_login(User.objects.get(username=person.username), "django.contrib.auth.backends.ModelBackend")
+    world.make_pool("team", 10)
+    person = world.make_user("ann", "osmo-team-admin")
+    client = sign_in(person.username)
     assert client.put(GUARD, {"mode": "off"}, content_type="application/json").status_code == 403
     assert client.get(GUARD).status_code == 403
     assert client.get("/api/backend/prod/bypasses").status_code == 403
 
 
-def test_listing_bypasses(cluster: Backend, ask: Ask, admin: Client) -> None:
+def test_listing_bypasses(cluster: Backend, ask: Ask, browser: Client) -> None:
     ask(pod())
-    (row,) = admin.get("/api/backend/prod/bypasses").json()["bypasses"]
+    (row,) = browser.get("/api/backend/prod/bypasses").json()["bypasses"]
     assert (row["username"], row["object_name"], row["tries"], row["refused"]) == ("mallory", "thing", 1, 1)

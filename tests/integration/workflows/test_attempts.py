@@ -21,8 +21,7 @@ from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.transitions import UNUSED_TASK_MESSAGE, WorkflowTransition
-from scheduling.services.workflows.user_actions import end_workflow
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -45,12 +44,6 @@ def clean_ledger(db: None) -> Any:
     assert verify() == []
 
 
-@pytest.fixture
-def team() -> Pool:
-    """100 GPUs on 4 × 32."""
-    return factories.make_pool("team", 100)
-
-
 @contextmanager
 def locked_transition(team: Pool) -> Iterator[WorkflowTransition]:
     """A transition of all workflows of a pool, under its lock."""
@@ -65,7 +58,7 @@ def locked_transition(team: Pool) -> Iterator[WorkflowTransition]:
 def running_pair(team: Pool, lead: str = "", other: str = "") -> None:
     """`pair-1` with exit actions, its first group running."""
     actions = [f", exitActions: {{{text}}}" if text else "" for text in (lead, other)]
-    submit(actor=factories.admin_actor(), pool="team", submission=Submission(PAIR % tuple(actions), Priority.LOW))
+    submit(actor=world.admin_actor(), pool="team", submission=Submission(PAIR % tuple(actions), Priority.LOW))
     reconcile_backend(team.backend_id)
 
 
@@ -183,8 +176,8 @@ class TestMoved:
 
 class TestReportedEnds:
     def end(self, status: EndStatus = EndStatus.FAILED) -> None:
-        end_workflow(
-            EndWorkflow(name="pair-1", status=status, group="both"), actor=factories.admin_actor(), description="broken"
+        world.apply_change(
+            EndWorkflow(name="pair-1", status=status, group="both"), actor=world.admin_actor(), description="broken"
         )
 
     def test_a_failure_fails(self, team: Pool) -> None:
@@ -238,8 +231,8 @@ class TestElastic:
         file = "workflow:\n  name: gang\n  resources: {default: {gpu: 2}}\n  groups:\n  - name: g\n    tasks:\n"
         for n, lead in enumerate(["true", "false", "false", "false"]):
             file += f"    - {{name: t{n}, image: i, command: [sh], lead: {lead}}}\n"
-        submit(actor=factories.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
-        factories.set_gang_tree("gang-1", {"min_member": 2}, gpus=4)
+        submit(actor=world.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
+        world.set_gang_tree("gang-1", {"min_member": 2}, gpus=4)
         with locked_transition(team) as work:
             self.start(work, "t0", "t1", "t2")
         return team
@@ -274,7 +267,7 @@ class TestElastic:
         assert (held(), Workflow.objects.get().status) == (4, "RUNNING")
 
     def test_it_completes_without_those_that_never_started(self, gang: Pool) -> None:
-        end_workflow(EndWorkflow(name="gang-1", status=EndStatus.COMPLETED), actor=factories.admin_actor())
+        world.apply_change(EndWorkflow(name="gang-1", status=EndStatus.COMPLETED), actor=world.admin_actor())
         assert Workflow.objects.get().status == "COMPLETED"
         assert [status for _, _, status, _ in attempts_of("g")] == ["COMPLETED"] * 3 + ["FAILED_CANCELED"]
         assert Task.objects.get(name="t3").failure_message == UNUSED_TASK_MESSAGE

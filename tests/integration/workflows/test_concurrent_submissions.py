@@ -10,40 +10,38 @@ from django.db import connections, transaction
 from django.test import Client
 
 from pools.domain.errors import Busy
-from pools.models import Backend, LeafUsage, Node, Pool, User
+from pools.models import Backend, LeafUsage, Node, Pool
 from scheduling import locking
 from scheduling.models import Workflow
 from scheduling.services import notifications
 from scheduling.services.simulated import reconcile
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.verify import verify
-from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support import world
 from tests.support.threads import run_concurrently
+from tests.support.world import sign_in, workflow_file
 
 
 @pytest.fixture
-def team(transactional_db: None, settings: Any) -> Pool:
+def committed_team(transactional_db: None, settings: Any) -> Pool:
     """Pool `team` with 100 GPUs in committed data; a request waits only shortly for a lock."""
     settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=200)
-    return factories.make_pool("team", 100)
+    return world.make_pool("team", 100)
 
 
 def client_of(name: str) -> Client:
     """A logged-in client."""
-    client = Client()
-    client.force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
-    return client
+    return sign_in(name)
 
 
-def test_a_busy_tree_is_a_503_with_the_time_of_a_retry(team: Pool) -> None:
-    factories.make_user("alice", "osmo-team-user")
+def test_a_busy_tree_is_a_503_with_the_time_of_a_retry(committed_team: Pool) -> None:
+    world.make_user("alice", "osmo-team-user")
     client = client_of("alice")
     other = connections.create_connection("default")
     body = {"file": workflow_file()}
     with other.cursor() as cursor:
         cursor.execute("BEGIN")
-        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
+        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [committed_team.pk])
         busy = client.post("/api/pool/team/workflow", body, content_type="application/json")
         cursor.execute("ROLLBACK")
     other.close()
@@ -55,44 +53,46 @@ def test_a_busy_tree_is_a_503_with_the_time_of_a_retry(team: Pool) -> None:
     assert client.post("/api/pool/team/workflow", body, content_type="application/json").status_code == 200
 
 
-def test_simultaneous_reconciliations_start_everything_once(team: Pool) -> None:
-    alice = factories.make_user("alice", "osmo-team-user")
+def test_simultaneous_reconciliations_start_everything_once(committed_team: Pool) -> None:
+    alice = world.make_user("alice", "osmo-team-user")
     Node.objects.update(gpus=10)
     for _ in range(30):
-        factories.submit_workflow(alice, "team", 1)
-    answers = run_concurrently([lambda: reconcile.reconcile_backend(team.backend_id, lock_timeout=20)] * 4)
+        world.submit_workflow(alice, "team", 1)
+    answers = run_concurrently([lambda: reconcile.reconcile_backend(committed_team.backend_id, lock_timeout=20)] * 4)
 
     started = [step["workflow"] for answer in answers for step in answer["steps"]]  # type: ignore[index]
     assert sorted(started) == sorted(set(started))
     assert len(started) == 30
-    assert LeafUsage.objects.get(pool=team).used == 30
+    assert LeafUsage.objects.get(pool=committed_team).used == 30
     assert verify() == []
 
 
-def test_a_busy_tree_does_not_delay_the_others(team: Pool) -> None:
-    alice = factories.make_user(
+def test_a_busy_tree_does_not_delay_the_others(committed_team: Pool) -> None:
+    alice = world.make_user(
         "alice",
         "osmo-team-user",
     )
-    factories.make_pool("other", 100, on=Backend.objects.get(name="sim"))
-    bob = factories.make_user("bob", "osmo-other-user")
-    factories.submit_workflow(alice, "team", 1, name="held")
-    factories.submit_workflow(bob, "other", 1, name="free")
+    world.make_pool("other", 100, on=Backend.objects.get(name="sim"))
+    bob = world.make_user("bob", "osmo-other-user")
+    world.submit_workflow(alice, "team", 1, name="held")
+    world.submit_workflow(bob, "other", 1, name="free")
     other = connections.create_connection("default")
     with other.cursor() as cursor:
         cursor.execute("BEGIN")
-        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
+        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [committed_team.pk])
         with pytest.raises(Busy):
-            reconcile.reconcile_backend(team.backend_id)
+            reconcile.reconcile_backend(committed_team.backend_id)
         cursor.execute("ROLLBACK")
     other.close()
     assert dict(Workflow.objects.values_list("name", "status")) == {"held-1": "PENDING", "free-1": "RUNNING"}
 
-    reconcile.reconcile_backend(team.backend_id)
+    reconcile.reconcile_backend(committed_team.backend_id)
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
 
 
-def test_a_request_during_a_reconciliation_is_done_after_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_during_a_reconciliation_is_done_after_it(
+    committed_team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     requested = iter([True, True, False])
     rounds: list[tuple[int | None, Scope]] = []
     monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(requested))
@@ -102,33 +102,33 @@ def test_a_request_during_a_reconciliation_is_done_after_it(team: Pool, monkeypa
         return {"steps": ["start"], "settled": True}
 
     monkeypatch.setattr(reconcile, "reconcile_backend", note_round)
-    reconcile.reconcile_while_requested(team.backend_id, Scope.TICK)
+    reconcile.reconcile_while_requested(committed_team.backend_id, Scope.TICK)
 
-    assert rounds == [(team.backend_id, scope) for scope in (Scope.TICK, Scope.HINT, Scope.HINT)]
+    assert rounds == [(committed_team.backend_id, scope) for scope in (Scope.TICK, Scope.HINT, Scope.HINT)]
 
 
 def test_during_another_reconciliation_nothing_is_done_and_the_request_stays(
-    team: Pool, monkeypatch: pytest.MonkeyPatch
+    committed_team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started_backends: list[int] = []
     monkeypatch.setattr(notifications, "reconcile_started", started_backends.append)
     other = connections.create_connection("default")
     with other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [locking.CYCLE_LOCK_SPACE, team.backend_id])
-        reconcile.reconcile_while_requested(team.backend_id)
-        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [locking.CYCLE_LOCK_SPACE, team.backend_id])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [locking.CYCLE_LOCK_SPACE, committed_team.backend_id])
+        reconcile.reconcile_while_requested(committed_team.backend_id)
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [locking.CYCLE_LOCK_SPACE, committed_team.backend_id])
     other.close()
     assert started_backends == []
 
-    reconcile.reconcile_while_requested(team.backend_id)
-    assert started_backends == [team.backend_id]
+    reconcile.reconcile_while_requested(committed_team.backend_id)
+    assert started_backends == [committed_team.backend_id]
 
 
-def test_a_reconciliation_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -> None:
-    alice = factories.make_user("alice", "osmo-team-user")
-    factories.submit_workflow(alice, "team", 1)
+def test_a_reconciliation_inside_a_transaction_that_fails_leaves_nothing(committed_team: Pool) -> None:
+    alice = world.make_user("alice", "osmo-team-user")
+    world.submit_workflow(alice, "team", 1)
     with transaction.atomic():
-        assert reconcile.reconcile_backend(team.backend_id)["steps"]
+        assert reconcile.reconcile_backend(committed_team.backend_id)["steps"]
         transaction.set_rollback(True)
     assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
-    assert reconcile.reconcile_backend(team.backend_id)["steps"]
+    assert reconcile.reconcile_backend(committed_team.backend_id)["steps"]

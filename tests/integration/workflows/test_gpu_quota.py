@@ -15,9 +15,7 @@ from pools.domain.changes.pools import PutPool
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.configuration.pools import put_pool
-from pools.services.gpu_quota.gpu_allocations import adjust, allocate, release
-from pools.services.gpu_quota.gpu_quotas import put_gpu_quota
+from pools.services.gpu_quota.gpu_allocations import adjust
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
@@ -29,8 +27,7 @@ from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit, submit_many
-from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import factories
+from tests.support import world
 from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = pytest.mark.django_db
@@ -41,19 +38,19 @@ AMOUNTS_PER_GPU = {"gpu_tflops": "100", "gpu_vram": "80Gi"}
 
 def pool(name: str = "team", **more: Any) -> Pool:
     """A pool whose work counts in the namespace: each GPU counts as 100 TFLOPS and 80Gi."""
-    factories.make_backend()
+    world.make_backend()
     config = {
         "backend": "sim",
         "resources": {"gpu": {"guarantee": 100}},
         "gpu_quota_namespace": NAMESPACE,
         "platforms": {"default": AMOUNTS_PER_GPU},
     }
-    put_pool(PutPool(name=name, body=config | more), actor=SYSTEM)
+    world.apply_change(PutPool(name=name, body=config | more))
     return Pool.objects.get(name=name)
 
 
 def caps(total: dict[str, Any] | None = None, single: dict[str, Any] | None = None) -> None:
-    put_gpu_quota(PutGpuQuota(namespace=NAMESPACE, spec={"total": total, "single": single}), actor=SYSTEM)
+    world.apply_change(PutGpuQuota(namespace=NAMESPACE, spec={"total": total, "single": single}))
 
 
 def reconcile_pool(on: str = "team") -> dict[str, Any]:
@@ -94,7 +91,7 @@ def test_a_pool_names_its_namespace_and_the_amounts_of_its_platforms() -> None:
     body: dict[str, Any] = {"backend": "sim", "gpu_quota_namespace": "Team_A"}
     body["platforms"] = {"default": {"gpu_tflops": "-1", "gpu_vram": "1 Gi"}}
     with pytest.raises(BadInput) as refusal:
-        put_pool(PutPool(name="team", body=body), actor=SYSTEM)
+        world.apply_change(PutPool(name="team", body=body))
     assert {(fault.path, fault.code) for fault in refusal.value.details} == {
         ("gpu_quota_namespace", "bad_name"),
         ("platforms.default.gpu_tflops", "negative"),
@@ -105,7 +102,7 @@ def test_a_pool_names_its_namespace_and_the_amounts_of_its_platforms() -> None:
 def test_each_task_is_a_worker_while_it_runs() -> None:
     pool()
     caps({"maxWorkers": 10})
-    work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 1))).workflow
+    work = submit(actor=world.admin_actor(), pool="team", submission=Submission(gang(2, 1))).workflow
     assert work is not None
     assert used() == (0, 0), "waiting work counts nothing"
     assert reconcile_pool()["settled"]
@@ -115,7 +112,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
     assert {(row.source, row.state) for row in rows.values()} == {("workflow", "committed")}
     assert (rows[f"{work.name}/t0"].count, int(rows[f"{work.name}/t0"].request_tflops)) == (2, 100)
     assert verify() == []
-    end_workflow(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=factories.admin_actor())
+    world.apply_change(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=world.admin_actor())
     assert used() == (0, 0)
     assert set(GpuAllocation.objects.values_list("state", "reason")) == {("released", "ended")}
 
@@ -123,7 +120,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
 def test_tasks_without_gpus_are_not_workers() -> None:
     pool()
     caps({"maxWorkers": 1})
-    submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(1, 0, 0)))
+    submit(actor=world.admin_actor(), pool="team", submission=Submission(gang(1, 0, 0)))
     reconcile_pool()
     assert used() == (100, 1)
 
@@ -131,9 +128,9 @@ def test_tasks_without_gpus_are_not_workers() -> None:
 def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
     pool()
     caps(None, {"maxRequests": {"tflops": "99"}, "maxGPUCount": 1})
-    for operation in (submit, factories.check_submission):
+    for operation in (submit, world.check_submission):
         with pytest.raises(BadInput) as refusal:
-            operation(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
+            operation(actor=world.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
         assert refusal.value.error_code == "RESOURCE"
         assert [(fault.path, fault.code) for fault in refusal.value.details] == [
             ("tasks.t0", "single.max.tflops.request"),
@@ -141,9 +138,9 @@ def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
         ]
         numbers = refusal.value.details[0].as_dict()
         assert (numbers["requested"], numbers["limit"], numbers["used"]) == ("100", "99", None)
-    two = [Submission(factories.workflow_file("good", 0)), Submission(gang(1))]
+    two = [Submission(world.workflow_file("good", 0)), Submission(gang(1))]
     with pytest.raises(BadInput) as refusal:
-        submit_many(actor=factories.admin_actor(), pool="team", submissions=two)
+        submit_many(actor=world.admin_actor(), pool="team", submissions=two)
     assert refusal.value.details[0].path == "workflows[1].tasks.t0"
     assert not Workflow.objects.exists()
 
@@ -151,9 +148,9 @@ def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
 def test_work_over_a_total_waits_with_the_reason_and_starts_when_there_is_headroom() -> None:
     pool()
     caps({"requests": {"tflops": "300", "vram": "10Ti"}})
-    first = factories.submit_workflow(factories.admin_actor(), "team", 2)
-    second = factories.submit_workflow(factories.admin_actor(), "team", 2)
-    small = factories.submit_workflow(factories.admin_actor(), "team", 1)
+    first = world.submit_workflow(world.admin_actor(), "team", 2)
+    second = world.submit_workflow(world.admin_actor(), "team", 2)
+    small = world.submit_workflow(world.admin_actor(), "team", 1)
     assert reconcile_pool()["settled"]
     assert (status(first), status(second), status(small)) == ("RUNNING", "PENDING", "RUNNING")
     entry = waiting_gang(second)
@@ -163,7 +160,7 @@ def test_work_over_a_total_waits_with_the_reason_and_starts_when_there_is_headro
     )
     assert (entry.reason.queue, entry.reason.limit) == ("team-a", "total.max.tflops.request")
     assert "until 200 fit under 300" in entry.unblock[0]
-    end_workflow(EndWorkflow(name=first.name, status=EndStatus.COMPLETED), actor=factories.admin_actor())
+    world.apply_change(EndWorkflow(name=first.name, status=EndStatus.COMPLETED), actor=world.admin_actor())
     reconcile_pool()
     assert status(second) == WorkflowStatus.RUNNING
     assert used() == (300, 2)
@@ -172,7 +169,7 @@ def test_work_over_a_total_waits_with_the_reason_and_starts_when_there_is_headro
 def test_a_raised_cap_lets_it_start_and_the_reason_follows_the_quota() -> None:
     pool()
     caps({"maxWorkers": 0})
-    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
+    work = world.submit_workflow(world.admin_actor(), "team", 1)
     reconcile_pool()
     assert "limit 0" in waiting_gang(work).reason.message
     caps({"maxWorkers": 1})
@@ -186,11 +183,11 @@ def test_others_in_the_namespace_count() -> None:
     pool()
     pool("else")
     caps({"maxWorkers": 2})
-    allocate(AllocateWorker(namespace=NAMESPACE, id="mine", request=make_amounts(1)), actor=SYSTEM)
-    works = [factories.submit_workflow(factories.admin_actor(), name, 1) for name in ("team", "else")]
+    world.apply_change(AllocateWorker(namespace=NAMESPACE, id="mine", request=make_amounts(1)))
+    works = [world.submit_workflow(world.admin_actor(), name, 1) for name in ("team", "else")]
     assert reconcile_pool()["settled"]
     assert sorted(status(work) for work in works) == ["PENDING", "RUNNING"]
-    release(ReleaseWorker(namespace=NAMESPACE, id="mine"), actor=SYSTEM)
+    world.apply_change(ReleaseWorker(namespace=NAMESPACE, id="mine"))
     reconcile_pool()
     assert [status(work) for work in works] == ["RUNNING", "RUNNING"]
     assert used() == (200, 2)
@@ -199,7 +196,7 @@ def test_others_in_the_namespace_count() -> None:
 def test_a_worker_that_came_after_the_plan_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     pool()
     caps({"maxWorkers": 1})
-    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
+    work = world.submit_workflow(world.admin_actor(), "team", 1)
     real = reconciliation.read_live_facts
     came: list[str] = []
 
@@ -207,7 +204,7 @@ def test_a_worker_that_came_after_the_plan_is_seen_under_the_lock(monkeypatch: p
         found = real(backend)
         if not came:
             came.append("between")
-            allocate(AllocateWorker(namespace=NAMESPACE, id="between", request=make_amounts(1)), actor=SYSTEM)
+            world.apply_change(AllocateWorker(namespace=NAMESPACE, id="between", request=make_amounts(1)))
         return found
 
     monkeypatch.setattr(reconciliation, "read_live_facts", allocate_meanwhile)
@@ -222,7 +219,7 @@ def test_preempted_work_is_released_and_counts_again() -> None:
 
     def whole(priority: Priority) -> Workflow:
         file = Submission(gang(32, 32, 32, 32), priority=priority)
-        work = submit(actor=factories.admin_actor(), pool="team", submission=file).workflow
+        work = submit(actor=world.admin_actor(), pool="team", submission=file).workflow
         assert work is not None
         reconcile_pool()
         return work
@@ -232,7 +229,7 @@ def test_preempted_work_is_released_and_counts_again() -> None:
     high = whole(Priority.HIGH)
     assert (status(low), status(high)) == ("PENDING", "RUNNING")
     assert used() == (12_800, 4)
-    cancel_workflow(CancelWorkflow(name=high.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=high.name), actor=world.admin_actor())
     reconcile_pool()
     assert status(low) == WorkflowStatus.RUNNING
     assert used() == (12_800, 4)
@@ -255,7 +252,7 @@ spec:
   - {name: b, minMember: 1}
   - {name: c, minMember: 1}
 """
-    work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
+    work = submit(actor=world.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
     assert reconcile_pool()["settled"]
     assert status(work) == WorkflowStatus.RUNNING
@@ -263,7 +260,7 @@ spec:
     caps({"maxWorkers": 3})
     reconcile_pool()
     assert used()[1] == 3
-    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=work.name), actor=world.admin_actor())
     assert used() == (0, 0)
 
 
@@ -283,7 +280,7 @@ spec:
   - {name: b, minMember: 1}
   - {name: c, minMember: 1}
 """
-    work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
+    work = submit(actor=world.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
     assert reconcile_pool()["settled"]
     assert waiting_gang(work).reason.code == "gpu_quota"
@@ -309,7 +306,7 @@ spec:
     works = []
     for minimum in ("1", "2"):
         file = Submission(manifest.replace("MINIMUM", minimum))
-        works.append(submit(actor=factories.admin_actor(), pool="team", submission=file).workflow)
+        works.append(submit(actor=world.admin_actor(), pool="team", submission=file).workflow)
     caps({"maxWorkers": 9}, {"maxGPUCount": 1})
     small, large = works
     assert small is not None
@@ -328,7 +325,7 @@ def _low_work_on_every_node() -> tuple[Workflow, Workflow]:
     works = []
     for priority in (Priority.LOW, Priority.HIGH):
         file = Submission(gang(32, 32, 32, 32), priority=priority)
-        works.append(submit(actor=factories.admin_actor(), pool="team", submission=file).workflow)
+        works.append(submit(actor=world.admin_actor(), pool="team", submission=file).workflow)
         if priority is Priority.LOW:
             reconcile_pool()
     low, high = works
@@ -366,7 +363,7 @@ def test_headroom_that_is_used_after_the_plan_preempts_nothing(monkeypatch: pyte
                 came.append(f"between{number}")
                 one = AllocateWorker(namespace=NAMESPACE, id=came[-1], request=make_amounts(1))
                 caps({"maxWorkers": 20})
-                allocate(one, actor=SYSTEM)
+                world.apply_change(one)
                 caps({"maxWorkers": 8})
         return found
 
@@ -382,11 +379,11 @@ def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
     """Otherwise an admin could free quota of work that still runs."""
     pool()
     caps({"maxWorkers": 1})
-    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
+    work = world.submit_workflow(world.admin_actor(), "team", 1)
     reconcile_pool()
     name = GpuAllocation.objects.get().name
     operations: list[Any] = [
-        lambda: release(ReleaseWorker(namespace=NAMESPACE, id=name), actor=SYSTEM),
+        lambda: world.apply_change(ReleaseWorker(namespace=NAMESPACE, id=name)),
         lambda: adjust(
             AdjustWorker.from_json({"namespace": NAMESPACE, "id": name, "request": {"tflops": "1"}}), actor=SYSTEM
         ),
@@ -396,8 +393,8 @@ def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
             operation()
         assert refusal.value.details[0].code == "kept_by_workflow"
     assert used() == (100, 1)
-    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
-    assert release(ReleaseWorker(namespace=NAMESPACE, id=name), actor=SYSTEM).state == "released", (
+    world.apply_change(CancelWorkflow(name=work.name), actor=world.admin_actor())
+    assert world.apply_change(ReleaseWorker(namespace=NAMESPACE, id=name)).state == "released", (
         "a repetition is not an error"
     )
 
@@ -405,7 +402,7 @@ def test_a_worker_of_a_workflow_cannot_be_released_manually() -> None:
 def test_a_cap_that_was_cut_below_waiting_work_is_the_reason() -> None:
     pool()
     caps({"maxWorkers": 0})
-    work = factories.submit_workflow(factories.admin_actor(), "team", 2)
+    work = world.submit_workflow(world.admin_actor(), "team", 2)
     caps({"maxWorkers": 0}, {"maxGPUCount": 1})
     reconcile_pool()
     assert waiting_gang(work).reason.limit == "single.max.gpuCount.limit"
@@ -414,7 +411,7 @@ def test_a_cap_that_was_cut_below_waiting_work_is_the_reason() -> None:
 def test_a_pool_without_a_namespace_has_no_gpu_quota() -> None:
     pool(gpu_quota_namespace="")
     caps({"maxWorkers": 0})
-    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
+    work = world.submit_workflow(world.admin_actor(), "team", 1)
     reconcile_pool()
     assert status(work) == WorkflowStatus.RUNNING
     assert not GpuAllocation.objects.exists()
@@ -423,16 +420,16 @@ def test_a_pool_without_a_namespace_has_no_gpu_quota() -> None:
 def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespace() -> None:
     row = pool()
     caps({"maxWorkers": 5})
-    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
+    work = world.submit_workflow(world.admin_actor(), "team", 1)
     reconcile_pool()
     Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": AMOUNTS_PER_GPU}})
-    cancel_workflow(CancelWorkflow(name=work.name), actor=factories.admin_actor())
+    world.apply_change(CancelWorkflow(name=work.name), actor=world.admin_actor())
     assert used() == (0, 0)
 
 
 def test_the_pools_of_a_namespace_have_an_index() -> None:
     """Every release of a worker asks for them, however many pools there are."""
-    insert_pools(500, prefix="many", on=factories.make_backend().pk)
+    insert_pools(500, prefix="many", on=world.make_backend().pk)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE pools_pool")
         cursor.execute("EXPLAIN " + gpu_headroom._BACKENDS_SQL, [["team"]])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import factories, hostile, resource_limits
+from tests.support import hostile, resource_limits, world
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY
 
@@ -23,8 +23,8 @@ SendTexts = Callable[[str, Mapping[str, str]], dict[str, Any]]
 @pytest.fixture
 def send_texts(running_services: Services, ledger: None) -> SendTexts:
     """POSTs texts, one after the other, as the admin of pool `team`; returns the answers by the names of the texts."""
-    factories.make_pool("team", 64)
-    factories.make_user("tess", "osmo-team-admin")
+    world.make_pool("team", 64)
+    world.make_user("tess", "osmo-team-admin")
     env = {
         "DATABASE_URL": running_services.database_url(running_services.database_name("test")),
         "REDIS_URL": running_services.redis_url(),

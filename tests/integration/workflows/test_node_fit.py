@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node, Pool
-from pools.services.configuration.backends import put_backend
-from tests.support.factories import workflow_file
+from tests.support.world import apply_change, workflow_file
 
 
 @pytest.fixture
@@ -20,7 +18,7 @@ def two_nodes(alice: Any) -> Backend:
     assert backend is not None
     nodes = [{"name": name, "gpus": 8, "cpu": 64} for name in ("a1", "a2")]
     nodes.append({"name": "big", "gpus": 16, "cpu": 64, "platform": "huge"})
-    put_backend(PutBackend(name=backend.name, body={"nodes": nodes}), actor=SYSTEM)
+    apply_change(PutBackend(name=backend.name, body={"nodes": nodes}))
     return backend
 
 

@@ -12,19 +12,14 @@ from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
-from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
-from pools.services.configuration.subpools import resize_subpool
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import HistoryReplay
 from scheduling.services.history import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import end_workflow
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story, naive, replay
-from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support import world
+from tests.support.world import apply_change, workflow_file
 
 ADVISE = {"advise": True, "tries": 40}
 
@@ -88,14 +83,14 @@ def test_the_dry_runs_are_ready_and_change_nothing(story: Story, admin: Any) -> 
 
 def test_guaranteed_work_is_not_delayed_for_the_waits_of_others(caller: Any, admin: Any) -> None:
     """`kept` needs its 3 GPUs at one time; LOW work of `greedy` would wait less without it."""
-    backend = factories.make_backend(nodes=1, gpus=4)
-    factories.make_pool("team", 4, on=backend, kept=3, greedy=1)
+    backend = world.make_backend(nodes=1, gpus=4)
+    world.make_pool("team", 4, on=backend, kept=3, greedy=1)
     begin, ann = database_time(), caller("ann", "osmo-team-user")
     ann.submit("team--greedy", workflow_file("one", 1))
     ann.submit("team--greedy", workflow_file("two", 1))
     ann.submit("team--kept", workflow_file("needs", 3))
     reconcile_backend(backend.pk)
-    end_workflow(EndWorkflow(name="one-1", status=EndStatus.COMPLETED), actor=SYSTEM)
+    apply_change(EndWorkflow(name="one-1", status=EndStatus.COMPLETED))
     reconcile_backend(backend.pk)
     answer = replay(admin, {"since": naive(begin), "until": naive(database_time()), **ADVISE})
     pool = pool_named(answer, "team")
@@ -116,12 +111,12 @@ def test_idle_promises_are_told(story: Story, admin: Any) -> None:
 
 def test_lending_limits_are_proposed_to_those_who_see_all_pools(caller: Any, admin: Any) -> None:
     """LOW work of `team` waits, because `other` lends nothing of its idle quota."""
-    backend = factories.make_backend(nodes=1, gpus=16)
-    factories.make_pool("team", 8, on=backend)
-    factories.make_pool("other", 8, on=backend)
-    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
-    patch_pool(PatchPool(name="team", patch={"cohort": "corp"}), actor=SYSTEM)
-    patch_pool(PatchPool(name="other", patch={"cohort": "corp", "lending_limit": 0}), actor=SYSTEM)
+    backend = world.make_backend(nodes=1, gpus=16)
+    world.make_pool("team", 8, on=backend)
+    world.make_pool("other", 8, on=backend)
+    apply_change(PutCohort(name="corp", body={"quotas": []}))
+    apply_change(PatchPool(name="team", patch={"cohort": "corp"}))
+    apply_change(PatchPool(name="other", patch={"cohort": "corp", "lending_limit": 0}))
     begin, ann = database_time(), caller("ann", "osmo-team-user")
     ann.submit("team", workflow_file("fills", 8), query="priority=LOW")
     ann.submit("team", workflow_file("borrows", 4), query="priority=LOW")
@@ -144,7 +139,7 @@ def test_a_pool_admin_learns_nothing_of_other_pools(story: Story, caller: Any) -
 
 def test_quotas_that_changed_in_the_window_are_those_of_its_end(story: Story, admin: Any) -> None:
     waited = advice_for(admin, story)["advice"]["waiting_gpu_h"]
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=4), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=4))
     reconcile_backend(story.backend.pk)
     story.end = database_time()
     answer = advice_for(admin, story)

@@ -13,19 +13,15 @@ import pytest
 from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
-from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend
-from pools.services.configuration.cohorts import put_cohort
-from pools.services.configuration.pools import patch_pool
 from scheduling.api.own_replay import ReplayAnswer
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import Decision
 from scheduling.services.history import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import end_workflow
-from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support import world
 from tests.support.shapes import assert_has_shape
+from tests.support.world import apply_change, workflow_file
 
 HOUR = timedelta(hours=1)
 
@@ -39,15 +35,15 @@ class Story:
     whose quota the first one fills, until the first one ends; Olga works in `other`."""
 
     def __init__(self, caller: Any) -> None:
-        self.backend = factories.make_backend(nodes=1, gpus=16)
-        factories.make_pool("team", 8, on=self.backend, a=2, b=4)
-        factories.make_pool("other", 8, on=self.backend)
+        self.backend = world.make_backend(nodes=1, gpus=16)
+        world.make_pool("team", 8, on=self.backend, a=2, b=4)
+        world.make_pool("other", 8, on=self.backend)
         self.begin = database_time()
         self.ann, self.olga = caller("ann", "osmo-team-user"), caller("olga", "osmo-other-user")
         for who, to, name in ((self.ann, "team--a", "one"), (self.ann, "team--a", "two"), (self.olga, "other", "own")):
             who.submit(to, workflow_file(name, 2))
             reconcile_backend(self.backend.pk)
-        end_workflow(EndWorkflow(name="one-1", status=EndStatus.COMPLETED), actor=SYSTEM)
+        apply_change(EndWorkflow(name="one-1", status=EndStatus.COMPLETED))
         reconcile_backend(self.backend.pk)
         self.end = database_time()
 
@@ -98,8 +94,8 @@ def test_a_larger_quota_ends_the_wait(story: Story, admin: Any, monkeypatch: pyt
 
 
 def test_a_change_of_gpus_leaves_other_resources_as_they_were(caller: Any, admin: Any) -> None:
-    backend = factories.make_backend(nodes=1, gpus=4)
-    factories.make_pool("team", 4, on=backend, a=1)
+    backend = world.make_backend(nodes=1, gpus=4)
+    world.make_pool("team", 4, on=backend, a=1)
     begin, ann = database_time(), caller("ann", "osmo-team-user")
     ann.submit("team--a", workflow_file("w", 1).replace("{gpu: 1}", "{gpu: 1, cpu: 4, memory: 8Gi}"))
     reconcile_backend(backend.pk)
@@ -110,9 +106,9 @@ def test_a_change_of_gpus_leaves_other_resources_as_they_were(caller: Any, admin
 
 def test_pools_in_a_cohort(story: Story, admin: Any) -> None:
     """LOW work of `team` borrows, and not under a limit. A cohort with a pool of another cluster is refused."""
-    put_cohort(PutCohort(name="corp", body={"quotas": []}), actor=SYSTEM)
+    apply_change(PutCohort(name="corp", body={"quotas": []}))
     for pool in ("team", "other"):
-        patch_pool(PatchPool(name=pool, patch={"cohort": "corp"}), actor=SYSTEM)
+        apply_change(PatchPool(name=pool, patch={"cohort": "corp"}))
     begin = database_time()
     story.ann.submit("team", workflow_file("borrows", 12), query="priority=LOW")
     reconcile_backend(story.backend.pk)
@@ -121,8 +117,8 @@ def test_pools_in_a_cohort(story: Story, admin: Any) -> None:
     assert answer["identical"]
     on, against = (answer[side]["teams"]["team--_shared"]["starts"] for side in ("on", "against"))
     assert (on, against) == (1, 0)
-    factories.make_pool("far", 8, on=factories.make_backend("elsewhere"))
-    patch_pool(PatchPool(name="far", patch={"cohort": "corp"}), actor=SYSTEM)
+    world.make_pool("far", 8, on=world.make_backend("elsewhere"))
+    apply_change(PatchPool(name="far", patch={"cohort": "corp"}))
     refused = replay(admin, {**body, "until": naive(database_time()), "backend": story.backend.name})
     assert "Pool far of another cluster" in refused["message"]
 
@@ -209,8 +205,8 @@ def test_other_kinds_of_clusters_are_refused(story: Story, admin: Any) -> None:
 
 def test_a_larger_quota_shows_whose_work_is_reclaimed(caller: Any, admin: Any) -> None:
     """Ann's second job waits for the quota of `a`; with a larger one, LOW work of Ben that borrows gives way to it."""
-    backend = factories.make_backend(nodes=1, gpus=4)
-    factories.make_pool("team", 4, on=backend, a=1, b=1)
+    backend = world.make_backend(nodes=1, gpus=4)
+    world.make_pool("team", 4, on=backend, a=1, b=1)
     begin = database_time()
     ann, ben = caller("ann", "osmo-team-user"), caller("ben", "osmo-team-user")
     ben.submit("team--b", workflow_file("long", 3), query="priority=LOW")

@@ -11,10 +11,9 @@ import pytest
 
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Node, Reservation
-from pools.services.configuration.subpools import resize_subpool
 from scheduling.models import Task, Workflow
 from scheduling.services.verify import verify
-from tests.support.factories import workflow_file
+from tests.support.world import apply_change, workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 ReconcilePool = Callable[[], list[dict[str, Any]]]
@@ -101,7 +100,7 @@ def test_inference_service_runs_without_the_replica_that_exceeds_the_quota(
     assert gang_state(alice) == ("RUNNING", 3, True)
     assert Reservation.objects.get().held_gpus == 24
 
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=32), actor=admin.actor)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=32), actor=admin.actor)
     reconcile_pool()
     assert gang_state(alice) == ("RUNNING", 4, True)
     assert Reservation.objects.get().held_gpus == 32

@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from pools.models import Reservation
 from scheduling.models import Group, Task, Workflow
-from tests.support.factories import workflow_file
+from tests.support.world import sign_in, workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 
@@ -195,8 +194,7 @@ def test_a_hostile_manifest_is_refused_with_a_message(alice: Any, text: str) -> 
 
 def test_the_page_accepts_a_manifest_with_its_own_priority(alice: Any) -> None:
     page = "/scheduling/workflow/submit/"
-    client = Client()
-    client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
+    client = sign_in(alice.user)
     text = INFERENCE.replace("spec:\n", "spec:\n  priorityClassName: osmo-low\n")
     form = {"pool": "team", "priority": "", "file": text, "variables": ""}
 

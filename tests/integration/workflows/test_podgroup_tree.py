@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from scheduling.models import Task
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.work.workflows import get_full_workflow
-from tests.support.factories import workflow_file
+from tests.support.world import sign_in, workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 
@@ -92,16 +91,14 @@ def test_the_tree_costs_no_query(gang: Any) -> None:
 
 def test_an_impossible_optional_pod_does_not_block_the_gang(alice: Any) -> None:
     alice.submit("team", INFERENCE.replace("osmo/gpus-per-pod: 1", "osmo/gpus-per-pod: {prefill-0: 64, prefill-1: 1}"))
-    client = Client()
-    client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
+    client = sign_in(alice.user)
     text = client.get("/scheduling/workflow/inference-service-1/change/").content.decode()
     assert "Reason for waiting" in text
     assert "can never start" not in text
 
 
 def test_the_page_draws_it(gang: Any) -> None:
-    client = Client()
-    client.force_login(gang.user, "django.contrib.auth.backends.ModelBackend")
+    client = sign_in(gang.user)
     page = client.get("/scheduling/workflow/inference-service-1/change/")
     text = " ".join(page.content.decode().split())
     assert page.status_code == 200

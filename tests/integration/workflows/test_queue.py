@@ -14,7 +14,6 @@ from django.db import transaction
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
-from pools.services.configuration.subpools import delete_subpool, resize_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
@@ -24,9 +23,8 @@ from scheduling.selectors.queue.pending_queue import PendingQueue, build_pending
 from scheduling.selectors.queue.pending_queue_cache import PendingQueueCache
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs, waiting_gangs_of
 from scheduling.selectors.work.workflows import get_full_workflow
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
-from tests.support.factories import admin_actor, submit_workflow, workflow_file
+from tests.support import world
+from tests.support.world import admin_actor, apply_change, submit_workflow, workflow_file
 
 TWO_GROUPS = """workflow:
   name: chain
@@ -126,7 +124,7 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
 def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, reconcile_pool: Any) -> None:
     """Pools that share nodes: bob's work blocks olga's work, and neither may learn the other's names."""
     Node.objects.filter(name__in=["sim-n2", "sim-n3", "sim-n4"]).delete()
-    factories.make_pool("other", 100)
+    world.make_pool("other", 100)
     bob, olga = caller("bob", "osmo-team-user"), caller("olga", "osmo-other-user")
     bob.submit("team", workflow_file("secret", 30))
     reconcile_pool()
@@ -189,7 +187,7 @@ def test_the_reason_on_a_draining_subpool(alice: Any, reconcile_pool: Any) -> No
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("w", 20))
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
 
@@ -227,9 +225,9 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, reconcile_pool: An
     Backend.objects.update(offline=True)
     assert codes() == ["backend_offline"]
     Backend.objects.update(offline=False)
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=4), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=4))
     assert codes() == ["never_fits"]
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=30), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=30))
     Node.objects.update(gpus=10)
     assert codes() == ["never_fits"]
     Node.objects.update(gpus=32)
@@ -271,17 +269,17 @@ def test_an_unchanged_queue_is_not_built_again(
         lambda: Pool.objects.filter(name="team--a").update(last_quota=29),
         lambda: Cohort.objects.update(weight=2),
         lambda: Pool.objects.filter(name="lender").update(guarantee=9),
-        lambda: factories.make_reservation("lender", 1),
+        lambda: world.make_reservation("lender", 1),
         lambda: GpuQuota.objects.update(spec={"total": {"maxWorkers": 3}}),
         lambda: GpuUsage.objects.create(namespace="team-a"),
         lambda: Group.objects.update(waiting_reason={"code": "x"}),
         lambda: Task.objects.update(pod_ip="10.0.0.1"),
         lambda: submit_workflow(admin_actor(), "team", 1),
-        lambda: cancel_workflow(CancelWorkflow(name="job-1"), actor=admin_actor()),
+        lambda: apply_change(CancelWorkflow(name="job-1"), actor=admin_actor()),
     ],
 )  # fmt: skip
 def test_a_change_of_any_row_of_the_queue_is_seen(team: Pool, change: Callable[[], object]) -> None:
-    lender = factories.make_pool("lender", 8, on=factories.make_backend("far", namespace="far"))
+    lender = world.make_pool("lender", 8, on=world.make_backend("far", namespace="far"))
     Pool.objects.filter(pk__in=[team.pk, lender.pk]).update(cohort=Cohort.objects.create(name="both"))
     Pool.objects.filter(pk=team.pk).update(config={"gpu_quota_namespace": "team-a"})
     GpuQuota.objects.create(namespace="team-a", spec={"total": {"maxWorkers": 2}})
@@ -316,8 +314,8 @@ def large(ledger: None, cache: PendingQueueCache, monkeypatch: pytest.MonkeyPatc
     """A backend on which two gangs wait, which is a large queue here; the cached queue does not expire by itself."""
     monkeypatch.setattr(pending_queue, "LARGE_QUEUE", 2)
     monkeypatch.setattr(pending_queue_cache, "MIN_LARGE_LIFETIME", 3600.0)
-    backend = factories.make_backend(nodes=1, gpus=1)
-    factories.make_pool("team", 100, on=backend)
+    backend = world.make_backend(nodes=1, gpus=1)
+    world.make_pool("team", 100, on=backend)
     for _ in range(2):
         submit_workflow(admin_actor(), "team", 1)
     assert len(cache.get(backend).gangs) == 2
@@ -327,7 +325,7 @@ def large(ledger: None, cache: PendingQueueCache, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.django_db(transaction=True)
 def test_of_a_large_queue_the_gangs_are_current_and_their_reasons_some_seconds_old(large: Backend) -> None:
     late = submit_workflow(admin_actor(), "team", 1, priority=Priority.HIGH)
-    cancel_workflow(CancelWorkflow(name="job-1"), actor=admin_actor())
+    apply_change(CancelWorkflow(name="job-1"), actor=admin_actor())
 
     entries, more = list_waiting_gangs(SYSTEM, limit=10)
     assert [(gang.workflow, gang.position, gang.position_in_queue, gang.reason.code) for gang in entries] == [

@@ -16,7 +16,7 @@ from django.utils import timezone
 from pools.models import Backend
 from scheduling.models import Workflow
 from tests.support import stock_client_keys
-from tests.support.factories import make_pool, workflow_file
+from tests.support.world import make_pool, sign_in, workflow_file
 
 CHAIN = """workflow:
   name: chain
@@ -370,8 +370,7 @@ def test_the_overview_is_the_workflow_s_page(alice: Any) -> None:
     page = alice.submit("team", workflow_file("hello"))["overview"].removeprefix("http://testserver")
 
     assert page == reverse("admin:scheduling_workflow_change", args=[Workflow.objects.get().pk])
-    alice.get(page)
-    assert alice.status == 200
+    assert sign_in("alice").get(page).status_code == 200
 
 
 def test_links_begin_with_the_public_address(alice: Any, settings: Any) -> None:

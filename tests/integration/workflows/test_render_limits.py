@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 
 from pools.domain.errors import Throttled
 from scheduling.locking import hold_render_turn
 from scheduling.models import Workflow
 from scheduling.specs.rendering import render_budget, sandbox
-from tests.support.factories import workflow_file
+from tests.support.threads import held_elsewhere
+from tests.support.world import workflow_file
 
 BATCH = "/api/pool/team/workflows"
 _LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -78,29 +78,13 @@ def test_the_templates_of_a_request_share_one_budget(alice: Any, renders: list[f
 
 
 def test_one_request_of_a_user_renders_at_a_time_in_all_processes(alice: Any) -> None:
-    user_id, held, done = alice.user.pk, threading.Event(), threading.Event()
-
-    def other_process() -> None:
-        try:
-            with hold_render_turn(user_id):
-                held.set()
-                done.wait(30)
-        finally:
-            connections.close_all()
-
-    other = threading.Thread(target=other_process)
-    other.start()
-    try:
-        assert held.wait(30)
+    with held_elsewhere(hold_render_turn(alice.user.pk)):
         answer = alice.submit("team", templated_file("a"))
         assert (alice.status, alice.last.headers["Retry-After"]) == (429, "2")
         assert "one request of a user" in answer["message"]
         assert "Nothing was stored" in answer["message"]
         alice.submit("team", workflow_file("plain"))  # a file without a template renders nothing
         assert alice.status == 200
-    finally:
-        done.set()
-        other.join()
     alice.submit("team", templated_file("a"))
     assert alice.status == 200
 

@@ -11,18 +11,16 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from pools.domain.changes.users import CreateUser, DeleteUser, RevokeRole
+from pools.domain.changes.users import DeleteUser, RevokeRole
 from pools.domain.errors import NotFound
-from pools.domain.people.roles import SYSTEM
 from pools.models import User
-from pools.services.people.users import create_user, delete_user, revoke_role
 from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus as Status
 from scheduling.selectors.forecast.history_replays import find_replay, list_replays
 from scheduling.services import notifications
 from scheduling.services.history import replays
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story
-from tests.support import factories
+from tests.support import world
 
 
 @pytest.fixture
@@ -210,10 +208,10 @@ def test_others_see_nothing_of_it(story: Story, admin: Any, caller: Any) -> None
 def test_the_next_person_of_a_name_sees_no_replay_of_the_last(story: Story, caller: Any) -> None:
     chief = caller("chief", "osmo-team-admin")
     # The account has work, so its row stays for the next person.
-    factories.submit_workflow(User.objects.get(username="chief").as_actor(), "team", 1)
+    world.submit_workflow(User.objects.get(username="chief").as_actor(), "team", 1)
     pk = ask(chief, story, QUOTA_4)
-    delete_user(DeleteUser(username="chief"), actor=SYSTEM)
-    create_user(CreateUser(id="chief", roles=["osmo-team-admin"]), actor=SYSTEM)
+    world.apply_change(DeleteUser(username="chief"))
+    world.make_user("chief", "osmo-team-admin")
     next_one = User.objects.get(username="chief").as_actor()
     assert list(list_replays(next_one)) == []
     with pytest.raises(NotFound):
@@ -225,7 +223,7 @@ def test_a_role_that_is_gone_closes_the_answer(story: Story, caller: Any) -> Non
     pk = ask(chief, story)
     replays.run_replay(pk)
     assert chief.get(f"/api/replay/{pk}")["answer"]
-    revoke_role(RevokeRole(username="chief", role_name="osmo-team-admin"), actor=SYSTEM)
+    world.apply_change(RevokeRole(username="chief", role_name="osmo-team-admin"))
     chief.get(f"/api/replay/{pk}")
     assert chief.status == 404
 

@@ -4,14 +4,11 @@ it."""
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connections
-from django.test import Client
 
 from osmo_admin.ops.programs.process_commands import WEB_THREADS
 from pools.models import AuditEntry, Backend, Node
@@ -19,21 +16,20 @@ from scheduling.api import simulation
 from scheduling.locking import ENGINE_QUESTIONS, hold_what_if_turn, try_forecast_turn
 from scheduling.scenario import answer
 from scheduling.scenario.answer import ScenarioAnswer
-from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support import world
+from tests.support.api_client import ApiClient
 from tests.support.shapes import assert_has_shape
+from tests.support.threads import held_elsewhere
+from tests.support.world import workflow_file
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
 A, SHARED = "osmo-pool-ns-team--a", "osmo-pool-ns-team--_shared"
 G = "default/gpu"
 
 
-def sent(caller: Any, text: str) -> Any:
+def sent(caller: ApiClient, text: str) -> Any:
     """The answer to a body that is text."""
-    client = Client()
-    client.force_login(caller.user, "django.contrib.auth.backends.ModelBackend")
-    caller.last = client.post("/api/simulate", text, content_type="application/yaml")
-    return caller.last.json()
+    return caller("POST", "/api/simulate", yaml=text).body
 
 
 @pytest.fixture
@@ -109,7 +105,7 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
 def test_the_rights_to_simulate_and_the_visible_names(alice: Any, chief: Any, caller: Any, reconcile_pool: Any) -> None:
     """The admin of a pool sees this pool; other work on shared nodes is shown with its numbers and without its
     names."""
-    factories.make_pool("private", 8, secret=4)
+    world.make_pool("private", 8, secret=4)
     other = caller("olga", "osmo-private-user")
     other.submit("private--secret", workflow_file("hidden", 4))
     reconcile_pool()
@@ -132,7 +128,7 @@ def test_the_rights_to_simulate_and_the_visible_names(alice: Any, chief: Any, ca
 
 
 def test_a_pool_admin_sees_their_work_on_other_pools(team: Any, caller: Any, reconcile_pool: Any) -> None:
-    factories.make_pool("private", 8)
+    world.make_pool("private", 8)
     both = caller("both", "osmo-team-admin", "osmo-private-user")
     both.submit("private", workflow_file("w", 1))
     reconcile_pool()
@@ -140,8 +136,8 @@ def test_a_pool_admin_sees_their_work_on_other_pools(team: Any, caller: Any, rec
 
 
 def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any, team: Any) -> None:
-    far = factories.make_backend("far", namespace="far", nodes=1, gpus=8)
-    factories.make_pool("remote", 8, on=far)
+    far = world.make_backend("far", namespace="far", nodes=1, gpus=8)
+    world.make_pool("remote", 8, on=far)
     refused = admin.post("/api/simulate", {"live": True})
     assert (admin.status, refused["details"][0]["path"]) == (400, "backend")
     assert "far, sim" in refused["message"]
@@ -179,29 +175,13 @@ def test_groups_that_wait_for_others_are_not_simulated(alice: Any, chief: Any, r
 
 def test_one_what_if_of_a_user_is_answered_at_a_time(alice: Any, caller: Any) -> None:
     """In all web processes: each takes up to seconds of a thread."""
-    user_id, held, done = alice.user.pk, threading.Event(), threading.Event()
-
-    def other_process() -> None:
-        try:
-            with hold_what_if_turn(user_id):
-                held.set()
-                done.wait(30)
-        finally:
-            connections.close_all()
-
-    other = threading.Thread(target=other_process)
-    other.start()
-    try:
-        assert held.wait(30)
+    with held_elsewhere(hold_what_if_turn(alice.user.pk)):
         refused = sent(alice, "queues: [{name: a}]")
         assert (alice.status, alice.last.headers["Retry-After"]) == (429, "2")
         assert "only one of a user" in refused["message"]
         bob = caller("bob", "osmo-team-user")
         sent(bob, "queues: [{name: a}]")
         assert bob.status == 200
-    finally:
-        done.set()
-        other.join()
     sent(alice, "queues: [{name: a}]")
     assert alice.status == 200
 

@@ -12,8 +12,8 @@ from django.utils import timezone
 from scheduling.domain.forecast.calibration import FIRST_FACTOR, PACE
 from scheduling.models import Group, StartForecast, Task, WaitSpan
 from scheduling.services.history.forecasts import forecast_scores, forecast_starts, read_calibration
-from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support import world
+from tests.support.world import sign_in, workflow_file
 
 KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
 
@@ -96,10 +96,10 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     assert score.pinball is not None
 
 
-def test_the_queue_page_tells_how_forecasts_came_true(admin: Any, client: Any) -> None:
+def test_the_queue_page_tells_how_forecasts_came_true(admin: Any) -> None:
     """By three quantiles of 10, 20 and 30 seconds, 12 of 40 waits are over by the second, and 36 by the third."""
     now = timezone.now()
-    backend = factories.make_backend()
+    backend = world.make_backend()
     waits = [15.0] * 12 + [25.0] * 24 + [99.0] * 4
 
     def scored(wait: float | None) -> StartForecast:
@@ -108,7 +108,7 @@ def test_the_queue_page_tells_how_forecasts_came_true(admin: Any, client: Any) -
             first_waits=[10.0, 20.0, 30.0], first_middle=3.0, first_spread=0.6, wait=wait,
         )  # fmt: skip
 
-    client.force_login(admin.user, "django.contrib.auth.backends.ModelBackend")
+    client = sign_in(admin.user)
     StartForecast.objects.bulk_create([scored(wait) for wait in waits[:19]] + [scored(None)])
     assert "How forecasts came true" not in client.get("/scheduling/workflow/queue/").content.decode()
     StartForecast.objects.bulk_create(scored(wait) for wait in waits[19:])
@@ -119,7 +119,7 @@ def test_the_queue_page_tells_how_forecasts_came_true(admin: Any, client: Any) -
 
 def test_the_errors_of_forecasts_that_were_made_in_one_hour_count_as_those_of_few(db: None) -> None:
     """Forty waits were longer than forecast: in one hour, or each in an hour of its own."""
-    noon, backends = timezone.now().replace(minute=30), [factories.make_backend(name) for name in ("burst", "spread")]
+    noon, backends = timezone.now().replace(minute=30), [world.make_backend(name) for name in ("burst", "spread")]
     for backend, apart in zip(backends, (timedelta(0), timedelta(hours=1)), strict=True):
         StartForecast.objects.bulk_create(
             StartForecast(
@@ -147,13 +147,13 @@ def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_p
     assert forecast_scores().asked == 0
 
 
-def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile_pool: Any, client: Any) -> None:
+def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 28))
     reconcile_pool()
     alice.submit("team--a", workflow_file("next", 5))
     reconcile_pool()
     forecast_starts()
-    client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
+    client = sign_in(alice.user)
     page = client.get("/scheduling/workflow/next-1/change/").content.decode()
     assert "Half of such jobs start by" in page
     assert "nine of ten by" in page

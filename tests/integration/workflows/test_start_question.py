@@ -18,7 +18,7 @@ from scheduling.models import Group, StartForecast, Workflow
 from scheduling.selectors.queue import start_estimate
 from scheduling.services.history.forecasts import forecast_starts
 from scheduling.services.workflows import start_question
-from tests.support.factories import make_pool, submit_workflow, workflow_file
+from tests.support.world import make_pool, sign_in, submit_workflow, workflow_file
 
 KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
 GANG = """
@@ -242,8 +242,8 @@ def test_the_number_of_queries_does_not_grow_with_the_work(full: Any, reconcile_
     assert count() <= few
 
 
-def test_the_page_says_when_it_would_start_and_compares_ways_in(full: Any, client: Any) -> None:
-    client.force_login(full.user, "django.contrib.auth.backends.ModelBackend")
+def test_the_page_says_when_it_would_start_and_compares_ways_in(full: Any) -> None:
+    client = sign_in(full.user)
     form = {"pool": "team--a", "priority": "", "file": workflow_file("next", 8), "variables": ""}
     address = "/scheduling/workflow/submit/"
     checked = client.post(address, form | {"step": "check"}).content.decode()

@@ -13,9 +13,7 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.people.roles import SYSTEM
-from pools.services.people.access_tokens import create_token
-from tests.support import factories, stock_client_keys
+from tests.support import stock_client_keys, world
 from tests.support.stock_client import ClientExit, StockClient, read_time
 
 TEMPLATE = """workflow:
@@ -29,8 +27,8 @@ default-values: {name: hello}
 
 def logged_in(name: str, *roles: str) -> StockClient:
     """`osmo login URL --method token --token T` of a new user."""
-    factories.make_user(name, *roles)
-    return StockClient(token=create_token(CreateToken(owner=name, name="cli"), actor=SYSTEM)[1])
+    world.make_user(name, *roles)
+    return StockClient(token=world.apply_change(CreateToken(owner=name, name="cli"))[1])
 
 
 @pytest.fixture
@@ -89,7 +87,7 @@ def test_a_wrong_token_is_refused_in_words(team: Any) -> None:
 
 
 def test_login_by_name_only_in_dev_mode(team: Any, settings: Any) -> None:
-    factories.make_user("dev", "osmo-team-user")
+    world.make_user("dev", "osmo-team-user")
     with pytest.raises(ClientExit):
         StockClient(dev_user="dev").call("GET", "api/profile/settings")
     settings.DEV_LOGIN = True
@@ -114,8 +112,8 @@ def test_profile(osmo: StockClient) -> None:
 
 @pytest.mark.parametrize("query", [{"all_pools": True}, {"pools": ["team--a", "team"], "all_pools": False}])
 def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any, query: dict[str, Any]) -> None:
-    submit(osmo, factories.workflow_file("x", gpus=8), priority="HIGH")
-    submit(osmo, factories.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
+    submit(osmo, world.workflow_file("x", gpus=8), priority="HIGH")
+    submit(osmo, world.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
     reconcile_pool()
 
     answer = osmo.call("GET", "api/pool_quota", query)
@@ -157,26 +155,26 @@ def test_resource_list_and_info(osmo: StockClient) -> None:
 
 
 def test_submit_plain_and_templated(osmo: StockClient) -> None:
-    assert submit(osmo, factories.workflow_file("plain"))["name"] == "plain-1"
+    assert submit(osmo, world.workflow_file("plain"))["name"] == "plain-1"
     assert submit(osmo, TEMPLATE)["name"] == "hello-1"
     assert osmo.stream("api/workflow/hello-1/spec", {"use_template": True}) == TEMPLATE
 
 
 def test_a_refused_submission_ends_with_1(osmo: StockClient) -> None:
     with pytest.raises(ClientExit) as end:
-        submit(osmo, factories.workflow_file("big", gpus=71), priority="HIGH")
+        submit(osmo, world.workflow_file("big", gpus=71), priority="HIGH")
     assert end.value.code == 1
     assert end.value.text.startswith("Workflow big submit failed:")
     with pytest.raises(ClientExit) as end:
         submit(osmo, "workflow: {name: 7x}")
     assert end.value.code == 1
     with pytest.raises(ClientExit) as end:
-        submit(osmo, factories.workflow_file(), pool="nowhere")
+        submit(osmo, world.workflow_file(), pool="nowhere")
     assert end.value.code == 2
 
 
 def test_submit_by_id_has_no_body(osmo: StockClient) -> None:
-    submit(osmo, factories.workflow_file("old"))
+    submit(osmo, world.workflow_file("old"))
     answer = osmo.call("POST", "api/pool/team/workflow", {"workflow_id": "old-1", "priority": "LOW"})
     assert answer["name"] == "old-2"
 
@@ -186,14 +184,14 @@ def test_validate(osmo: StockClient) -> None:
         "POST",
         "api/pool/team/workflow",
         {"validation_only": True, "dry_run": False},
-        body_of(factories.workflow_file()),
+        body_of(world.workflow_file()),
     )
     assert isinstance(answer["logs"], str)
     assert answer["warnings"] == []
 
 
 def test_validate_of_a_template_answers_the_rendered_file(osmo: StockClient) -> None:
-    template = factories.workflow_file("{{ wanted }}") + "default-values:\n  wanted: hello\n"
+    template = world.workflow_file("{{ wanted }}") + "default-values:\n  wanted: hello\n"
     sent = {"file": template, "set_variables": [], "set_string_variables": []}
     answer = osmo.call("POST", "api/pool/team/workflow", {"validation_only": True, "dry_run": True}, sent)
     assert "name: hello" in answer["spec"]
@@ -240,7 +238,7 @@ def test_validate_renders_each_template_or_says_what_is_wrong_with_it(osmo: Stoc
 @pytest.mark.parametrize("name", ["validation_only", "dry_run"])
 def test_a_bad_value_in_the_query_is_a_fault_of_the_submission(osmo: StockClient, name: str) -> None:
     with pytest.raises(ClientExit) as end:
-        osmo.call("POST", "api/pool/team/workflow", {name: "perhaps"}, body_of(factories.workflow_file()))
+        osmo.call("POST", "api/pool/team/workflow", {name: "perhaps"}, body_of(world.workflow_file()))
     assert end.value.text.startswith("Workflow ")
     assert end.value.code == 1
 
@@ -257,7 +255,7 @@ def test_a_filter_with_a_search_for_each_value_takes_fifty(osmo: StockClient, ad
 
 
 def test_workflow_list_and_query(osmo: StockClient, reconcile_pool: Any) -> None:
-    submit(osmo, factories.workflow_file("x"), label=["project=a"])
+    submit(osmo, world.workflow_file("x"), label=["project=a"])
     reconcile_pool()
     query = {"limit": 20, "offset": 0, "order": "DESC", "all_pools": True, "statuses": ["RUNNING", "PENDING"]}
     answer = osmo.call("GET", "api/workflow", query)
@@ -280,7 +278,7 @@ def test_workflow_list_and_query(osmo: StockClient, reconcile_pool: Any) -> None
 
 
 def test_cancel_spec_logs_events_tag_restart(osmo: StockClient) -> None:
-    submit(osmo, factories.workflow_file("x"))
+    submit(osmo, world.workflow_file("x"))
     assert osmo.stream("api/workflow/x-1/spec", {"use_template": False}).startswith("workflow:")
     assert osmo.stream("api/workflow/x-1/events").endswith("\n")
     assert osmo.stream("api/workflow/x-1/logs", {"last_n_lines": 5, "task_name": "train"}) is not None
@@ -299,7 +297,7 @@ def test_cancel_spec_logs_events_tag_restart(osmo: StockClient) -> None:
 
 
 def test_task_list(osmo: StockClient, reconcile_pool: Any) -> None:
-    submit(osmo, factories.workflow_file("x", gpus=2))
+    submit(osmo, world.workflow_file("x", gpus=2))
     reconcile_pool()
     query = {
         "limit": 20, "offset": 0, "order": "ASC", "all_users": False, "all_pools": True,
@@ -362,7 +360,7 @@ def test_tokens(osmo: StockClient) -> None:
 
 
 def test_users(root: StockClient) -> None:
-    factories.make_user("bob", "osmo-team-user")
+    world.make_user("bob", "osmo-team-user")
     listed = root.call("GET", "api/auth/user", {"count": 100, "start_index": 1})
     assert {"total_results", "start_index", "items_per_page", "users"} <= listed.keys()
     assert {"bob", "root"} <= {each["id"] for each in listed["users"]}

@@ -11,7 +11,7 @@ import pytest
 from django.db.models import F
 
 from scheduling.models import Workflow
-from tests.support.factories import workflow_file
+from tests.support.world import workflow_file
 
 
 @pytest.fixture

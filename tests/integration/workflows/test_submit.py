@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.models import LeafUsage, Pool, Reservation
 from scheduling.models import Workflow
-from tests.support.factories import make_pool, workflow_file
+from tests.support.world import make_pool, workflow_file
 
 TEMPLATE = """workflow:
   name: "{{ name }}"

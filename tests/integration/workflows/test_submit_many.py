@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from scheduling.models import Group, Task, Workflow
-from tests.support.factories import make_pool, workflow_file
+from tests.support.world import make_pool, workflow_file
 
 PATH = "/api/pool/team/workflows"
 

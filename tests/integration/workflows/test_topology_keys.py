@@ -8,9 +8,8 @@ import pytest
 
 from pools.domain.changes.pools import PutPool
 from pools.models import Pool
-from pools.services.configuration.pools import put_pool
 from scheduling.kube.fake import FakeCluster
-from tests.support import factories
+from tests.support import world
 from tests.support.agent_harness import AgentHarness, kubernetes_backend, task_statuses
 
 RACK = [{"key": "rack", "label": "topology.kubernetes.io/rack"}]
@@ -61,7 +60,7 @@ def test_a_known_key_is_accepted_and_a_simulated_backend_says_that_it_places_not
 
 
 def test_the_other_ways_in_leave_out_pools_without_the_key(caller: Any, team: Pool) -> None:
-    factories.make_pool("other", 4)
+    world.make_pool("other", 4)
     alice = caller("alice", "osmo-team-user", "osmo-other-user")
     set_keys(team, RACK)
     answer = alice.submit("team", topology_file("rack"), query="dry_run=True&start=True&ways=True")
@@ -78,7 +77,7 @@ class TestChangedKeys:
 
     def _put(self, keys: list[dict[str, str]]) -> tuple[str, ...]:
         body = {"backend": "lab", "resources": {"gpu": {"guarantee": 100}}, "topology_keys": keys}
-        return put_pool(PutPool(name="team", body=body), actor=factories.admin_actor()).warnings
+        return world.apply_change(PutPool(name="team", body=body), actor=world.admin_actor()).warnings
 
     def test_the_change_names_the_waiting_work(self, harness: AgentHarness) -> None:
         set_keys(harness.pool, RACK)

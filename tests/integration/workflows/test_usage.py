@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pgtrigger
@@ -13,15 +12,13 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Pool, User
-from pools.services.configuration.subpools import resize_subpool
 from scheduling.models import Group, LeafUsageDay, Task, WaitSpan, Workflow, WorkUsageDay
 from scheduling.services import usage as usage_service
-from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.usage import close_hours, compute_hours, note_wait_causes, rebuild, start_of_hour
 from scheduling.services.verify import verify
-from tests.integration.workflows.conftest import Caller
-from tests.support.factories import make_backend, make_pool, submit_workflow
+from tests.support.api_client import ApiClient, Callers
 from tests.support.kube_server import wait_for
+from tests.support.world import apply_change, make_backend, make_pool, reconcile, submit_workflow
 
 pytestmark = pytest.mark.django_db
 STATES = [
@@ -30,12 +27,12 @@ STATES = [
 
 
 @pytest.fixture
-def root(caller: Callable[..., Caller]) -> Caller:
+def root(caller: Callers) -> ApiClient:
     return caller("root", "osmo-admin")
 
 
 @pytest.fixture
-def worker(caller: Callable[..., Caller]) -> Caller:
+def worker(caller: Callers) -> ApiClient:
     make_pool("team", 16, on=make_backend(nodes=2, gpus=16), a=8)
     return caller("worker", "osmo-team-user")
 
@@ -63,10 +60,10 @@ def age_installation(hours: float) -> None:
             cursor.execute(f"UPDATE {table} SET since = since - make_interval(hours => %s)", [hours])
 
 
-def test_work_and_waiting_are_on_record(root: Caller, worker: Caller) -> None:
+def test_work_and_waiting_are_on_record(root: ApiClient, worker: ApiClient) -> None:
     first = submit_workflow(worker.actor, "team--a", 8)
     second = submit_workflow(worker.actor, "team--a", 6)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     note_wait_causes()
     age_installation(10)
     for work in (first, second):
@@ -82,10 +79,10 @@ def test_work_and_waiting_are_on_record(root: Caller, worker: Caller) -> None:
     assert sum(causes) == pytest.approx(totals["waiting_gpu_s"])
 
 
-def test_every_key_adds_up_to_the_same_use(root: Caller, worker: Caller) -> None:
+def test_every_key_adds_up_to_the_same_use(root: ApiClient, worker: ApiClient) -> None:
     for leaf, gpus in (("team--a", 4), ("team", 3), ("team--a", 2)):
         submit_workflow(worker.actor, leaf, gpus)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(30)
     for row in Workflow.objects.all():
         move_back(row, 7)
@@ -102,10 +99,10 @@ def test_every_key_adds_up_to_the_same_use(root: Caller, worker: Caller) -> None
     assert {row["workflow"] for row in found["workflow"]["rows"]} == {"job-1", "job-2", "job-3"}
 
 
-def test_every_bucket_adds_up_to_the_same_use(root: Caller, worker: Caller) -> None:
+def test_every_bucket_adds_up_to_the_same_use(root: ApiClient, worker: ApiClient) -> None:
     for leaf, gpus in (("team--a", 4), ("team", 3)):
         submit_workflow(worker.actor, leaf, gpus)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(30)
     for row in Workflow.objects.all():
         move_back(row, 26)
@@ -128,9 +125,9 @@ def close_ended_hours() -> int:
     return wait_for(close_hours, seconds=30, description="the hours are closed")
 
 
-def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller, worker: Caller) -> None:
+def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: ApiClient, worker: ApiClient) -> None:
     work = submit_workflow(worker.actor, "team--a", 8)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(30)
     move_back(work, 20)
     until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
@@ -149,7 +146,9 @@ def test_stored_hours_equal_computed_hours_and_a_late_write_is_seen(root: Caller
     assert close_hours() == 0
 
 
-def use_by_day(reader: Caller, **filters: str) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+def use_by_day(
+    reader: ApiClient, **filters: str
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
     """Use and quota by day: from rows of hours, and from rows of days."""
     until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
     found: list[dict[str, tuple[float, float]]] = []
@@ -162,9 +161,9 @@ def use_by_day(reader: Caller, **filters: str) -> tuple[dict[str, tuple[float, f
     return found[0], found[1]
 
 
-def test_full_days_are_the_sums_of_their_hours(root: Caller, worker: Caller) -> None:
+def test_full_days_are_the_sums_of_their_hours(root: ApiClient, worker: ApiClient) -> None:
     works = [submit_workflow(worker.actor, leaf, gpus) for leaf, gpus in (("team--a", 4), ("team", 3))]
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(24 * 5)
     for work in works:
         move_back(work, 24 * 4 - 5)
@@ -186,11 +185,9 @@ def test_full_days_are_the_sums_of_their_hours(root: Caller, worker: Caller) -> 
         assert of_days == of_hours and len(of_days) >= 4
 
 
-def test_own_work_of_the_day_of_joining_counts_by_hours(
-    root: Caller, worker: Caller, caller: Callable[..., Caller]
-) -> None:
+def test_own_work_of_the_day_of_joining_counts_by_hours(root: ApiClient, worker: ApiClient, caller: Callers) -> None:
     work = submit_workflow(worker.actor, "team--a", 4)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(24 * 5)
     move_back(work, 24 * 4)
     close_ended_hours()
@@ -206,9 +203,9 @@ def test_own_work_of_the_day_of_joining_counts_by_hours(
 
 
 @pytest.mark.parametrize("table", ["backendusageday", "leafusageday", "poolusageday", "workusageday"])
-def test_verification_finds_wrong_sums_of_days(root: Caller, worker: Caller, table: str) -> None:
+def test_verification_finds_wrong_sums_of_days(root: ApiClient, worker: ApiClient, table: str) -> None:
     work = submit_workflow(worker.actor, "team--a", 4)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(24 * 3)
     move_back(work, 24 * 2)
     close_ended_hours()
@@ -223,7 +220,7 @@ def test_verification_finds_wrong_sums_of_days(root: Caller, worker: Caller, tab
     assert [each for each in verify() if "usageday" in str(each)] == []
 
 
-def test_verification_finds_wrong_sums_of_pools(root: Caller, worker: Caller) -> None:
+def test_verification_finds_wrong_sums_of_pools(root: ApiClient, worker: ApiClient) -> None:
     age_installation(5)
     close_ended_hours()
     assert [each for each in verify() if "usagehour" in str(each)] == []
@@ -233,9 +230,9 @@ def test_verification_finds_wrong_sums_of_pools(root: Caller, worker: Caller) ->
     assert "poolusagehour" in str(difference)
 
 
-def test_the_hour_in_which_the_record_begins_is_not_computed_again(root: Caller, worker: Caller) -> None:
+def test_the_hour_in_which_the_record_begins_is_not_computed_again(root: ApiClient, worker: ApiClient) -> None:
     work = submit_workflow(worker.actor, "team--a", 8)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(5)
     move_back(work, 4)
     until = start_of_hour(datetime.now(UTC)).replace(tzinfo=None).isoformat()
@@ -246,9 +243,9 @@ def test_the_hour_in_which_the_record_begins_is_not_computed_again(root: Caller,
     assert not any("leaf_piece" in query["sql"] for query in queries)
 
 
-def test_a_crash_loses_nothing(root: Caller, worker: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_loses_nothing(root: ApiClient, worker: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     work = submit_workflow(worker.actor, "team--a", 8)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(30)
     move_back(work, 20)
 
@@ -267,8 +264,8 @@ def test_a_crash_loses_nothing(root: Caller, worker: Caller, monkeypatch: pytest
     assert root.get("/api/usage", by="user", until=until) == before
 
 
-def test_the_record_follows_the_audit_trail(root: Caller, worker: Caller) -> None:
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=3), actor=root.actor)
+def test_the_record_follows_the_audit_trail(root: ApiClient, worker: ApiClient) -> None:
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=3), actor=root.actor)
     assert [each for each in verify() if each.code == "usage"] == []
     with connection.cursor() as cursor:
         cursor.execute("UPDATE scheduling_quotaspan SET quota = quota + 1 WHERE until IS NULL")
@@ -277,14 +274,12 @@ def test_the_record_follows_the_audit_trail(root: Caller, worker: Caller) -> Non
     assert [each for each in verify() if each.code == "usage"] == []
 
 
-def test_a_person_sees_the_own_work_and_the_own_pools(
-    root: Caller, worker: Caller, caller: Callable[..., Caller]
-) -> None:
+def test_a_person_sees_the_own_work_and_the_own_pools(root: ApiClient, worker: ApiClient, caller: Callers) -> None:
     make_pool("other", 8, on=Pool.objects.get(name="team").backend)
     for leaf in ("team--a", "other"):
         submit_workflow(root.actor, leaf, 2)
     submit_workflow(worker.actor, "team", 2)
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     age_installation(3)
     for row in Workflow.objects.all():
         move_back(row, 1)
@@ -299,7 +294,7 @@ def test_a_person_sees_the_own_work_and_the_own_pools(
     assert {row["user"] for row in caller("worker").get("/api/usage", by="user")["rows"]} <= {"root", "worker"}
 
 
-def test_csv_and_faults(root: Caller, worker: Caller) -> None:
+def test_csv_and_faults(root: ApiClient, worker: ApiClient) -> None:
     age_installation(3)
     text = root.get("/api/usage", format="csv", by="subpool")
     assert text.splitlines()[0].startswith("start,subpool,capacity_gpu_s,quota_gpu_s,used_gpu_s,")
@@ -311,11 +306,11 @@ def test_csv_and_faults(root: Caller, worker: Caller) -> None:
     assert root.status == 400
 
 
-def test_a_submission_writes_nothing_and_a_start_one_row(worker: Caller) -> None:
+def test_a_submission_writes_nothing_and_a_start_one_row(worker: ApiClient) -> None:
     with CaptureQueriesContext(connection):
         submit_workflow(worker.actor, "team--a", 8)
     assert WaitSpan.objects.count() == 0
-    reconcile_backend(Pool.objects.get(name="team").backend_id or 0)
+    reconcile()
     (span,) = WaitSpan.objects.all()
     group = Group.objects.get()
     assert (span.since, span.until, span.started) == (group.ready_at, group.start_time, True)

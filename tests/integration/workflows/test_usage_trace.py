@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import Group, WaitSpan
 from scheduling.replay.trace import TraceReader
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import end_workflow
-from tests.integration.workflows.conftest import Caller
-from tests.support.factories import make_backend, make_pool, make_user, submit_workflow
+from tests.support.api_client import Callers
+from tests.support.world import apply_change, make_backend, make_pool, make_user, submit_workflow
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +27,7 @@ def read_jobs(text: str, path: Path):
     return list(trace.jobs)
 
 
-def test_the_history_is_a_trace(caller: Callable[..., Caller], tmp_path: Path) -> None:
+def test_the_history_is_a_trace(caller: Callers, tmp_path: Path) -> None:
     make_pool("team", 16, on=make_backend(nodes=2, gpus=16), a=8)
     worker, stranger = caller("worker", "osmo-team-user"), caller("stranger")
     admin = make_user("admin", "osmo-admin")
@@ -39,13 +37,13 @@ def test_the_history_is_a_trace(caller: Callable[..., Caller], tmp_path: Path) -
     backend = Pool.objects.get(name="team").backend_id or 0
     reconcile_backend(backend)
     running = worker.get("/api/usage/trace")
-    assert worker.last.content.decode().count("\n") == 1, running
+    assert worker.last.text.count("\n") == 1, running
     for work in (first, shared):
-        end_workflow(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=admin)
+        apply_change(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=admin)
     reconcile_backend(backend)
-    end_workflow(EndWorkflow(name=waits.name, status=EndStatus.COMPLETED), actor=admin)
+    apply_change(EndWorkflow(name=waits.name, status=EndStatus.COMPLETED), actor=admin)
     worker.get("/api/usage/trace")
-    jobs = read_jobs(worker.last.content.decode(), tmp_path / "t.csv")
+    jobs = read_jobs(worker.last.text, tmp_path / "t.csv")
     assert [(job.name, job.gpus, job.team, job.user) for job in jobs] == [
         (first.name, 8, "team--a", "worker"),
         (shared.name, 2, "team--_shared", "worker"),
@@ -60,9 +58,9 @@ def test_the_history_is_a_trace(caller: Callable[..., Caller], tmp_path: Path) -
     assert group.end_time is not None
     assert jobs[2].duration == (group.end_time - group.start_time) // timedelta(microseconds=1)
     worker.get("/api/usage/trace", format="swf")
-    again = read_jobs(worker.last.content.decode(), tmp_path / "t.swf")
+    again = read_jobs(worker.last.text, tmp_path / "t.swf")
     assert [(job.gpus, job.team, job.user) for job in again] == [(8, "1", "1"), (2, "2", "1"), (6, "1", "1")]
     stranger.get("/api/usage/trace")
-    assert stranger.last.content.decode().count("\n") == 1
+    assert stranger.last.text.count("\n") == 1
     assert worker.get("/api/usage/trace", format="xml")["details"][0]["path"] == "format"
     assert worker.status == 400

@@ -10,19 +10,16 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.people.roles import SYSTEM
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.models import Backend, LeafUsage, Node, Pool, Reservation
-from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling import locking
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from scheduling.services.workflows.user_actions import end_workflow
-from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support import world
+from tests.support.world import apply_change, make_subpool, workflow_file
 
 CHAIN = """workflow:
   name: chain
@@ -54,7 +51,7 @@ def usage(pool: str) -> tuple[int, int, int]:
 
 def end(name: str, group: str | None = None) -> None:
     """Report that the running gangs of a workflow have completed."""
-    end_workflow(EndWorkflow(name=name, group=group, status=EndStatus.COMPLETED), actor=SYSTEM)
+    apply_change(EndWorkflow(name=name, group=group, status=EndStatus.COMPLETED))
 
 
 def later(**ago: int) -> None:
@@ -160,7 +157,7 @@ def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, reconcile_pool: 
     Node.objects.update(gpus=100)
     alice.submit("team", workflow_file("old", gpus=70))
     reconcile_pool()
-    create_subpool(CreateSubpool(parent="team", subpool_name="b", quota=60), actor=SYSTEM)
+    make_subpool("team", "b", 60)
     alice.submit("team--b", workflow_file("new", gpus=60))
     reconcile_pool()
 
@@ -234,7 +231,7 @@ def test_end_refuses_work_that_does_not_run(alice: Any, admin: Any, caller: Any,
     teresa = caller("teresa", "osmo-team-admin")
     teresa.post(path, {"status": "COMPLETED"})
     assert teresa.status == 200
-    factories.make_pool("team2", 1)
+    world.make_pool("team2", 1)
     stranger = caller("stan", "osmo-team2-admin")
     stranger.post(path, {"status": "COMPLETED"})
     assert stranger.status == 404
@@ -373,7 +370,7 @@ def test_the_last_workflow_that_ends_archives_a_draining_subpool(alice: Any, rec
     alice.submit("team--a", workflow_file("one", gpus=10))
     alice.submit("team--a", workflow_file("two", gpus=10))
     reconcile_pool()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     end("one-1")
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     alice.post("/api/workflow/two-1/cancel")
@@ -386,7 +383,7 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, re
     file = CHAIN.replace("gpu: 4", "gpu: 15")
     alice.submit("team--a", file)
     reconcile_pool()
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a"), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     end("chain-1")
     alice.submit("team", workflow_file("greedy", gpus=100), query="priority=HIGH")
     reconcile_pool()
@@ -404,7 +401,7 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, re
 def test_a_smaller_quota_changes_no_running_work(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
-    resize_subpool(ResizeSubpool(parent="team", subpool_name="a", quota=5), actor=SYSTEM)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=5))
     alice.submit("team--a", workflow_file("two", gpus=5))
     reconcile_pool()
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
@@ -417,7 +414,7 @@ def test_deleting_with_cancel_pending_ends_waiting_work(alice: Any, reconcile_po
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("two", gpus=30))
-    delete_subpool(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True), actor=SYSTEM)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True))
     assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
 

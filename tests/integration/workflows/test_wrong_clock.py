@@ -13,16 +13,14 @@ from django.utils import timezone
 
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.gpu_quota.workers import GpuAmounts
-from pools.domain.people.roles import SYSTEM
 from pools.domain.values.quantities import parse_quantity
 from pools.models import GpuAllocation, IdempotencyRecord
 from pools.services.changes.idempotency import purge_old_records
-from pools.services.gpu_quota.gpu_allocations import allocate, expire_assumed
+from pools.services.gpu_quota.gpu_allocations import expire_assumed
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import factories
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 MINUTE, DAY = timedelta(minutes=1), timedelta(hours=26)
@@ -40,15 +38,15 @@ def is_near(time: Any) -> bool:
 
 
 def test_a_repeated_request_is_not_carried_out_again(alice: Any) -> None:
-    first = alice.submit("team", factories.workflow_file(), Idempotency_Key="k")
+    first = alice.submit("team", world.workflow_file(), Idempotency_Key="k")
     with clock_ahead():
-        again = alice.submit("team", factories.workflow_file(), Idempotency_Key="k")
+        again = alice.submit("team", world.workflow_file(), Idempotency_Key="k")
     assert (alice.status, again) == (200, first)
     assert Workflow.objects.count() == 1
 
 
 def test_stored_answers_are_kept_for_a_day(alice: Any) -> None:
-    alice.submit("team", factories.workflow_file(), Idempotency_Key="k")
+    alice.submit("team", world.workflow_file(), Idempotency_Key="k")
     with clock_ahead():
         assert purge_old_records() == 0
     IdempotencyRecord.objects.update(created_at=timezone.now() - timedelta(hours=25))
@@ -57,17 +55,17 @@ def test_stored_answers_are_kept_for_a_day(alice: Any) -> None:
 
 def test_work_is_queued_by_the_time_of_its_submission(alice: Any) -> None:
     with clock_ahead():
-        alice.submit("team", factories.workflow_file("early"))
-    alice.submit("team", factories.workflow_file("late"))
+        alice.submit("team", world.workflow_file("early"))
+    alice.submit("team", world.workflow_file("late"))
     assert [row.spec_name for row in Workflow.objects.order_by("submit_time")] == ["early", "late"]
     assert is_near(Workflow.objects.get(spec_name="early").submit_time)
 
 
 def test_running_work_is_not_ended_early_and_ends_in_time(alice: Any, team: Any) -> None:
     type(team.backend).objects.update(auto_end=True)
-    alice.submit("team", factories.workflow_file("first", **{"osmo/simulated-runtime": "2h"}))
+    alice.submit("team", world.workflow_file("first", **{"osmo/simulated-runtime": "2h"}))
     reconcile_backend(team.backend_id)
-    alice.submit("team", factories.workflow_file("second", **{"osmo/simulated-runtime": "2h"}))
+    alice.submit("team", world.workflow_file("second", **{"osmo/simulated-runtime": "2h"}))
     with clock_ahead():
         reconcile_backend(team.backend_id)
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
@@ -77,9 +75,9 @@ def test_running_work_is_not_ended_early_and_ends_in_time(alice: Any, team: Any)
 
 
 def test_a_cancellation_ends_work_now(alice: Any) -> None:
-    name = alice.submit("team", factories.workflow_file())["name"]
+    name = alice.submit("team", world.workflow_file())["name"]
     with clock_ahead():
-        cancel_workflow(CancelWorkflow(name=name), actor=alice.actor)
+        world.apply_change(CancelWorkflow(name=name), actor=alice.actor)
     assert is_near(Workflow.objects.get().end_time)
 
 
@@ -96,4 +94,4 @@ def test_an_assumed_allocation_keeps_its_half_hour() -> None:
 def make_assumed(name: str) -> None:
     amounts = GpuAmounts(parse_quantity("1"), parse_quantity("1Gi"))
     worker = AllocateWorker(namespace="team-a", id=name, workload="infer", request=amounts, limit=amounts, assume=True)
-    allocate(worker, actor=SYSTEM)
+    world.apply_change(worker)

@@ -1,4 +1,5 @@
-"""Pools, subpools and work for tests, each made through the services."""
+"""The world of a test: clusters, pools, people and work, each made through the services, and the people's browsers and
+API clients."""
 
 from __future__ import annotations
 
@@ -8,17 +9,33 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import connection
+from django.test import Client
 
 from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.changes.subpools import CreateSubpool, ResizeSubpool
+from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import ApprovalRequest, Backend, Node, Pool, Reservation, User
-from pools.services.configuration.approvals import request_approval
-from pools.services.configuration.subpools import create_subpool, resize_subpool
-from pools.services.people.users import create_pool_roles, create_user
+from pools.models import AccessToken, ApprovalRequest, Backend, Node, Pool, Reservation, User
+from pools.services.configuration import (
+    approvals,
+    backends,
+    cohorts,
+    config_history,
+    config_rollback,
+    pools,
+    subpool_quotas,
+    subpools,
+)
+from pools.services.gpu_quota import gpu_allocations, gpu_quotas
+from pools.services.people import access_tokens, accounts, notice_targets, saved_views, sign_on, users
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
+from scheduling.services import workflow_config
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.webhooks import queue_guard
+from scheduling.services.workflows import user_actions
 from scheduling.services.workflows.submission import (
     Submission,
     SubmissionReceipt,
@@ -26,6 +43,19 @@ from scheduling.services.workflows.submission import (
     prepare_submissions,
     submit,
 )
+from tests.support.api_client import ApiClient
+
+SERVICES = (
+    access_tokens, accounts, approvals, backends, cohorts, config_history, config_rollback, gpu_allocations, gpu_quotas,
+    notice_targets, pools, queue_guard, saved_views, sign_on, subpool_quotas, subpools, user_actions, users,
+    workflow_config,
+)  # fmt: skip
+
+
+def apply_change(command: ChangeCommand, *, actor: Actor = SYSTEM, **options: Any) -> Any:
+    """Make a change by its service, as the entry points do; returns and raises what the service does."""
+    (service,) = {getattr(each, command.service) for each in SERVICES if hasattr(each, command.service)}
+    return service(command, actor=actor, **options)
 
 
 def make_backend(
@@ -45,24 +75,45 @@ def make_backend(
 def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **subpools: int) -> Pool:
     """A pool with ACTIVE subpools, `make_pool("team", 100, a=30, b=40)`."""
     row = Pool.objects.create(name=name, backend=on or make_backend(), guarantee=guarantee, maximum=-1, weight=1)
-    create_pool_roles(name)
+    users.create_pool_roles(name)
     for short, quota in subpools.items():
-        create_subpool(CreateSubpool(parent=name, subpool_name=short, quota=quota), actor=SYSTEM)
+        make_subpool(name, short, quota)
+    return row
+
+
+def make_subpool(parent: str, name: str, quota: int) -> Pool:
+    """An ACTIVE subpool."""
+    row: Pool = apply_change(CreateSubpool(parent=parent, subpool_name=name, quota=quota)).row
     return row
 
 
 def make_user(name: str, *roles: str) -> Actor:
     """A user with these roles."""
-    return create_user(CreateUser(id=name, roles=roles), actor=SYSTEM).as_actor()
+    user: User = apply_change(CreateUser(id=name, roles=roles))
+    return user.as_actor()
+
+
+def call_as(name: str, *, token_roles: tuple[str, ...] | None = None) -> ApiClient:
+    """A program of a user, with a new token of all roles of its owner or of these."""
+    command = CreateToken(owner=name, name=f"t{AccessToken.objects.count()}", roles=token_roles)
+    return ApiClient(apply_change(command)[0])
+
+
+def sign_in(user: str | User, **options: Any) -> Client:
+    """A browser in which a user is signed in; the options are those of Django's client."""
+    browser = Client(**options)
+    row = user if isinstance(user, User) else User.objects.get(username=user)
+    browser.force_login(row, "django.contrib.auth.backends.ModelBackend")
+    return browser
 
 
 def request_quota(actor: Actor, pool: str, subpool: str, quota: int) -> ApprovalRequest:
     """A waiting request for a quota that needs an approval."""
     command = ResizeSubpool(parent=pool, subpool_name=subpool, quota=quota)
     try:
-        resize_subpool(command, actor=actor)
+        apply_change(command, actor=actor)
     except ApprovalNeeded as need:
-        return request_approval(command, actor=actor, need=need)
+        return approvals.request_approval(command, actor=actor, need=need)
     raise AssertionError(f"{quota} GPUs for {pool}--{subpool} need no approval")
 
 
@@ -83,6 +134,13 @@ def submit_workflow(
     receipt = submit(actor=actor, pool=to, submission=Submission(file=workflow_file(name, gpus), priority=priority))
     assert receipt.workflow is not None
     return receipt.workflow
+
+
+def reconcile(backend: str = "sim") -> dict[str, Any]:
+    """Run the scheduler of a simulated cluster until it rests; the answer with its steps."""
+    answer = reconcile_backend(Backend.objects.get(name=backend).pk)
+    assert answer["settled"]
+    return answer
 
 
 def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
