@@ -56,7 +56,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a backup. Raises OperationError if the folder is none, or of a later version."""
+    """The manifest of a backup. Raises OperationError if the folder is not a backup, or is one of a later version."""
     path = folder / MANIFEST
     try:
         content: Any = json.loads(path.read_bytes())
@@ -157,7 +157,7 @@ class CountingFile:
 
 
 def read_recipients(texts: Sequence[str]) -> list[Any]:
-    """The public keys. Raises OperationError for a text that is none."""
+    """The public keys. Raises OperationError for a text that is not a key."""
     try:
         return [pyrage.x25519.Recipient.from_str(text.strip()) for text in texts]
     except pyrage.RecipientError as problem:

@@ -63,7 +63,7 @@ def list_command(
 
 
 def _value_of(about: ChangeField, typed: Any, in_utc: bool) -> Any:
-    """The value of the query. Of a word that is none of a choice, the server says which there are."""
+    """The value of the query. For a word that is not one of a choice, the server lists the choices."""
     if about.kind.looks == "time" and typed:
         return parse_time(typed, in_utc=in_utc)
     is_choice = about.kind.is_list and about.kind.options

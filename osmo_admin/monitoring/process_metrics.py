@@ -25,7 +25,7 @@ from osmo_admin.ops.programs import process_commands
 from pools.models import AccessToken, LastBackup
 
 KINDS = (process_commands.WEB, process_commands.WORKER, process_commands.BEAT, process_commands.CLUSTERS)
-# Tokens that nobody has used for so long may end.
+# Tokens that nobody has used for this time may end.
 USED_WITHIN = timedelta(days=31)
 
 

@@ -43,7 +43,8 @@ def _networks(texts: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _client_network(text: str) -> str | None:
-    """The address, or the first address of its /64 network; None for a text that is none, such as that of a socket."""
+    """The address, or the first address of its /64 network; None for a text that is not an address, such as that of a
+    socket."""
     try:
         address = ip_address(text)
     except ValueError:

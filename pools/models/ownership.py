@@ -19,7 +19,8 @@ class OwnedTrigger(pgtrigger.Trigger):
     """Refuse changes of an object that Git owns, unless the transaction applies the files of its source.
 
     `name` is an SQL expression over `OLD` and `NEW` with the name of the object, null if there is none; `unless` is an
-    SQL condition under which the change is none of the configuration. `DETAIL` of the refusal is the owner as JSON.
+    SQL condition under which the change does not concern the configuration. `DETAIL` of the refusal is the owner as
+    JSON.
     """
 
     def __init__(self, kind: OwnedKind, *, name: str, unless: str, only_subpools: bool = False) -> None:

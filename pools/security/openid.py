@@ -173,7 +173,7 @@ def _require_what_was_asked(provider: OpenIdProvider, claims: Mapping[str, Any])
         at = claims.get("auth_time")
         if not isinstance(at, int | float) or time.time() > at + int(demands["max_age"]) + LEEWAY:
             raise _refusal(
-                provider, Fault.TOO_OLD, "does not say that you have logged in there as lately as is required here"
+                provider, Fault.TOO_OLD, "does not say that you have logged in there as recently as is required here"
             )
     if "acr_values" in demands and claims.get("acr") not in demands["acr_values"].split():
         raise _refusal(

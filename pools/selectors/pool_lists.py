@@ -41,7 +41,7 @@ class OwnKeys(TypedDict):
 
 
 class ListedPlatformAnswer(TypedDict):
-    """A platform; the mounts that are always there are none."""
+    """A platform, without the mounts that are always there."""
 
     description: str
     host_network_allowed: bool

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GATHER_SECONDS = 2.0
-"""A change is applied once the file has stayed the same for so long."""
+"""A change is applied once the file has stayed the same for this time."""
 
 START_SECONDS = 30.0
-"""A file that is not there yet at start is awaited for so long."""
+"""The time for which the start waits for a file that is not there yet."""
 
 POLL_SECONDS = 0.5
 

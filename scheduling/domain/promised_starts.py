@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 GRACE = timedelta(minutes=1)
-"""A gang that starts so much later has started in time: the work before it ends at the tick of its backend."""
+"""A gang that starts at most this much later has started in time: the work before it ends at the tick of its
+backend."""
 
 
 class PromiseOutcome(StrEnum):

@@ -48,7 +48,7 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     "ageing": ChangeField(
         _SECONDS,
         "Ageing (seconds)",
-        "NORMAL work that is so much older comes before HIGH work of its leaf. Empty: never.",
+        "NORMAL work that is older by this time comes before HIGH work of its leaf. Empty: never.",
     ),
     "victims": ChangeField(
         choice([rule.value for rule in VictimRule]),

@@ -94,7 +94,7 @@ class ResourceColumn:
             self.subtree[parent] = self.subtree[parent] + self.visible[x]
 
     def with_lending(self, rises: Mapping[int, Amount]) -> ResourceColumn:
-        """The same numbers with the finite lending limits of these nodes higher by so much."""
+        """The same numbers with the finite lending limits of these nodes higher by these amounts."""
         quotas = list(self._quotas)
         for x, amount in rises.items():
             quotas[x] = replace(quotas[x], lending_limit=quotas[x].lending_limit + amount)
@@ -137,7 +137,7 @@ class ResourceColumn:
 
     @contextmanager
     def changed(self, changes: Iterable[tuple[int, Number]]) -> Iterator[None]:
-        """Read inside it as if each of these nodes used so much more, or less below 0."""
+        """Read inside it as if each of these nodes used this amount more, or less below 0."""
         done = list(changes)
         for x, amount in done:
             self._use(x, amount)

@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def cost(self) -> int:
-        """The delay of the work, GPUs × time: a job ends so much later than it would if it started at once and ran
+        """The delay of the work, GPUs × time: a job ends later than it would if it started at once and ran
         through."""
         return self.waiting + self.lost
 

@@ -103,7 +103,7 @@ def unusual_minimums(namespace: str) -> str:
 
 
 def new_worker() -> str:
-    """A pod that is a worker and was none before, or that has other amounts now."""
+    """A pod that is a worker and was not one before, or that has other amounts now."""
     was_none = f"!({_is_worker('oldObject')})"
     changed = (_any_changed("annotations", AMOUNT_ANNOTATIONS), _any_changed("labels", [TASK_UUID]))
     return _all([_is_worker("object"), _any(["oldObject == null", was_none, *changed])])

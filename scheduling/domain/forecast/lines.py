@@ -24,7 +24,7 @@ BEYOND = 1.3
 
 
 def is_young(age: float, middle: float) -> bool:
-    """Whether futures of this age, in which the last work waits so long, may be read."""
+    """Whether futures of this age, in which the last work waits for this time, may be read."""
     return age <= max(YOUNG, AGE * middle)
 
 

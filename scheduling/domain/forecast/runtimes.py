@@ -1,7 +1,7 @@
 """Samples of the remaining run times of work, drawn from the run times of the work most like it.
 
 The run times of one kind of work are estimated from its last started attempts (Kaplan and Meier 1958): an attempt that
-still runs, or that was preempted, says that it lasts at least so long. Without that the quick ends of the newest
+still runs, or that was preempted, says that it lasts at least that long. Without that the quick ends of the newest
 attempts would make all work look short. Beyond the longest run that is known, work that ran for t seconds runs for
 another t with probability one half. Times are seconds.
 """

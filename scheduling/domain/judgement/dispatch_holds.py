@@ -59,7 +59,7 @@ class DispatchHold:
     latest_start: float | None
 
     def may_be_in_vain(self, now: float) -> bool:
-        """Whether it has lasted so long that it ends if there is room for its gang: then the cluster waits for
+        """Whether it has lasted long enough to end if there is room for its gang: then the cluster waits for
         something that the end of no work gives, and would hold the pool for ever."""
         return now - self.since >= VAIN_AFTER * (self.since - self.holder.ready)
 
@@ -77,7 +77,7 @@ def find_holds(
     waiting: Iterable[WaitingPoolGang], running: Sequence[RunningPoolWork], hold_after: float, now: float
 ) -> tuple[list[DispatchHold], list[DispatchHold]]:
     """The gangs of one pool that come first: of each leaf the first HIGH or NORMAL gang and the first LOW gang of those
-    that are on the cluster and have waited so long; and the others of those, which come first later."""
+    that are on the cluster and have waited for this time; and the others of those, which come first later."""
     first: dict[tuple[int, bool], WaitingPoolGang] = {}
     following = []
     for work in sorted(waiting, key=lambda each: each.rank):

@@ -21,7 +21,7 @@ START_TIMEOUT = timedelta(minutes=30)
 """From the assignment of a node to the first process: time for the largest images."""
 
 CONFIG_GRACE = timedelta(minutes=10)
-"""A container may wait so long for a Secret to be created."""
+"""The time for which a container may wait for a Secret to be created."""
 
 UNKNOWN_EXIT_CODE = 4000
 ENDED_PHASES = {"Succeeded", "Failed"}
