@@ -1,4 +1,4 @@
-"""A cluster that is kept from one instant to the next and told what changed: gangs that came, gangs that ended.
+"""A cluster that is kept from one instant to the next; its owner reports gangs that came and gangs that ended.
 
 `run` gives the steps that `run_cycle` gives for the same facts. The records, the indexes of nodes and queues and the
 sorted lists stay; a change costs as much as the gang and the queues above it. Facts that change the meaning of every
@@ -23,7 +23,7 @@ MAX_NEW_SIGNATURES = 2**17
 
 
 class KeptState:
-    """The state of one cluster over many instants. It is told of changes between two runs."""
+    """The state of one cluster over many instants. Changes are reported between two runs."""
 
     def __init__(self, facts: ClusterFacts, *, fast: bool = True) -> None:
         """`fast`: as for `run_cycle`."""

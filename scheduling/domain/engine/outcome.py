@@ -29,7 +29,8 @@ class GangResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OptionalPods:
-    """Pods beyond the minimum of gangs that run, which wait too: so many pods, of so many gangs, the first by name."""
+    """Pods beyond the minimum of gangs that run, which wait too: how many pods, of how many gangs, and the first gangs
+    by name."""
 
     pods: int = 0
     gangs: int = 0
@@ -77,7 +78,7 @@ def gang_result(gang: GangState) -> GangResult:
 def waiting_reasons(world: World) -> dict[str, Reason]:
     """The reason of each waiting gang; interchangeable gangs share one. Where it has several lines, they are tried."""
     explainer = Explainer(world)
-    return LineTrials(world, explainer).told(explainer.explain_all())
+    return LineTrials(world, explainer).tried(explainer.explain_all())
 
 
 def queue_positions(world: World) -> dict[str, QueuePosition]:

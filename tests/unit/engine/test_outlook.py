@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from scheduling.domain.engine import cycle
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.domain.engine.fast.loss_tables import RefreshPolicy
+from scheduling.domain.engine.fast.shortcuts import PIECES, accelerate
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.rules import victims
 from scheduling.domain.engine.rules.eviction import EvictionSearch
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import StepAction
@@ -65,6 +69,21 @@ def test_looking_ahead_changes_no_step(monkeypatch, seeds):
         assert plain == [live_through(seed) for seed in seeds]
     actions = {step.action for history in plain for steps in history for step in steps}
     assert actions >= {StepAction.RECLAIM, StepAction.PREEMPT}
+
+
+def test_a_rule_is_changed_in_the_rules_alone(monkeypatch):
+    before = [live_through(seed, fast=False) for seed in range(4)]
+    monkeypatch.setattr(victims, "keeps_quota", lambda _gang, _request, _where: True)
+    after = [live_through(seed, fast=False) for seed in range(4)]
+    assert after != before
+    assert after == [live_through(seed) for seed in range(4)]
+
+
+@pytest.mark.parametrize("piece", sorted(PIECES))
+def test_each_piece_can_be_left_out(monkeypatch, piece):
+    plain = [live_through(seed, fast=False) for seed in range(4)]
+    monkeypatch.setattr(cycle, "accelerate", partial(accelerate, pieces=PIECES - {piece}))
+    assert plain == [live_through(seed) for seed in range(4)]
 
 
 @pytest.mark.parametrize("seeds", [range(12), range(12, 24)])
@@ -144,38 +163,6 @@ def test_what_a_queue_may_lose_is_found_again_after_firm_work_left_its_node():
         (StepAction.RECLAIM, "lent"),
         (StepAction.START, "whole"),
     ]
-
-
-def searches_of(monkeypatch, state):
-    """The gangs that a run searches victims for."""
-    searched = []
-    original = EvictionSearch._find_victims
-
-    def watched(self, *arguments):
-        searched.append(self.gang.fact.name)
-        return original(self, *arguments)
-
-    monkeypatch.setattr(EvictionSearch, "_find_victims", watched)
-    state.run()
-    monkeypatch.undo()
-    return searched
-
-
-def test_a_search_that_failed_is_not_repeated_until_something_helps(monkeypatch):
-    """`whole` finds no victims, neither in `lender` nor in its own queue, whatever comes and goes in another queue."""
-    queues, running, nodes = crowded()
-    running += [gang("mine", "small", gpus=1, at=1, on="o"), gang("old", "other", gpus=1, at=1, on="p")]
-    waits = gang("whole", "small", gpus=4, priority=100, at=5)
-    kept = KeptState(facts([*queues, queue("other", 4)], [*running, waits], nodes | {"o": 1, "p": 1}))
-    assert "whole" in searches_of(monkeypatch, kept)
-    kept.ended("old")
-    kept.arrived(gang("new", "other", gpus=1, at=7))
-    assert "whole" not in searches_of(monkeypatch, kept)
-    assert kept.is_running("new")
-    kept.ended("a")
-    kept.ended("c")
-    kept.run()
-    assert kept.is_running("whole")
 
 
 def test_no_search_for_victims_fails_twice_in_one_state(monkeypatch):

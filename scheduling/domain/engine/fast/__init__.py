@@ -1,3 +1,3 @@
-"""What only gives the answers of the rules sooner.
+"""Kept findings, with which the rules come to the same steps sooner.
 
-Every step is the same without it. `shortcuts` has all its pieces; each of them can be left out."""
+`shortcuts` puts the pieces together; each of them can be left out."""

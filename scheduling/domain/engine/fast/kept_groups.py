@@ -15,7 +15,7 @@ from scheduling.domain.engine.state.world_state import TaskChange, Watcher, Worl
 from scheduling.domain.engine.steps import StepAction
 
 MAX_HEADS = 64
-"""Beyond so many sets of shapes the heads of a leaf start anew."""
+"""Beyond this number of sets of shapes the findings about the heads of a leaf are dropped."""
 
 
 class KeptGroups(WaitingGroups):
@@ -27,7 +27,7 @@ class KeptGroups(WaitingGroups):
         self._stale = {leaf.index: leaf for leaf in leaves}
         """The leaves whose groups may have other verdicts."""
         self._changed = set(self._stale)
-        """Those of them that changed themselves."""
+        """The stale leaves that changed themselves."""
         self._bounds: dict[int, Any] = {}
         """The bounds by which the groups of each leaf were judged."""
         self.orders: dict[int, dict[Any, Any]] = {}
@@ -62,8 +62,8 @@ class KeptGroups(WaitingGroups):
     def head(
         self, leaf: QueueState, shapes: frozenset[Shape], find: Callable[[QueueState, Request], Any]
     ) -> tuple[Any, Request]:
-        """What `find` found for the leaf and the next request of the first gang of these shapes, and this request; kept
-        until the leaf changes. The leaf has such a gang."""
+        """The finding of `find` for the leaf and the next request of the first gang of these shapes, and this request;
+        kept until the leaf changes. The leaf has such a gang."""
         known = self._heads.setdefault(index := leaf.index, {})
         found = known.get(shapes)
         if found is None:
@@ -116,25 +116,13 @@ class PhaseGroups(Watcher):
         if not holds:
             return
         top = queue.path[-1]
-        if any(above.children and _may_block(world, above, gang) for above in queue.path):
-            for leaf in top.leaves():
-                for groups in self.of.values():
-                    groups.mark_bounds(leaf)
+        for leaf in top.leaves():
+            for groups in self.of.values():
+                groups.mark_bounds(leaf)
         if queue.has_cohort_above:
             for neighbour in world.cohort_neighbours(top):
                 for leaf in neighbour.leaves():
                     self.of[StepAction.START].mark_bounds(leaf)
-
-
-def _may_block(world: WorldState, above: QueueState, gang: GangState) -> bool:
-    """Whether this queue may block some gang now, or blocked it before this one changed."""
-    for r, amount in gang.total_request:
-        most = world.largest[r] + amount
-        if above.alloc[r] + most > above.limit[r]:
-            return True
-        if not gang.preemptible and above.non_preemptible[r] + most > above.quota[r]:
-            return True
-    return False
 
 
 class KeptQueueOrder(QueueOrder):

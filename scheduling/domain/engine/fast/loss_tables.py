@@ -1,8 +1,8 @@
-"""What each top queue would lose to a request at most, kept until something below that queue changes.
+"""The most that each top queue would lose to a request, kept until something below that queue changes.
 
 Top queues lose work independently of each other: the victims of one depend on its own usage, gangs and shares only. So
-most of what a search for victims finds out is still true for the next search, and a change costs as much as the few
-queues that it touches. :mod:`outlook` fills the tables.
+most findings of one search for victims hold for the next one, and a change costs as much as the few queues that it
+touches. :mod:`outlook` fills the tables.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scheduling.domain.engine.state.records import RELEASING, RUNNING, GangState
 from scheduling.domain.engine.state.world_state import TaskChange, Watcher, WorldState
 
 MAX_TABLES, MAX_FINDINGS = 64, 4096
-"""Beyond so many tables, and findings about single queues, they start anew."""
+"""Beyond these numbers, the tables and the findings about single queues are dropped."""
 
 FREE_CHANGES = 8
-"""For so many changed queues the tables are always brought up to date."""
+"""Up to this number of changed queues the tables are always brought up to date."""
 
 Gains = dict[int, list[Number]]
-"""What leaves each node: one number for each number of its free amounts."""
+"""The amounts that leave each node: one number for each number of its free amounts."""
 
 
 class Loss(NamedTuple):
@@ -137,7 +137,7 @@ class LossTables(Watcher):
         self._mark_firm(world, gang)
 
     def leaves(self, world: WorldState, gang: GangState) -> None:
-        """The same, the other way round."""
+        """A gang that runs or ends is lost no more, and its firm tasks leave their nodes."""
         if gang.queue is not None and (any(gang.active) or any(gang.released)):
             self._mark_changed(gang.queue.path[-1])
         self._mark_firm(world, gang)
@@ -156,7 +156,7 @@ class LossTables(Watcher):
         self._mark_changed(queue.path[-1])
 
     def _mark_changed(self, top: QueueState) -> None:
-        """What this top queue may lose is perhaps something else now."""
+        """This top queue may lose something else now."""
         self._count -= len(self._findings.pop(top.index, ()))
         for table in self._tables.values():
             table.stale[top.index] = top
@@ -222,7 +222,7 @@ class LossTables(Watcher):
 
 
 def gains_of(units: Iterable[EvictionUnit], width: int) -> Mapping[int, list[Number]]:
-    """What these evictions free on each node."""
+    """The amounts that these evictions free on each node."""
     gains: Gains = {}
     add_gains(gains, units, width)
     return gains

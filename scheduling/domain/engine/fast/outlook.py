@@ -1,16 +1,14 @@
-"""What a search for victims would find, computed on sums before anything is evicted.
+"""The result of a search for victims, computed from sums before anything is evicted.
 
-Most searches end with nothing: whatever other queues may lose, no node becomes free enough. That follows from sums on
-the nodes alone. A request that quotas allow already evicts, first, work of its own top queue, and then of the others,
-the next one always where the rank of the top queue says so. The losses of the others do not depend on each other, so
-they are kept (:mod:`loss_tables`) and merged. The result is the victims of the search itself, or the proof that it
-fails.
+Most searches find nothing: whatever other queues may lose, no node becomes free enough, which sums on the nodes show.
+Where quotas allow the request already, a search evicts work of its own top queue first, and then work of the others,
+each time of the top queue that comes first by its rank. The losses of the others do not depend on each other, so they
+are kept (:mod:`loss_tables`) and merged. The result is the victims of the search, or the proof that it fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from itertools import chain
 from typing import NamedTuple
@@ -48,37 +46,6 @@ class EvictionRight(NamedTuple):
 
     at_first: bool
     later: bool
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFailure:
-    """A search that looked ahead and failed: its tasks, and what evictions in its own top queue free. `reclaim`: the
-    request, and the right to evict from other top queues.
-
-    It is kept until something below its own top queue changes, and says how to look ahead again without a search: only
-    other losses and free amounts can let the tasks fit now. It refers to no world, which is freed by its reference
-    count."""
-
-    tasks: AlikeTasks
-    inner_gains: Mapping[int, list[Number]]
-    reclaim: tuple[Request, EvictionRight] | None = None
-
-    def holds(self, tables: LossTables, world: WorldState, leaf: QueueState, helps: Callable[[], HelpsStart]) -> bool:
-        """Whether the search would fail again; False where that is not known. `helps`: makes the test for victims that
-        help the tasks."""
-        outlook = Outlook(world, (), self.inner_gains)
-        if self.reclaim is not None:
-            request, right = self.reclaim
-            refresh = _refresh_policy(tables, world, request, self.tasks.need)
-            if not refresh.is_worthwhile:
-                return False
-            refresh.mark_refreshed()
-            table, top = _table_of(tables, world, request, right, self.tasks.need), leaf.path[-1]
-            if table.stale:
-                test = helps()
-                table.update(lambda theirs: _losses(world, theirs, request, right, test))
-            outlook.add_others(table, top, lambda _theirs: [])
-        return not outlook.may_open(self.tasks)
 
 
 class Outlook:
@@ -193,7 +160,7 @@ class Outlook:
 
 
 class VictimOutlook(SearchShortcut):
-    """Of one search for victims of the leaf. Searches with one key in one state find the same."""
+    """Kept findings for one search for victims. Searches with one key in one state find the same."""
 
     def __init__(
         self, tables: LossTables, world: WorldState, leaf: QueueState, key: SearchKey, *, is_general: bool
@@ -201,26 +168,18 @@ class VictimOutlook(SearchShortcut):
         self._tables, self._world, self._leaf, self._key = tables, world, leaf, key
         self._is_general = is_general
 
-    def fails(self, helps: Callable[[], HelpsStart]) -> bool:
-        """Whether a search with this key has failed already, and would fail again."""
-        if self._is_general and self._key in self._tables.failed_in(self._world.version):
-            return True
-        failure = self._tables.known(self._leaf.path[-1], self._key)
-        return failure is not None and failure.holds(self._tables, self._world, self._leaf, helps)
+    def fails(self) -> bool:
+        """Whether a search with this key has failed in this state."""
+        return self._is_general and self._key in self._tables.failed_in(self._world.version)
 
     def is_over(self, evicted: int, *, found: bool) -> None:
         """A search that failed fails again in this state."""
         if not found and self._is_general:
             self._tables.failed_in(self._world.version).add(self._key)
 
-    def _keep_failure(self, failure: KeptFailure) -> None:
-        # Under a cohort, quotas may also change where the work of other top queues changes.
-        if not self._leaf.has_cohort_above:
-            self._tables.keep(self._leaf.path[-1], self._key, failure)
-
 
 class ReclaimOutlook(VictimOutlook):
-    """Of a reclaim: the victims in order."""
+    """Kept findings for a reclaim: the victims in order."""
 
     def __init__(
         self,
@@ -268,7 +227,6 @@ class ReclaimOutlook(VictimOutlook):
             table.update(find)
         outlook.add_others(table, top, find)
         if is_complete and not outlook.may_open(tasks):
-            self._keep_failure(KeptFailure(tasks, gains, (request, right)))
             return []
         return self._needed_of(outlook, tasks, is_complete=is_complete)
 
@@ -290,7 +248,7 @@ class ReclaimOutlook(VictimOutlook):
 
 
 class PreemptOutlook(VictimOutlook):
-    """Of a preemption by a gang: whether all lower work that helps is enough."""
+    """Kept findings for a preemption: whether all lower work that helps is enough."""
 
     def __init__(
         self, tables: LossTables, world: WorldState, gang: GangState, leaf: QueueState, *, is_general: bool
@@ -313,10 +271,7 @@ class PreemptOutlook(VictimOutlook):
                     units.append(EvictionUnit(gang, running, tuple([gang.node[i] for i in running])))
             gains = gains_of(units, world.nodes.full_width)
             self._tables.keep(top, key, gains)
-        if Outlook(world, (), gains).may_open(tasks):
-            return None
-        self._keep_failure(KeptFailure(tasks, gains))
-        return []
+        return None if Outlook(world, (), gains).may_open(tasks) else []
 
 
 def needed_units(nodes: NodeIndex, units: Sequence[EvictionUnit], tasks: AlikeTasks) -> list[EvictionUnit]:

@@ -25,7 +25,7 @@ class Candidates(Protocol):
     """The gangs that may lose work to a reclaim."""
 
     def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
-        """Those below these top queues, in parts."""
+        """The gangs below these top queues, in parts."""
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang may lose its next unit in the current state."""
@@ -55,7 +55,7 @@ def is_refused_anyway(
 
 
 def _lost(tops: Collection[QueueState], units: Iterable[EvictionUnit], r: int) -> Number:
-    """What these evictions take from work below these top queues."""
+    """The amount that these evictions take from work below these top queues."""
     lost: Number = 0
     for unit in units:
         gang = unit.gang

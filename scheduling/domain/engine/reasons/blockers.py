@@ -22,7 +22,7 @@ class UnlentQuota:
 
     @property
     def keeps(self) -> str:
-        """What it keeps idle, after its name."""
+        """The amount that it keeps idle, for a message."""
         return f" (keeps {self.idle} idle)" if self.idle else ""
 
 

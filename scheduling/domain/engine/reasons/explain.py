@@ -405,7 +405,7 @@ class Explainer:
 
 
 def _holders_text(count: int) -> tuple[str, str]:
-    """What unblocks a gang that so many others hold back, and for whom capacity is reserved."""
+    """The remedy for a gang that `count` others hold back, and for whom capacity is reserved."""
     if count == 1:
         return "The gang with the reservation starts, or is cancelled", "a gang that has waited longer"
     if count == MAX_HOLDERS:
@@ -417,7 +417,7 @@ def _holders_text(count: int) -> tuple[str, str]:
 
 
 def _bars_text(barred: NodeBars, outcome: str) -> str:
-    """What keeps a gang from which nodes, and without what it has the outcome; empty where nothing does."""
+    """The causes that keep a gang from nodes, and without which it has the outcome; empty without causes."""
     if not barred.bars:
         return ""
     parts = [_bar_text(bar) for bar in barred.bars]

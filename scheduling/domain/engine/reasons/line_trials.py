@@ -1,4 +1,4 @@
-"""Which of the lines of a waiting gang are needed: the engine tries them.
+"""The lines of a waiting gang that are needed: the engine tries them.
 
 A gang that several quotas, limits or nodes block has a line for each. Often fewer suffice: a higher quota may give what
 another line asks for, and inside its quota the gang may reclaim or preempt what the nodes lack. So the lines are obeyed
@@ -21,8 +21,8 @@ from scheduling.domain.engine.state_facts import gang_after
 from scheduling.domain.engine.steps import StepAction
 
 MAX_TRIAL_RECORDS = 10_000
-"""The trials of one state build at most so many records of tasks, queues and nodes together, a tenth to a fifth of a
-second; the lines of the other gangs are told untried. Gangs of high priority, then old ones, come first."""
+"""The most records of tasks, queues and nodes together that the trials of one state build, a tenth to a fifth of a
+second; the lines of the other gangs are shown untried. Gangs of high priority, then old ones, come first."""
 
 _HELD = {TaskState.RUNNING, TaskState.RELEASING}
 
@@ -45,7 +45,7 @@ class LineTrials:
         holds = sum(sum(gang.active) + sum(gang.released) for gang in world.gangs)
         self._cost = holds + len(world.queues) + len(world.facts.nodes or ())
 
-    def told(self, reasons: dict[str, Reason]) -> dict[str, Reason]:
+    def tried(self, reasons: dict[str, Reason]) -> dict[str, Reason]:
         """These reasons after the trials: first those with several lines, then those with one, which may start without
         it where less work waits."""
         first: dict[int, GangState] = {}
@@ -55,7 +55,7 @@ class LineTrials:
                 known = first.get(id(reason))
                 if known is None or gang.order_key < known.order_key:
                     first[id(reason)] = gang
-        tried: dict[int, Reason] = {}
+        after: dict[int, Reason] = {}
         is_one = {index: len(reasons[gang.fact.name].blockers) == 1 for index, gang in first.items()}
         for _is_one, _key, gang in sorted(
             ((is_one[index], gang.order_key, gang) for index, gang in first.items()), key=lambda each: each[:2]
@@ -63,8 +63,8 @@ class LineTrials:
             reason = reasons[gang.fact.name]
             if self._cost * (1 + len(reason.blockers)) > self._left:
                 break
-            tried[id(reason)] = self._try(gang, reason)
-        return {name: tried.get(id(reason), reason) for name, reason in reasons.items()} if tried else reasons
+            after[id(reason)] = self._try(gang, reason)
+        return {name: after.get(id(reason), reason) for name, reason in reasons.items()} if after else reasons
 
     def _try(self, gang: GangState, reason: Reason) -> Reason:
         """The reason with the lines that are needed together, or with those of which each alone is enough."""
@@ -85,8 +85,8 @@ class LineTrials:
                 needed, takes = rest, trial.takes
         if len(needed) == len(lines):
             return reason
-        told = [(line, takes if line is needed[-1] else ()) for line in needed]
-        return self._explainer.with_lines(gang, reason, told, needs_all=True)
+        shown = [(line, takes if line is needed[-1] else ()) for line in needed]
+        return self._explainer.with_lines(gang, reason, shown, needs_all=True)
 
     def _run(self, gang: GangState, lines: Iterable[Blocker]) -> _LineTrial:
         base = self._alone()

@@ -8,8 +8,8 @@ and cohorts there are:
   work are enough for the first such gang of the queue, it has taken them. Pods of LOW work that came to places which
   were reserved for another queue are left out: these are not places of their own queue.
 
-Neither rule asks the policy what it holds back, so that they find its faults too. A state that breaks one of them is a
-defect of the product, and is told as one.
+Neither rule uses what the policy holds back, so that they find its faults too. A state that breaks one of them is a
+defect of the product, and is reported as one.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _behind_later_work(world: World) -> Iterator[StuckGang]:
 
 
 def _free_but_for_later(world: World, gang: GangState, held: StartReservationFacts) -> dict[tuple[str, str], Number]:
-    """What the reserved nodes have free, by node and resource, without LOW work that came later and lower work of the
-    gang's leaf."""
+    """The amounts that the reserved nodes have free, by node and resource, without LOW work that came later and lower
+    work of the gang's leaf."""
     policy, nodes = world.policy, world.nodes
     assert policy is not None, "a policy has made the reservation"
     assert nodes is not None, "its nodes are known"

@@ -1,4 +1,4 @@
-"""What keeps a task from nodes, and which of it would have to go for the work to fit: each cause is tried."""
+"""The causes that keep a task from nodes, and those without which the work would fit: each cause is tried."""
 
 from __future__ import annotations
 

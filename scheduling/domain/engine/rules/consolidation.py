@@ -6,11 +6,10 @@ among equals the node whose work is served last. At most `MAX_MOVED_GANGS` gangs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from heapq import nsmallest
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from scheduling.domain.engine.rules.eviction import EvictionSearch
-from scheduling.domain.engine.rules.vacancy import MovableGangs, ReversedKeys, Vacancy
 from scheduling.domain.engine.rules.victims import EvictionResult
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.evicted import EvictionUnit
@@ -25,12 +24,21 @@ MAX_COMPARED_NODES = 64
 """How many nodes that could be vacated are compared, nodes with most free first."""
 
 
+@dataclass(frozen=True, slots=True)
+class MovableGangs:
+    """The gangs that may move: those that pass the `test`. `nodes`: all nodes that they use; None: any."""
+
+    test: Callable[[GangState], bool]
+    nodes: Collection[int] | None = None
+
+
 def start_by_moving(search: EvictionSearch, movable: MovableGangs) -> EvictionResult | None:
     """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already."""
     world, gang = search.world, search.gang
     tasks = gang.next_tasks()
     room = _RoomForMoved(world, gang)
     for first in _candidates(world, _largest_need(gang), movable, set(), MAX_FIRST_NODES):
+        # Under a policy these checks decide: a trial that fails beside a reservation says nothing about other gangs.
         if len(tasks) == 1 and not gang.has_choice and not _may_all_move(world, first, gang.needs[tasks[0]]):
             continue
         before = world.mark()
@@ -119,32 +127,46 @@ def _largest_need(gang: GangState) -> Request:
 
 
 def _candidates(
-    world: World,
-    request: Request,
-    movable: MovableGangs,
-    moving: set[int],
-    most: int,
+    world: World, request: Request, movable: MovableGangs, moving: set[int], most: int
 ) -> list[list[EvictionUnit]]:
-    """The tasks to move for each node that could be vacated for the request, cheapest node first; at most so many
+    """The tasks to move for each node that could be vacated for the request, cheapest node first; at most `most`
     nodes."""
     if world.nodes is None or world.firm is None:
         return []
-    if movable.among is None:
-        nodes = world.nodes.full_nodes(request)
-    else:
-        used_nodes = {node for gang in movable.among for node in gang.node if node != NOWHERE}
-        nodes = world.nodes.full_nodes_among(used_nodes, request)
-    found: list[tuple[tuple[int, int, ReversedKeys, int], Vacancy]] = []
-    for node in nodes:
+    found: list[list[EvictionUnit]] = []
+    for node in world.nodes.full_nodes(request):
         if len(found) >= MAX_COMPARED_NODES:
             break
-        vacancy = world.shortcuts.vacancy(world, node, request, movable)
-        if vacancy is not None:
-            new = len(vacancy.gangs - moving) if moving else len(vacancy.gangs)
-            found.append(((new, len(vacancy.units), vacancy.last_served, node), vacancy))
-    cheapest = [min(found, key=_cost)] if most == 1 and found else nsmallest(most, found, key=_cost)
-    return [vacancy.units for _key, vacancy in cheapest]
+        if movable.nodes is not None and node not in movable.nodes:
+            continue
+        units = _vacancy(world, node, request, movable)
+        if units:
+            found.append(units)
+    found.sort(key=lambda units: units[0].nodes)
+    found.sort(key=lambda units: [gang.order_key for gang in dict.fromkeys(unit.gang for unit in units)], reverse=True)
+    found.sort(key=lambda units: (len({unit.gang.index for unit in units} - moving), len(units)))
+    return found[:most]
 
 
-def _cost(entry: tuple[tuple[int, int, ReversedKeys, int], Vacancy]) -> tuple[int, int, ReversedKeys, int]:
-    return entry[0]
+def _vacancy(world: World, node: int, request: Request, movable: MovableGangs) -> list[EvictionUnit]:
+    """The tasks that would leave the node so that the request fits on it, last served first; empty if it would not fit
+    without all movable tasks."""
+    assert world.nodes is not None
+    assert world.firm is not None
+    if not world.firm.fits(node, request):
+        return []
+    free = {r: world.nodes.free[node][r] for r, _amount in request}
+    tasks: dict[GangState, list[int]] = {}
+    for gang, i in world.on_node[node]:
+        if movable.test(gang):
+            tasks.setdefault(gang, []).append(i)
+    units: list[EvictionUnit] = []
+    for gang in sorted(tasks, key=lambda gang: gang.order_key, reverse=True):
+        for i in sorted(tasks[gang], reverse=True):
+            if all(free[r] >= amount for r, amount in request):
+                return units
+            units.append(EvictionUnit(gang, (i,), (node,)))
+            for r, amount in gang.requests[i]:
+                if r in free:
+                    free[r] += amount
+    return units if all(free[r] >= amount for r, amount in request) else []

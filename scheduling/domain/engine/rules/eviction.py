@@ -22,8 +22,8 @@ from scheduling.domain.engine.rules.shortcuts import SearchShortcut
 from scheduling.domain.engine.rules.starting import attempt_start
 from scheduling.domain.engine.rules.victims import AcceptResult, EvictionResult, VictimSource
 from scheduling.domain.engine.rules.world import World
-from scheduling.domain.engine.state.evicted import AlikeTasks, EvictedAmounts, EvictionUnit, next_eviction_unit
-from scheduling.domain.engine.state.nodes import NOWHERE, FreeAmounts, NodeIndex, Request
+from scheduling.domain.engine.state.evicted import AlikeTasks, EvictionUnit, next_eviction_unit
+from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.state.records import WAITING, GangState, QueueState, sum_requests
 from scheduling.domain.engine.steps import StepAction, StepLog
 
@@ -113,7 +113,7 @@ class EvictionSearch:
     ) -> EvictionResult | None:
         """The solution with the fewest victims of the source, or None; `accept` judges the evictions."""
         shortcut = shortcut or SearchShortcut()
-        if shortcut.fails(lambda: _CandidateNodes(self.world, self.gang).helps):
+        if shortcut.fails():
             return None
         found = self._find_victims(source, accept, shortcut)
         shortcut.is_over(self._evicted, found=found is not None)
@@ -342,22 +342,18 @@ class EvictionSearch:
 
 
 class _Trials:
-    """The sets of gangs that are worth a trial, in order. Every set that has what the nodes lack counts as one, also if
-    a quick check rules it out."""
+    """The sets of gangs that are worth a trial, in order: those that have what the nodes lack."""
 
     def __init__(self, search: EvictionSearch, highest: int, source: VictimSource) -> None:
-        self._search, self._highest, self._source = search, highest, source
-        self._nodes, self._tasks = search.world.nodes, search.alike_tasks()
+        self._highest, self._source = highest, source
         self._left = MAX_TRIALS
-        self._trial: EvictedAmounts | None = None
-        """Of the state before the search, in which the trials begin and end."""
-        nodes = self._nodes
+        nodes = search.world.nodes
         lacking = [] if nodes is None else [(r, amount - nodes.total[r]) for r, amount in search.request]
         self._lacking = [(r, amount) for r, amount in lacking if amount > 0]
 
     def singles(self) -> Iterator[tuple[GangState]]:
         """Single gangs."""
-        lacking, quick, highest = self._lacking, self._one_need(), self._highest
+        lacking, highest = self._lacking, self._highest
         only = lacking[0] if len(lacking) == 1 else None
         count = 0
         for part in self._source.candidates():
@@ -373,14 +369,7 @@ class _Trials:
                     self._left -= 1
                     if self._left < 0:
                         return
-                    if quick is None:
-                        fits = self._may_fit_without((gang,))
-                    else:
-                        r, wanted, free = quick
-                        missing = wanted - dict(request).get(r, 0)
-                        fits = any(node == NOWHERE or free[node][r] >= missing for node in gang.node)
-                    if fits:
-                        yield (gang,)
+                    yield (gang,)
                 if count == MAX_SINGLE_VICTIMS:
                     return
 
@@ -400,34 +389,7 @@ class _Trials:
                 self._left -= 1
                 if self._left < 0:
                     return
-                if self._may_fit_without((first, second)):
-                    yield first, second
-
-    def _one_need(self) -> tuple[int, Number, Sequence[FreeAmounts]] | None:
-        """The resource and the amount, if only one task with one of them has to fit on one of the nodes."""
-        nodes, tasks = self._nodes, self._tasks
-        if nodes is None or tasks is None or tasks.count != 1 or len(tasks.need) != 1:
-            return None
-        ((r, wanted),) = tasks.need
-        return None if r >= nodes.width else (r, wanted, nodes.free)
-
-    def _may_fit_without(self, gangs: Sequence[GangState]) -> bool:
-        """Whether the tasks would fit if these gangs lost all that runs."""
-        if self._nodes is None or self._tasks is None:
-            return True
-        trial = self._trial
-        if trial is None:
-            trial = self._trial = EvictedAmounts(self._nodes, self._tasks)
-        units = []
-        for gang in gangs:
-            running = gang.running_tasks()
-            units.append(EvictionUnit(gang, running, tuple([gang.node[i] for i in running])))
-        for unit in units:
-            trial.evict(unit)
-        fits = trial.fits
-        for unit in units:
-            trial.evict(unit, -1)
-        return fits
+                yield first, second
 
 
 def _has_all(have: Request, lacking: Sequence[tuple[int, Number]]) -> bool:

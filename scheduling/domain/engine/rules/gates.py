@@ -43,7 +43,7 @@ def start_room(world: WorldState, queue: QueueState) -> list[Amount]:
 
 
 def firm_room(queue: QueueState) -> list[Amount]:
-    """What the quotas leave to more non-preemptible work, of each resource."""
+    """The amounts that the quotas leave to more non-preemptible work, of each resource."""
     return [min([above.quota[r] - above.non_preemptible[r] for above in queue.path]) for r in range(len(queue.quota))]
 
 
@@ -53,7 +53,7 @@ def most_at_once(queue: QueueState) -> list[Amount]:
 
 
 def fits_in(room: Sequence[Amount], request: Request) -> bool:
-    """Whether the request has at most so much of each resource."""
+    """Whether the request is within these amounts."""
     for r, amount in request:  # noqa: SIM110  a plain loop is quick, and this call is frequent
         if amount > room[r]:
             return False

@@ -77,7 +77,7 @@ class WaitingGroups:
     def pending_queue(self, leaf: QueueState, shapes: frozenset[Shape]) -> LeafPendingQueue:
         """The groups of these shapes in one leaf that has some."""
         wanted = self._shapes[leaf.index].items()
-        groups = {signature: leaf.waiting[signature].snapshot() for signature, shape in wanted if shape in shapes}
+        groups = {signature: list(leaf.waiting[signature]) for signature, shape in wanted if shape in shapes}
         return LeafPendingQueue(leaf, groups)
 
     def pending(self, shapes: Iterable[Shape]) -> dict[int, LeafPendingQueue]:
@@ -89,13 +89,11 @@ class WaitingGroups:
 class LeafPendingQueue:
     """The waiting gangs of one leaf during one phase. A gang that cannot start removes all interchangeable gangs."""
 
-    __slots__ = ("_groups", "_heap", "_out", "_own", "_positions", "leaf")
+    __slots__ = ("_groups", "_heap", "_out", "_positions", "leaf")
 
     def __init__(self, leaf: QueueState, groups: dict[Signature, list[GangState]]) -> None:
         self.leaf = leaf
         self._groups = groups
-        self._own: set[Signature] = set()
-        """The groups whose lists belong to it and not to the leaf."""
         self._positions = dict.fromkeys(groups, 0)
         self._out: set[Signature] = set()
         self._heap = [(gangs[0].order_key, signature) for signature, gangs in groups.items()]
@@ -128,10 +126,7 @@ class LeafPendingQueue:
         signature = gang.signature
         if signature not in self._out:
             at = self._positions.setdefault(signature, 0)
-            if signature not in self._own:
-                self._groups[signature] = list(self._groups.get(signature, ()))
-                self._own.add(signature)
-            insort(self._groups[signature], gang, lo=at, key=lambda other: other.order_key)
+            insort(self._groups.setdefault(signature, []), gang, lo=at, key=lambda other: other.order_key)
             self._push(signature)
 
     def _front(self, signature: Signature) -> GangState | None:

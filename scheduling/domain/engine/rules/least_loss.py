@@ -50,7 +50,7 @@ _PRIORITY_STEP = 10**9
 """A GPU of one priority weighs more than all GPUs of the lower ones."""
 
 Loss = tuple[Number, Number, Number, int, list[int]]
-"""What a set loses, by which sets are compared: GPUs, GPUs weighted by priority, GPU-seconds, gangs, and the positions
+"""The loss of a set, by which sets are compared: GPUs, GPUs weighted by priority, GPU-seconds, gangs, and the positions
 of these in the usual order."""
 
 
@@ -94,7 +94,7 @@ class _StartTrial(Protocol):
         """Evict the tasks of the unit, or with -1 let those that were evicted last return."""
 
     def least_missing(self) -> Number:
-        """So many more GPUs at least have to be evicted."""
+        """The least number of GPUs that still have to be evicted."""
 
     def single_nodes(self) -> Iterator[int] | None:
         """The nodes of which one has to become free enough, those that lack least first; a bound then is that of the
@@ -276,7 +276,7 @@ class LeastLoss:
             chosen = self._best_chosen
 
     def _descend(self, pool: _Pool, start: int, depth: int) -> None:
-        """Add up to so many gangs, from this option on, to the set that is tried."""
+        """Add up to `depth` gangs, from the option `start` on, to the set that is tried."""
         missing, tried = self._trial.least_missing(), set()
         for n in range(start, len(pool.options)):
             option = pool.options[n]
@@ -297,7 +297,7 @@ class LeastLoss:
 
     def _may_be_less(self, option: _Option, age: Number, position: int, missing: Number) -> bool:
         """Whether the set that is tried may lose less than the best one, once it has options from this one on, of this
-        age and position at least, and so many GPUs more."""
+        age and position at least, and the missing GPUs."""
         low, best = _added(self._sums, missing, option.weight, age), self._best
         if low != best[:3]:
             return low < best[:3]
@@ -324,7 +324,7 @@ class LeastLoss:
         return True
 
     def _release(self, count: int) -> None:
-        """Take the last so many units out again."""
+        """Take the last `count` units out again."""
         for _ in range(count):
             option, units = self._chosen.pop()
             gpus = option.gpus[units - 1]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from pools.domain.values.amounts import Number
-from scheduling.domain.engine.rules.consolidation import start_by_moving
+from scheduling.domain.engine.rules.consolidation import MovableGangs, start_by_moving
 from scheduling.domain.engine.rules.eviction import EvictionSearch
 from scheduling.domain.engine.rules.gates import (
     firm_room,
@@ -27,7 +27,6 @@ from scheduling.domain.engine.rules.groups import ANY_SHAPE, GroupJudge, Judge, 
 from scheduling.domain.engine.rules.queue_order import QueueOrder
 from scheduling.domain.engine.rules.shortcuts import SearchShortcut
 from scheduling.domain.engine.rules.starting import attempt_start
-from scheduling.domain.engine.rules.vacancy import MovableGangs
 from scheduling.domain.engine.rules.victims import (
     AcceptResult,
     EvictionResult,
@@ -43,6 +42,7 @@ from scheduling.domain.engine.state.records import FINISHED, RUNNING, GangState,
 from scheduling.domain.engine.steps import StepAction, StepLog
 
 MAX_REMEMBERED = 8
+"""How many failed gangs of one leaf and priority are remembered."""
 
 Solution = tuple[EvictionSearch, EvictionResult]
 HelpAttempt = Callable[[GangState, QueueState], Solution | None]
@@ -50,23 +50,24 @@ MayHelp = Callable[[GangState, QueueState], bool]
 """Whether an attempt could succeed in the state at the beginning of the phase; True where that is not known."""
 
 
-class InfeasibleCache:
-    """Gangs that could not start in one phase. A gang of the same leaf and priority that requests no less cannot start
-    either: wherever it fits, the smaller one would fit too."""
+class FailedGangs:
+    """Gangs that could not start in one phase. A gang of the same leaf and priority that requests no less is not tried
+    either: wherever it fits, the smaller one would fit too. After evictions for another gang it could overtake the
+    smaller one."""
 
     def __init__(self) -> None:
-        self._asks: dict[tuple[int, int, bool], list[list[Request]]] = {}
+        self._failed: dict[tuple[int, int, bool], list[list[Request]]] = {}
 
     def covers(self, gang: GangState, leaf: QueueState) -> bool:
         """Whether a gang with no larger request has failed already."""
         if not gang.tree.is_single_leaf or gang.has_choice:
             return False
         mine = self._profile(gang)
-        return any(_asks_no_less(mine, other) for other in self._asks.get(self._key(gang, leaf), ()))
+        return any(_requests_no_less(mine, other) for other in self._failed.get(self._key(gang, leaf), ()))
 
     def add(self, gang: GangState, leaf: QueueState) -> None:
         """Remember a gang that could not start."""
-        known = self._asks.setdefault(self._key(gang, leaf), [])
+        known = self._failed.setdefault(self._key(gang, leaf), [])
         if gang.tree.is_single_leaf and len(known) < MAX_REMEMBERED:
             known.append(self._profile(gang))
 
@@ -79,7 +80,7 @@ class InfeasibleCache:
         return sorted((gang.needs[i] for i in gang.next_tasks()), reverse=True)
 
 
-def _asks_no_less(mine: list[Request], other: list[Request]) -> bool:
+def _requests_no_less(mine: list[Request], other: list[Request]) -> bool:
     if len(mine) < len(other):
         return False
     return all(
@@ -89,7 +90,7 @@ def _asks_no_less(mine: list[Request], other: list[Request]) -> bool:
 
 
 class Phases:
-    """The phases of one cycle, which share their findings about infeasible gangs."""
+    """The phases of one cycle."""
 
     def __init__(self, world: World, step_log: StepLog) -> None:
         self._world, self._step_log = world, step_log
@@ -226,14 +227,14 @@ class Phases:
 
     def _move_for(self, gang: GangState, queue: QueueState) -> Solution | None:
         """By moves of other gangs; for preemptible gangs."""
-        movable = MovableGangs(lambda other: other.preemptible and other is not gang, is_all=not any(gang.active))
+        movable = MovableGangs(lambda other: other.preemptible and other is not gang)
         return self._help_by_moving(gang, queue, movable, ()) if gang.preemptible else None
 
     def _reclaim_for(self, gang: GangState, queue: QueueState) -> Solution | None:
         """By a reclaim from other leaves."""
         if not _is_inside_fair_share(gang, queue):
             return None
-        movable = MovableGangs(lambda other: other.preemptible and other.queue is not queue, without=queue.index)
+        movable = MovableGangs(lambda other: other.preemptible and other.queue is not queue)
         return self._help_by_moving(gang, queue, movable, ()) or self._reclaim_victims(gang, queue)
 
     def _reclaim_victims(self, gang: GangState, queue: QueueState) -> Solution | None:
@@ -253,8 +254,8 @@ class Phases:
         def lower(other: GangState) -> bool:
             return other.preemptible and other.queue is queue and other.fact.priority < priority
 
-        movable = MovableGangs(lower, among=queue.running or ())
-        found = self._help_by_moving(gang, queue, movable, (queue.index, priority))
+        used = {node for other in queue.running or () if lower(other) for node in other.node}
+        found = self._help_by_moving(gang, queue, MovableGangs(lower, used), (queue.index, priority))
         if found is not None and not self._leaves_quota():
             found[0].undo()
             found = None
@@ -289,17 +290,14 @@ class Phases:
         may_help: MayHelp | None = None,
     ) -> bool:
         world, shortcuts = self._world, self._world.shortcuts
-        if shortcuts.is_idle(world, action):
-            return False
         in_place = action is StepAction.PREEMPT
         self._no_moves.clear()
         groups = shortcuts.groups(world, action, judge)
         shapes = [shape for shape in groups.shapes() if is_possible(shape)]
-        if shortcuts.asks_first and may_help and not self._may_help_any(may_help, groups, shapes, in_place=in_place):
-            shortcuts.found_nothing(world, action)
+        if shortcuts.tries_first and may_help and not self._may_help_any(may_help, groups, shapes, in_place=in_place):
             return False
         pending = groups.pending(shapes)
-        order, infeasible, policy = QueueOrder(pending), InfeasibleCache(), world.policy
+        order, failed, policy = QueueOrder(pending), FailedGangs(), world.policy
         helped = False
         while (leaf := order.next_leaf()) is not None:
             leaf_queue = pending[leaf.index]
@@ -307,7 +305,7 @@ class Phases:
             if gang is None:
                 break
             # The phase itself has filled queues since the filter.
-            is_worth_it = _is_worth_trying(gang, leaf) and not infeasible.covers(gang, leaf)
+            is_worth_it = _is_worth_trying(gang, leaf) and not failed.covers(gang, leaf)
             is_held_back = is_worth_it and policy is not None and not policy.begin_attempt(gang, in_place=in_place)
             solution = help_one(gang, leaf) if is_worth_it and not is_held_back else None
             is_general = not is_held_back
@@ -317,7 +315,7 @@ class Phases:
                 policy.end_attempt()
             if solution is None:
                 if is_general:
-                    infeasible.add(gang, leaf)
+                    failed.add(gang, leaf)
                 leaf_queue.drop_head_group()
                 order.refresh(leaf)
                 continue
@@ -329,8 +327,6 @@ class Phases:
                 leaf_queue.requeue(gang)
             for queue in changed:
                 order.refresh(queue)
-        if not helped:
-            shortcuts.found_nothing(world, action)
         return helped
 
     def _may_help_any(

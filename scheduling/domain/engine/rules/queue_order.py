@@ -1,4 +1,4 @@
-"""Which queue is next (design, K3): on each level the children compete with the best gang below each of them.
+"""The queue that is served next (design, K3): on each level the children compete with the best gang below each of them.
 
 Every criterion is one part of a key, so that a level is a heap. A change in a leaf changes the keys on its path only;
 stale entries stay in the heap and are recognised by their stamp.

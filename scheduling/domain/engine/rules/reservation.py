@@ -48,7 +48,6 @@ from scheduling.domain.engine.rules.gates import may_start
 from scheduling.domain.engine.rules.reserved_start import (
     LatestStart,
     QuotaRoom,
-    ReservationKey,
     ReservationRank,
     ReservedStart,
     WorkEnd,
@@ -71,7 +70,7 @@ MAX_RESERVATIONS = 16
 """The most reservations at one time, for the gangs that have waited longest. Each of them keeps capacity idle."""
 
 MAX_VERDICTS = 4096
-"""How many verdicts on reservations beside others are kept."""
+"""How many lists of reservations without some gangs are kept."""
 
 
 class StartPolicy(Watcher):
@@ -87,23 +86,17 @@ class StartPolicy(Watcher):
         self._ranks: dict[tuple[int, int], ReservationRank] = {}
         """The oldest reservation of interchangeable gangs, by leaf and signature: the first of them stands for all."""
         self._applied: list[tuple[int, Request]] = []
-        """What is withheld on the nodes from the gang that is tried."""
+        """The amounts that are withheld on nodes from the gang that is tried."""
         self._limits_moves = False
         """Whether more was withheld from gangs that would move for the gang that is tried."""
         self._net: list[tuple[ReservedStart, list[Amount]]] = []
         """The reservations that the gang that is tried may not leave less quota, with what they have now."""
-        self._refreshed_in: int | None = None
-        """The version of the world after the last `refresh`."""
         self._possible: dict[tuple[int, int], bool] = {}
-        self._together: dict[tuple[ReservationKey, ...], bool] = {}
-        """Whether the last of these reservations could start together with the others."""
         self._unlisted: dict[int, dict[int, Number]] | None = None
         self._latest: dict[tuple[int, bool], LatestStart] = {}
         self._ends: list[WorkEnd] | None = None
         self._told_in: tuple[Number, int] | None = None
         """The time and the version of the world in which the ends were read for `latest_start`."""
-        self._will_have: dict[int, bool] = {}
-        """Whether a reserved gang without quota will have it; until something starts or stops."""
         self._heads: list[tuple[Number, str, GangState]] = []
         """The heads of all leaves by the time since that they wait, then by name."""
         self._heads_of: dict[int, list[tuple[Number, str, GangState]]] = {}
@@ -150,7 +143,6 @@ class StartPolicy(Watcher):
 
     def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
         """Tasks started or stopped. A gang whose tasks moved begins again."""
-        self._will_have.clear()
         moved = {gang for gang, i, node in changes if node != NOWHERE and gang.status[i] == RUNNING}
         for gang in {change.gang for change in changes}:
             self._note_lists(gang)
@@ -165,8 +157,6 @@ class StartPolicy(Watcher):
         """The waiting gangs of its leaf change."""
         if gang.queue is not None:
             self._stale[gang.queue.index] = gang.queue
-            if gang.queue.path[-1].fact.is_external:
-                self._together.clear()
 
     def started_at(self, gang: GangState) -> Number | None:
         """When a running gang started; None if it waits or the time is not known."""
@@ -195,9 +185,6 @@ class StartPolicy(Watcher):
     def refresh(self) -> None:
         """Drop the reservations that are not due any more or give way to older ones, and make new ones."""
         self._read_ends()
-        self._will_have.clear()
-        if len(self._together) > MAX_VERDICTS:
-            self._together.clear()
         has_held = bool(self._held)
         due = sorted((held for held in self._held if self._is_due(held)), key=_rank)
         if self._facts.are_totals:
@@ -205,10 +192,8 @@ class StartPolicy(Watcher):
         else:
             self._renew(due)
         self._note_ranks()
-        if (has_held or self._held) and self._refreshed_in != self._world.version:
-            # Other reservations, and later ends of work: a phase that found nothing to do may find something now.
+        if has_held or self._held:
             self._world.time_passed()
-            self._refreshed_in = self._world.version
 
     def _renew(self, due: Sequence[ReservedStart]) -> None:
         """Keep those of these reservations that do not give way to older ones, and make new ones."""
@@ -357,15 +342,11 @@ class StartPolicy(Watcher):
     def _could_start_together(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
         """Whether the gang could start beside those of the older reservations, once all work of this cluster has
         ended."""
-        key = (*(other.key for other in older), held.key)
-        known = self._together.get(key)
-        if known is None:
-            known = self._together[key] = (
-                self._has_quota_together(held.gang, older)
-                and self._has_tree_together(held.gang, older)
-                and self._has_nodes_together(held, older)
-            )
-        return known
+        return (
+            self._has_quota_together(held.gang, older)
+            and self._has_tree_together(held.gang, older)
+            and self._has_nodes_together(held, older)
+        )
 
     def _has_quota_together(self, gang: GangState, older: Sequence[ReservedStart]) -> bool:
         unlisted = self._unlisted_usage()
@@ -385,7 +366,7 @@ class StartPolicy(Watcher):
         return True
 
     def _unlisted_usage(self) -> dict[int, dict[int, Number]]:
-        """What unlisted work uses of each queue, by resource."""
+        """The amounts that unlisted work uses of each queue, by resource."""
         if self._unlisted is None:
             self._unlisted = {}
             world = self._world
@@ -420,7 +401,7 @@ class StartPolicy(Watcher):
         return True
 
     def _ended_usage(self, queue: QueueState, r: int) -> Iterator[tuple[int, Number]]:
-        """What the end of all work of this cluster changes in the cohort tree of the queue."""
+        """The changes in the cohort tree of the queue when all work of this cluster has ended."""
         unlisted = self._unlisted_usage()
         for top in self._world.cohort_neighbours(queue.path[-1]):
             for leaf in () if top.fact.is_external else top.leaves():
@@ -554,21 +535,18 @@ class StartPolicy(Watcher):
             return False
         if self._facts.are_totals or self._has_quota(gang, queue):
             return True
-        known = self._will_have.get(gang.index)
-        if known is None:
-            room, lacks_tree = QuotaRoom(gang, queue), lacks_cohort_quota(self._world, gang, queue)
-            for other in () if lacks_tree else self._world.gangs:
-                is_running = any(other.active) or any(other.released)
-                if is_running and (other.fact.time_limit is not None or self._is_lower(other, gang)):
-                    room.count_end(other)
-            known = self._will_have[gang.index] = room.is_enough and not lacks_tree
-        return known
+        room, lacks_tree = QuotaRoom(gang, queue), lacks_cohort_quota(self._world, gang, queue)
+        for other in () if lacks_tree else self._world.gangs:
+            is_running = any(other.active) or any(other.released)
+            if is_running and (other.fact.time_limit is not None or self._is_lower(other, gang)):
+                room.count_end(other)
+        return room.is_enough and not lacks_tree
 
     # -- guests ------------------------------------------------------------------------------------------------------
 
     def guest_places(self, leaf: QueueState) -> dict[tuple[int, int], Number]:
-        """What work of the leaf uses of places that were reserved for gangs of other leaves before it came, by node and
-        resource."""
+        """The amounts that work of the leaf uses of places that were reserved for gangs of other leaves before it came,
+        by node and resource."""
         needs: dict[tuple[int, int], Number] = {}
         for held in self._held:
             for n, need in (held.places or {}).items() if held.gang.queue is not leaf else ():
@@ -580,7 +558,7 @@ class StartPolicy(Watcher):
     def _held_by_guests(
         self, several: Sequence[ReservedStart], leaf: QueueState | None
     ) -> dict[tuple[int, int], Number]:
-        """What guests of the leaf use on the nodes of these reservations, by node and resource."""
+        """The amounts that guests of the leaf use on the nodes of these reservations, by node and resource."""
         used: dict[tuple[int, int], Number] = {}
         counted: set[tuple[int, int]] = set()
         for held in several:
@@ -691,7 +669,8 @@ class StartPolicy(Watcher):
         return self._has_quota(held.gang, queue) and not any(self._takes_quota(other, held.gang) for other in older)
 
     def _spared_places(self, gang: GangState) -> list[tuple[int, Request]]:
-        """What younger reservations hold already: the gang leaves it alone if its own places are free now."""
+        """The amounts that younger reservations hold already; the gang leaves them alone if its own places are free
+        now."""
         own = next((held for held in self._held if held.gang is gang), None)
         nodes = self._world.nodes
         if own is None or not own.places or nodes is None:
@@ -781,12 +760,10 @@ class StartPolicy(Watcher):
     def end_attempt(self) -> None:
         """Release the withheld nodes."""
         self._net, self._limits_moves = [], False
-        if self._applied:
-            self._release_applied(0)
-            self._world.releases += 1
+        self._release_applied(0)
 
     def _release_applied(self, begin: int) -> None:
-        """Release what was withheld since there were so many entries."""
+        """Release what was withheld from the entry `begin` on."""
         for n, need in reversed(self._applied[begin:]):
             cast("NodeIndex", self._world.nodes).release(n, need)
         del self._applied[begin:]
@@ -878,8 +855,8 @@ class StartPolicy(Watcher):
         return any(now < min(before, 0) for now, before in zip(rooms, self._rooms(held, gang), strict=True))
 
     def _rooms(self, held: ReservedStart, gang: GangState, *, beside: GangState | None = None) -> list[Amount]:
-        """What quotas and limits leave the reserved gang, as far as this one may use them; with `beside`, after it has
-        started."""
+        """The amounts that quotas and limits leave the reserved gang, as far as this one may use them; with `beside`,
+        after it has started."""
         if gang.preemptible or held.gang.preemptible:
             return quota_rooms(self._world, held.gang, beside)
         return firm_rooms(held.gang, beside)

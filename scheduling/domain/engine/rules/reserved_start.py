@@ -22,8 +22,6 @@ ReservationRank = tuple[Number, Number, str]
 """The place of a reservation in the one order of all reservations: since when it stands, since when its gang waits,
 the name of the gang."""
 
-ReservationKey = tuple[int, tuple[tuple[int, Request], ...] | None]
-
 
 @dataclass(slots=True, eq=False)
 class ReservedStart:
@@ -39,11 +37,6 @@ class ReservedStart:
     def rank(self) -> ReservationRank:
         """Its place in the order of all reservations."""
         return self.since, waits_since(self.gang), self.gang.fact.name
-
-    @property
-    def key(self) -> ReservationKey:
-        """Its gang and its places, as a key."""
-        return self.gang.index, None if self.places is None else tuple(self.places.items())
 
 
 def waits_since(gang: GangState) -> Number:
@@ -82,8 +75,8 @@ def _is_inside_share(gang: GangState, queue: QueueState) -> bool:
 
 
 def quota_rooms(world: WorldState, gang: GangState, beside: GangState | None = None) -> list[Amount]:
-    """What each quota and limit above a gang, and the cohort tree, leave when it starts; below 0 it lacks some.
-    `beside`: a gang that would start before.
+    """The amounts that each quota and limit above a gang, and the cohort tree, leave when it starts; below 0 it lacks
+    some. `beside`: a gang that would start before.
 
     Where a queue below has more than it may have with the gang, so much of its work has to end before: the queues
     above it have so much more room then."""
@@ -116,7 +109,7 @@ def quota_rooms(world: WorldState, gang: GangState, beside: GangState | None = N
 
 
 def firm_rooms(gang: GangState, beside: GangState | None = None) -> list[Amount]:
-    """The same for a non-preemptible gang beside other non-preemptible work, as if no preemptible work were there."""
+    """The amounts that quotas and limits leave a non-preemptible gang, as if no preemptible work were there."""
     queue = gang.queue
     assert queue is not None, "a reserved gang has a queue"
     rooms: list[Amount] = []
@@ -173,7 +166,7 @@ def _taken_back_on(queue: QueueState, r: int) -> Iterator[tuple[QueueState, Numb
 
 
 def _borrowed(queue: QueueState, r: int) -> Number:
-    """What preemptible work below a queue uses above the quotas there, on this cluster."""
+    """The amount that preemptible work below a queue uses above the quotas there, on this cluster."""
     quota = queue.quota[r]
     over = queue.alloc[r] - quota
     if over <= 0 or queue.fact.is_external:
@@ -183,7 +176,7 @@ def _borrowed(queue: QueueState, r: int) -> Number:
 
 
 def _preemptible(queue: QueueState, r: int) -> Number:
-    """What preemptible work of a leaf that this run lists uses."""
+    """The amount that preemptible work of a leaf uses, as far as this run lists it."""
     return sum(dict(gang.running_request).get(r, 0) for gang in queue.running or () if gang.is_evictable)
 
 
@@ -262,7 +255,7 @@ def find_latest_start(
 
 
 class _PlacesRoom:
-    """What the nodes lack for a reservation beside older ones, while other work ends."""
+    """The amounts that the nodes lack for a reservation and older ones, while other work ends."""
 
     def __init__(self, held: ReservedStart, older: Iterable[ReservedStart], nodes: NodeIndex) -> None:
         self._gang = held.gang
@@ -290,7 +283,7 @@ class _PlacesRoom:
         return all(amount <= 0 for amount in self._lacking.values())
 
     def count_end(self, other: GangState) -> bool:
-        """Count the end of a gang. Returns whether it may help."""
+        """Count the end of a gang. Returns whether it may help the reserved one."""
         helps = False
         for i, r, amount in held_amounts(other):
             n = other.node[i]
@@ -304,7 +297,8 @@ class _PlacesRoom:
 
 
 class QuotaRoom:
-    """What the quotas and limits above a gang lack for it and for some reservations, while other work ends."""
+    """The amounts that the quotas and limits above a gang lack for it and for some reservations, while other work
+    ends."""
 
     def __init__(self, gang: GangState, queue: QueueState, older: Iterable[ReservedStart] = ()) -> None:
         self._path = queue.path
@@ -334,7 +328,7 @@ class QuotaRoom:
         return helps
 
     def _count(self, other: GangState, r: int, amount: Number) -> bool:
-        """Let the other gang use so much more. Returns whether some of it was lacking before."""
+        """Let the other gang use this amount more. Returns whether some of it was lacking before."""
         was_lacking = False
         for above in self._path if other.queue is not None else ():
             if above not in other.queue.path:  # type: ignore[union-attr]

@@ -1,26 +1,24 @@
-"""Where the rules let something else answer first. Everything here answers nothing, so the rules are complete alone;
-what answers sooner (:mod:`scheduling.domain.engine.fast`) gives the answer that they would give."""
+"""The places where the rules may use kept findings. The classes here keep nothing, so the rules are complete alone;
+:mod:`scheduling.domain.engine.fast` has others, which find what the rules would find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from scheduling.domain.engine.rules.groups import Judge, Shape, WaitingGroups
 from scheduling.domain.engine.rules.queue_order import QueueOrder
-from scheduling.domain.engine.rules.vacancy import MovableGangs, Vacancy, find_vacancy
 from scheduling.domain.engine.rules.victims import HelpsStart, ReclaimVictims
 from scheduling.domain.engine.state.evicted import AlikeTasks, EvictionUnit
-from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState
-from scheduling.domain.engine.state.world_state import Watcher, WorldState
+from scheduling.domain.engine.state.world_state import WorldState
 from scheduling.domain.engine.steps import StepAction
 
 
 class SearchShortcut:
-    """Of one search for victims."""
+    """Kept findings for one search for victims."""
 
-    def fails(self, helps: Callable[[], HelpsStart]) -> bool:
-        """Whether the search is known to find nothing. `helps` makes the test for victims that help."""
+    def fails(self) -> bool:
+        """Whether the search is known to find nothing."""
         return False
 
     def needed_victims(self, tasks: AlikeTasks, helps: HelpsStart) -> Sequence[EvictionUnit] | None:
@@ -29,22 +27,15 @@ class SearchShortcut:
         return None
 
     def is_over(self, evicted: int, *, found: bool) -> None:
-        """The search has evicted so many units on trial, and found victims or not."""
+        """The search is over; `evicted` counts its evictions on trial."""
 
 
-class Shortcuts(Watcher):
-    """Of one world, whose watcher it may be."""
+class Shortcuts:
+    """Kept findings for one world."""
 
-    asks_first = False
-    """Whether a phase asks first if an attempt for any group could succeed: most phases have none, and then the order
-    of the queues is not needed."""
-
-    def is_idle(self, world: WorldState, phase: StepAction) -> bool:
-        """Whether the phase has found nothing to do in this very state."""
-        return False
-
-    def found_nothing(self, world: WorldState, phase: StepAction) -> None:
-        """The phase found nothing to do in this state."""
+    tries_first = False
+    """Whether a phase first tries if an attempt for any group could succeed: in most phases none could, and then the
+    order of the queues is not needed."""
 
     def groups(self, world: WorldState, phase: StepAction, judge: Judge) -> WaitingGroups:
         """The waiting groups that the phase tries."""
@@ -57,17 +48,13 @@ class Shortcuts(Watcher):
         """The order in which the groups of these shapes are served."""
         return QueueOrder(groups.pending(shapes))
 
-    def vacancy(self, world: WorldState, node: int, request: Request, movable: MovableGangs) -> Vacancy | None:
-        """How the node could be vacated for the request; None if it could not."""
-        return find_vacancy(world, node, request, movable)
-
     def reclaim(
         self, world: WorldState, gang: GangState, leaf: QueueState, source: ReclaimVictims, *, is_general: bool
     ) -> SearchShortcut:
-        """For the search of victims in other leaves. `is_general`: False while a reservation is in its way, so that the
-        search may fail where others of its kind succeed."""
+        """The shortcut of a search for victims in other leaves. `is_general`: False while a reservation is in the way
+        of the gang: then a failure says nothing about other gangs."""
         return SearchShortcut()
 
     def preempt(self, world: WorldState, gang: GangState, leaf: QueueState, *, is_general: bool) -> SearchShortcut:
-        """For the search of victims of a lower priority in the leaf."""
+        """The shortcut of a search for victims of a lower priority in the leaf."""
         return SearchShortcut()

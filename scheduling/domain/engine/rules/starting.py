@@ -68,7 +68,7 @@ def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bo
         groups = {}
         for signature, group in queue.waiting.items():
             if is_wanted(group.first, queue):
-                groups[signature] = group.snapshot()
+                groups[signature] = list(group)
         if groups:
             pending[queue.index] = LeafPendingQueue(queue, groups)
     return pending
@@ -106,8 +106,6 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
     policy, shortcuts = world.policy, world.shortcuts
     if policy is not None:
         policy.refresh()
-    if shortcuts.is_idle(world, StepAction.START):
-        return False
     groups = shortcuts.groups(world, StepAction.START, lambda leaf: _shapes_to_start(world, leaf))
     shapes = {shape for shape in groups.shapes() if _may_fit(world, shape)}
     order = shortcuts.start_order(groups, shapes)
@@ -134,6 +132,4 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
         else:
             leaf_queue.drop_head_group()
         order.refresh(leaf)
-    if not has_started:
-        shortcuts.found_nothing(world, StepAction.START)
     return has_started

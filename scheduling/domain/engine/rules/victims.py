@@ -163,7 +163,7 @@ def inner_branch_points(leaf: QueueState, request: Request) -> Iterator[BranchPo
 
 
 def near_branch_points(world: WorldState, leaf: QueueState, request: Request) -> Iterator[BranchPoint]:
-    """The same, and every such branch among the top queues that share a cohort with that of the leaf."""
+    """The inner branch points, and every such branch among the top queues that share a cohort with that of the leaf."""
     yield from inner_branch_points(leaf, request)
     ours = leaf.path[-1]
     above_us = set(world.cohorts_above(ours))
@@ -413,7 +413,7 @@ class ReclaimVictims:
         return map(Branch.candidates, chain(near, self._far_lenders()))
 
     def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
-        """Those below these top queues, and perhaps some more, in any order."""
+        """The gangs that may lose work below these top queues, and perhaps some more, in any order."""
         if not self._is_ready:
             self._prepare()
         near = (Branch(where, self._request) for where in self._near.values() if where.theirs.path[-1] in tops)
@@ -440,13 +440,13 @@ class ReclaimVictims:
         return False
 
     def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
-        """Those of its leaf: queues come before priorities."""
+        """The gangs of its leaf: queues come before priorities."""
         assert gang.queue is not None
         return gang.queue.index, reversed(gang.queue.running or ())
 
 
 class InnerVictims(ReclaimVictims):
-    """Those of them that are below the top queue of the leaf."""
+    """The victims of a reclaim that are below the top queue of the leaf."""
 
     def _near_points(self) -> Iterator[BranchPoint]:
         return inner_branch_points(self._leaf, self._request)
@@ -478,7 +478,7 @@ class PreemptVictims:
         return gang.fact.priority < self._priority
 
     def equal_victims(self, gang: GangState) -> tuple[object, Iterable[GangState]]:
-        """Those of the leaf."""
+        """The gangs of the leaf."""
         return self.leaf.index, reversed(self.leaf.running or ())
 
 

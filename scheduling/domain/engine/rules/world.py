@@ -17,7 +17,7 @@ class World(WorldState):
         self._shares = ShareLevels(facts, self.keys, self.tops)
         self._shares.divide_all(self.queues)
         self.shortcuts = Shortcuts()
-        """Asked first wherever the rules would look at everything; these know nothing."""
+        """The kept findings that the rules may use; these keep none."""
         self.policy = None if facts.policy is None else StartPolicy(self, facts.policy)
         if self.policy is not None:
             self.watchers.append(self.policy)

@@ -20,8 +20,6 @@ class WorldRecords:
     def __init__(self, facts: ClusterFacts) -> None:
         self.facts = facts
         self.keys = resource_keys(facts)
-        self.largest: list[Number] = [0] * len(self.keys)
-        """The largest request of any gang so far."""
         self.queues = self._queues()
         self.queue_of = {queue.fact.name: queue for queue in self.queues}
         self.tops = [queue for queue in self.queues if queue.parent is None]
@@ -129,8 +127,6 @@ class WorldRecords:
             policy=self.facts.policy,
         )  # fmt: skip
         gang.feasible_tasks = self.feasibility.feasible_tasks
-        for r, amount in gang.total_request:
-            self.largest[r] = max(self.largest[r], amount)
         if self.nodes is not None:
             for i, task in enumerate(fact.tasks):
                 if task.node is not None and gang.status[i] in {RUNNING, RELEASING}:

@@ -27,7 +27,7 @@ def next_eviction_unit(gang: GangState) -> EvictionUnit:
 
 @dataclass(frozen=True, slots=True)
 class AlikeTasks:
-    """So many tasks with this need, which start together."""
+    """`count` tasks with this need, which start together."""
 
     need: Request
     count: int

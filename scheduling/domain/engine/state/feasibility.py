@@ -86,7 +86,7 @@ class _Trial:
                 self._empty.release(node, self._gang.needs[i])
 
     def place(self, leaf: int, count: int) -> bool:
-        """Choose so many waiting tasks of the leaf, if all bounds together allow them."""
+        """Choose `count` waiting tasks of the leaf, if all bounds together allow them."""
         if any(self._choose(tasks) for tasks in task_choices(self._gang, leaf, count)):
             return True
         return place_one_by_one(self._gang, leaf, count, lambda i: self._choose([i]), self.mark, self.undo)

@@ -109,11 +109,6 @@ class NodeIndex:
             if not has_enough(have, request):
                 yield from self._classes[have]
 
-    def full_nodes_among(self, nodes: Iterable[int], request: Request) -> Iterator[int]:
-        """The same for some of the nodes."""
-        full = sorted(node for node in nodes if not has_enough(self.free[node], request))
-        yield from sorted(full, key=self.free.__getitem__, reverse=True)
-
     def fits(self, node: int, request: Request) -> bool:
         """Whether the request fits on this node."""
         return has_enough(self.free[node], request)
@@ -164,11 +159,11 @@ class NodeIndex:
             insort(self._order, have)
 
     def has_slots(self, request: Request, count: int) -> bool:
-        """Whether so many such requests fit on the nodes now."""
+        """Whether `count` such requests fit on the nodes now."""
         return count <= 0 or self.count_slots(request, count) >= count
 
     def count_slots(self, request: Request, most: int) -> int:
-        """How many such requests fit on the nodes now; at least `most` if so many or more do."""
+        """How many such requests fit on the nodes now; it stops counting at `most`."""
         order = self._order
         start = bisect_left(order, (request[0][1],)) if request and request[0][0] == 0 else 0
         found = 0

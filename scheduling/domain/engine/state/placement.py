@@ -11,7 +11,7 @@ MAX_SEARCH_STEPS = 500
 """Tasks of different size are packed exactly within this many trials; beyond them, largest first decides."""
 
 MAX_SEARCH_TASKS = 64
-"""The search handles at most so many tasks: it is recursive, and its trials would not suffice for more."""
+"""The most tasks that the search handles: it is recursive, and its trials would not suffice for more."""
 
 
 def place_requests(index: NodeIndex, requests: Sequence[Request]) -> list[int] | None:

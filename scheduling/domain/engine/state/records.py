@@ -352,7 +352,7 @@ class GangState:
         )
 
     def min_cost(self, leaf: int, count: int) -> list[Number]:
-        """The least total request of so many waiting tasks of a leaf, resource by resource, GPUs first."""
+        """The least total request of `count` waiting tasks of a leaf, resource by resource, GPUs first."""
         width = 1 + max((r for request in self.requests for r, _amount in request), default=-1)
         costs = []
         for i in self.task_index.waiting_tasks(leaf):
@@ -412,10 +412,9 @@ class GangState:
 class SortedGangs:
     """Gangs by the `order_key` that they had when they were added; the victim order is the reverse."""
 
-    __slots__ = ("_gangs", "_is_shared", "_keys", "order_keys")
+    __slots__ = ("_gangs", "_keys", "order_keys")
 
     def __init__(self) -> None:
-        self._is_shared = False
         self.order_keys: list[OrderKey] = []
         self._gangs: list[GangState] = []
         self._keys: dict[int, OrderKey] = {}
@@ -434,7 +433,6 @@ class SortedGangs:
 
     def add(self, gang: GangState) -> None:
         """Insert a gang by its key."""
-        self._own_gangs()
         order_key = gang.order_key
         at = bisect_left(self.order_keys, order_key)
         self.order_keys.insert(at, order_key)
@@ -443,7 +441,6 @@ class SortedGangs:
 
     def remove(self, gang: GangState) -> None:
         """Remove a gang."""
-        self._own_gangs()
         at = bisect_left(self.order_keys, self._keys.pop(gang.index))
         del self.order_keys[at]
         del self._gangs[at]
@@ -453,18 +450,9 @@ class SortedGangs:
         """The gang that is served first."""
         return self._gangs[0]
 
-    def snapshot(self) -> list[GangState]:
-        """The gangs in their order, as they are now. Callers do not change the list."""
-        self._is_shared = True
-        return self._gangs
-
-    def _own_gangs(self) -> None:
-        if self._is_shared:
-            self._gangs, self._is_shared = list(self._gangs), False
-
 
 def task_choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:
-    """The choices of so many waiting tasks at once: the first ones; if tasks differ, then the cheapest ones."""
+    """The choices of `count` waiting tasks at once: the first ones; if tasks differ, then the cheapest ones."""
     yield gang.task_index.first_waiting(leaf, count)
     if _may_pick(gang, leaf, count):
         yield sorted(_least_first(gang, leaf)[:count])
@@ -478,7 +466,7 @@ def place_one_by_one(
     mark: Callable[[], int],
     undo: Callable[[int], object],
 ) -> bool:
-    """Place so many different tasks one by one with `place`: in order, and if too few fit, the cheapest first. `mark()`
+    """Place `count` different tasks one by one with `place`: in order, and if too few fit, the cheapest first. `mark()`
     and `undo(mark)` undo placements that did not suffice."""
     if not _may_pick(gang, leaf, count):
         return False

@@ -30,7 +30,7 @@ class TaskChange(NamedTuple):
 
 
 class Watcher:
-    """Is told of every final change of the state; trials and their undo are no changes. It does nothing here."""
+    """Its methods are called for every final change of the state, not for trials and their undo."""
 
     def came(self, world: WorldState, gang: GangState) -> None:
         """A gang is there now, with its running and releasing tasks."""
@@ -75,17 +75,11 @@ class WorldState:
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.watchers: list[Watcher] = []
         self.feasibility = built.feasibility
-        self.largest = built.largest
-        """The largest request of any gang so far."""
         self.journal: list[TaskChange] = []
         self._postponed: list[tuple[GangState, Sequence[int]]] = []
         """Stops that count against quotas, but not yet on the nodes and for the gang."""
         self._free_later: dict[int, list[Number]] = {}
         """The free amounts after the postponed stops, of the nodes that they change."""
-        self.releases = 0
-        """Grows with every release: requests that did not fit on the nodes may fit again."""
-        self._shortages: dict[Request, tuple[int, int]] = {}
-        self._texts: dict[tuple[tuple[tuple[str, Amount], ...], tuple[str, ...]], str] = {}
         self._above: dict[int, list[int]] = {}
         self._neighbours: dict[int | None, list[QueueState]] | None = None
         self._is_flat: dict[int, bool] = {}
@@ -137,7 +131,7 @@ class WorldState:
         self._run_changed.clear()
 
     def time_passed(self) -> None:
-        """The time decides too, and it is another one now: what found nothing to do may find something."""
+        """The time is another one now, and a policy may decide otherwise: findings of this version hold no more."""
         self.version += 1
 
     # -- one gang ----------------------------------------------------------------------------------------------------
@@ -183,7 +177,6 @@ class WorldState:
                     self.firm.release(node, gang.needs[i])
             if status in {RUNNING, RELEASING}:
                 self._hold(gang, gang.requests[i], -1)
-        self.releases += 1
         del self.gangs[bisect_left(self.gangs, gang.fact.name, key=_name_of)]
         del self.gang_of[gang.fact.name]
         self.incomplete.pop(gang.fact.name, None)
@@ -284,7 +277,6 @@ class WorldState:
         while len(self.journal) > mark:
             gang, i, node = self.journal.pop()
             if gang.status[i] == RUNNING:
-                self.releases += 1
                 self._record_stop(gang, i)
             else:
                 if node != NOWHERE and self.nodes is not None:
@@ -294,7 +286,6 @@ class WorldState:
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
         """Stop these running tasks; they wait afterwards."""
         self.stop_postponed()
-        self.releases += 1
         for i in tasks:
             self.journal.append(TaskChange(gang, i, self._record_stop(gang, i)))
 
@@ -325,8 +316,6 @@ class WorldState:
         for gang, tasks in self._postponed:
             for i in tasks:
                 self.journal.append(TaskChange(gang, i, self._vacate(gang, i)))
-        if self._postponed:
-            self.releases += 1
         self._postponed.clear()
         self._free_later.clear()
 
@@ -336,11 +325,8 @@ class WorldState:
         if self.nodes is None:
             nodes = [NOWHERE] * len(needs)
         else:
-            if not self._may_fit(needs):
-                return False
             found = place_requests(self.nodes, needs)
             if found is None:
-                self._remember_shortage(needs)
                 return False
             nodes = found
         for i, node in zip(tasks, nodes, strict=True):
@@ -355,16 +341,6 @@ class WorldState:
             self.nodes.reserve(node, gang.needs[i])
         self._record_start(gang, i, node)
         self.journal.append(TaskChange(gang, i, node))
-
-    def _may_fit(self, needs: Sequence[Request]) -> bool:
-        first = needs[0] if needs else ()
-        releases, count = self._shortages.get(first, (-1, 0))
-        return releases != self.releases or needs.count(first) < count
-
-    def _remember_shortage(self, needs: Sequence[Request]) -> None:
-        # Until the next release capacity only shrinks: as many equal requests will not fit either.
-        if needs.count(needs[0]) == len(needs):
-            self._shortages[needs[0]] = (self.releases, len(needs))
 
     # -- lists -------------------------------------------------------------------------------------------------------
 
@@ -420,12 +396,8 @@ class WorldState:
         return {self.keys[r]: amount for r, amount in request}
 
     def amounts_text(self, amounts: Mapping[str, Amount], *, relevant: Collection[str] = ()) -> str:
-        """Amounts for a message, in the units of the facts. Kept: many messages have the same few amounts."""
-        key = tuple(amounts.items()), tuple(relevant)
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = amounts_text(amounts, self.facts.units, relevant=relevant)
-        return text
+        """Amounts for a message, in the units of the facts."""
+        return amounts_text(amounts, self.facts.units, relevant=relevant)
 
     def has_free_total(self, request: Request) -> bool:
         """Whether the nodes together have the requested amounts; a quick check before placing."""
