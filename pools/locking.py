@@ -14,7 +14,8 @@ given. Two transactions that keep the order can wait for each other, but never i
 | 7 | cohort tree | row of the `Cohort` at the root of the tree | id |
 | 8 | GPU namespace | `GpuUsage` row | name |
 | 9 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
-| 10 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
+
+Rows of change tokens are taken without a wait (`SKIP LOCKED`), in any order.
 
 Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction; but
 `lock_backend` is the last lock of the deletion of a backend. The locks of scheduling's own tables are in

@@ -9,7 +9,7 @@
 | 0 | what-if turn of a user | advisory lock `WHAT_IF_LOCK_SPACE`, user id | while a what-if is answered |
 | 0 | replay of history | advisory lock `LONG_WORK_LOCK_SPACE`, 1 | while a replay runs, with its pauses |
 | 0 | turn of long background work | advisory lock `LONG_WORK_LOCK_SPACE`, 0 | while such work runs |
-| 1–10 | the ledger | :mod:`pools.locking` | to the end of the transaction |
+| 1–9 | the ledger | :mod:`pools.locking` | to the end of the transaction |
 | after 6 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`

@@ -2,7 +2,7 @@
 commit.
 
 Triggers note in the transaction's setting `osmo.changes` which backends and GPU namespaces a statement changed
-(:mod:`scheduling.models.change_triggers`), so no service has to remember it. :func:`change` reads the note and sends
+(:mod:`pools.models.change_tokens`), so no service has to remember it. :func:`change` reads the note and sends
 :data:`pools.signals.changes_committed`.
 """
 

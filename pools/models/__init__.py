@@ -2,9 +2,10 @@
 
 from pools.models.approval import ApprovalRequest
 from pools.models.audit import AuditEntry
-from pools.models.backend import Backend, LedgerGeneration, Node
+from pools.models.backend import Backend, Node
+from pools.models.change_tokens import ChangeToken, TokenKind
 from pools.models.cluster import KubernetesSettings
-from pools.models.cohort import Cohort, QuotaStamp
+from pools.models.cohort import Cohort
 from pools.models.gpu_quota import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.history import ConfigRevision
 from pools.models.installation.backup import LastBackup
@@ -24,6 +25,7 @@ __all__ = [
     "ApprovalRequest",
     "AuditEntry",
     "Backend",
+    "ChangeToken",
     "ClientLogin",
     "Cohort",
     "ConfigRevision",
@@ -36,18 +38,17 @@ __all__ = [
     "KubernetesSettings",
     "LastBackup",
     "LeafUsage",
-    "LedgerGeneration",
     "Node",
     "Notice",
     "NoticeCondition",
     "NoticeProgress",
     "NoticeTarget",
     "Pool",
-    "QuotaStamp",
     "Reservation",
     "RoleAssignment",
     "SavedView",
     "SecretKeyCheck",
     "SignOnIdentity",
+    "TokenKind",
     "User",
 ]

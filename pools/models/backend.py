@@ -1,4 +1,4 @@
-"""Backends, their nodes, and the generation of their quotas."""
+"""Backends and their nodes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from django.db import models
 
 from pools.domain.configuration.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER, VictimRule
 from pools.domain.configuration.ownership import OwnedKind
+from pools.models.change_tokens import MoveTokensTrigger, backend_subject, plan_of_backends
 from pools.models.ownership import OwnedTrigger
-from pools.models.triggers import AuditTrigger, DerivedTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
 
 NAMESPACE_VALIDATOR = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens."
@@ -80,6 +81,13 @@ class Backend(models.Model):
                 unless="TG_OP = 'UPDATE' AND to_jsonb(NEW) - ARRAY['version', 'offline', 'offline_requested']"
                 " = to_jsonb(OLD) - ARRAY['version', 'offline', 'offline_requested']",
             ),
+            MoveTokensTrigger(plan_of_backends("NEW.id"), operation=pgtrigger.Insert | pgtrigger.Update),
+            pgtrigger.Trigger(
+                name="delete_tokens",
+                operation=pgtrigger.Delete,
+                when=pgtrigger.After,
+                func=f"DELETE FROM pools_changetoken WHERE subject = {backend_subject('OLD.id')}; RETURN NULL;",
+            ),
             NoTruncateTrigger("The table of backends"),
         ]
 
@@ -120,49 +128,9 @@ class Node(models.Model):
                 " AND kind = 'simulated')",
                 unless="TG_OP = 'UPDATE' AND NEW IS NOT DISTINCT FROM OLD",
             ),
+            MoveTokensTrigger(plan_of_backends("NEW.backend_id, OLD.backend_id")),
             NoTruncateTrigger("The table of nodes"),
         ]
 
     def __str__(self) -> str:
         return self.name
-
-
-class LedgerGeneration(models.Model):
-    """The number of changes of a backend's quotas; a trigger increases it in the transaction of the change.
-
-    A queue sync stores the number that it applied, so it knows whether the cluster is behind.
-    """
-
-    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="generation")
-    number = models.BigIntegerField(default=0)
-
-    class Meta:
-        triggers = [
-            DerivedTrigger(
-                "generation_follows_quotas",
-                "The generation of a backend follows its quotas; it cannot be edited.",
-                operation=pgtrigger.Insert | pgtrigger.Update,
-            ),
-            # Deferred, because deleting a backend deletes this row first.
-            pgtrigger.Trigger(
-                name="stays_with_backend",
-                operation=pgtrigger.Delete,
-                when=pgtrigger.After,
-                timing=pgtrigger.Deferred,
-                func=f"""
-                    IF EXISTS (SELECT FROM pools_backend WHERE id = OLD.backend_id) THEN
-                        {
-                    raise_message(
-                        "generation_follows_quotas",
-                        "The generation of a backend is deleted with the backend only.",
-                    )
-                }
-                    END IF;
-                    RETURN NULL;
-                """,
-            ),
-            NoTruncateTrigger("The table of generations"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.backend_id}: {self.number}"

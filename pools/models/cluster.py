@@ -9,6 +9,7 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.ownership import OwnedKind
 from pools.models.backend import Backend
+from pools.models.change_tokens import MoveTokensTrigger, TokenKind, plan_of_backends
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 
@@ -34,18 +35,8 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
 )
 
 
-# The queues of a cluster depend on these settings too; see `pools.models.pool.ADVANCE_GENERATION`.
-ADVANCE_GENERATION = pgtrigger.Trigger(
-    name="advance_generation",
-    operation=pgtrigger.Insert | pgtrigger.Update,
-    when=pgtrigger.After,
-    timing=pgtrigger.Deferred,
-    func="""
-        INSERT INTO pools_ledgergeneration (backend_id, number)
-            SELECT id, 1 FROM pools_backend WHERE id = NEW.backend_id
-            ON CONFLICT (backend_id) DO UPDATE SET number = pools_ledgergeneration.number + 1;
-        RETURN NULL;
-    """,
+MOVE_TOKENS = MoveTokensTrigger(
+    plan_of_backends("NEW.backend_id", TokenKind.QUOTAS), operation=pgtrigger.Insert | pgtrigger.Update
 )
 
 
@@ -94,7 +85,7 @@ class KubernetesSettings(models.Model):
         ]
         triggers = [
             ONE_BACKEND_PER_NAMESPACE,
-            ADVANCE_GENERATION,
+            MOVE_TOKENS,
             AuditTrigger(
                 subject="'backend/' || COALESCE((SELECT name FROM pools_backend"
                 " WHERE id = COALESCE(NEW.backend_id, OLD.backend_id)), '?')",

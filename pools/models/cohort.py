@@ -18,8 +18,16 @@ from pools.domain.quota.rules import MAX_QUOTA_ROWS
 from pools.domain.quota.stored_quotas import rows_from_stored
 from pools.domain.quota.tree import AMOUNT_KEYS
 from pools.domain.values.amounts import simplify
+from pools.models.change_tokens import (
+    COHORTS,
+    MoveTokensTrigger,
+    TokenKind,
+    in_cohort_trees,
+    move_token,
+    plan_of_backends,
+)
 from pools.models.ownership import OwnedTrigger
-from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, DerivedTrigger, NoTruncateTrigger, raise_message
+from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, NoTruncateTrigger, raise_message
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
 
@@ -95,23 +103,9 @@ CHECK_SETTINGS = pgtrigger.Trigger(
     """,
 )
 
-RENEW_QUOTA_STAMP_SQL = """
-    INSERT INTO pools_quotastamp (id, stamp) VALUES (1, gen_random_uuid())
-        ON CONFLICT (id) DO UPDATE SET stamp = EXCLUDED.stamp;
-    RETURN NULL;
-"""
-
-# A cohort may have pools on every backend. Deferred like the trigger of pools (`pools.models.pool.ADVANCE_GENERATION`).
-ADVANCE_GENERATIONS = pgtrigger.Trigger(
-    name="advance_generations",
-    operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
-    when=pgtrigger.After,
-    timing=pgtrigger.Deferred,
-    func="""
-        PERFORM backend_id FROM pools_ledgergeneration ORDER BY backend_id FOR NO KEY UPDATE;
-        UPDATE pools_ledgergeneration SET number = number + 1;
-        RETURN NULL;
-    """,
+MOVE_TOKENS = MoveTokensTrigger(
+    plan_of_backends(in_cohort_trees("NEW.id", "OLD.id", "NEW.parent_id", "OLD.parent_id"), TokenKind.QUOTAS)
+    + move_token(TokenKind.QUOTAS, f"'{COHORTS}'")
 )
 
 
@@ -176,14 +170,7 @@ class Cohort(models.Model):
         triggers = [
             NO_CYCLE,
             CHECK_SETTINGS,
-            pgtrigger.Trigger(
-                name="renew_quota_stamp",
-                level=pgtrigger.Statement,
-                operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
-                when=pgtrigger.After,
-                func=RENEW_QUOTA_STAMP_SQL,
-            ),
-            ADVANCE_GENERATIONS,
+            MOVE_TOKENS,
             AuditTrigger(
                 subject="'cohort/' || COALESCE(NEW.name, OLD.name)",
                 action=_ACTION,
@@ -207,28 +194,3 @@ class Cohort(models.Model):
         """The stored configuration."""
         parent = self.parent.name if self.parent else None
         return CohortSettings(parent, rows_from_stored(self.quotas), simplify(Fraction(self.weight)))
-
-
-class QuotaStamp(models.Model):
-    """One row whose stamp changes with every cohort and every quota or limit of a pool in a cohort; set by triggers.
-
-    Results computed from the whole tree stay valid as long as the stamp is the same, so a submission reads the stamp
-    instead of the tree.
-    """
-
-    id = models.PositiveSmallIntegerField(primary_key=True)
-    stamp = models.UUIDField()
-
-    class Meta:
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(id=1), name="one_quota_stamp", violation_error_message="There is one stamp."
-            )
-        ]
-        triggers = [
-            DerivedTrigger("stamp_follows_quotas", "The stamp of the quotas follows them; it cannot be edited."),
-            NoTruncateTrigger("The table of the stamp"),
-        ]
-
-    def __str__(self) -> str:
-        return str(self.stamp)

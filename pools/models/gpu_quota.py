@@ -14,8 +14,17 @@ from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.models.backend import Backend
+from pools.models.change_tokens import (
+    MoveTokensTrigger,
+    TokenKind,
+    move_token,
+    namespace_subject,
+    note,
+    plan_of_backends,
+)
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 
@@ -41,6 +50,33 @@ def _amount() -> Any:
 
 def _sum() -> Any:
     return models.DecimalField(max_digits=40, decimal_places=3, default=0)
+
+
+# Its conditions and alerts concern nobody who keeps anything.
+MOVE_TOKENS_OF_CAPS = MoveTokensTrigger(
+    f"""
+        IF TG_OP = 'UPDATE' AND (NEW.namespace, NEW.spec) = (OLD.namespace, OLD.spec) THEN RETURN NULL; END IF;
+        FOR concerned IN SELECT DISTINCT unnest(ARRAY[NEW.namespace, OLD.namespace]) AS name LOOP
+            IF concerned.name IS NULL THEN CONTINUE; END IF;{
+        move_token(TokenKind.WORK, namespace_subject("concerned.name"))
+    }
+        END LOOP;
+        {
+        plan_of_backends(
+            "SELECT backend_id FROM pools_pool WHERE parent_id IS NULL AND NOT archived"
+            f" AND config ->> '{GPU_NAMESPACE}' IN (NEW.namespace, OLD.namespace)"
+        )
+    }"""
+)
+
+# Those who wait for headroom are woken up where workers hold less than before.
+MOVE_TOKENS_OF_WORKERS = MoveTokensTrigger(
+    f"""
+        {move_token(TokenKind.WORK, namespace_subject("COALESCE(NEW.namespace, OLD.namespace)"))}
+        IF {" OR ".join(f"NEW.{column} < OLD.{column}" for column in SUM_COLUMNS)} THEN
+            {note("namespace", "NEW.namespace")}
+        END IF;"""
+)
 
 
 class GpuQuota(models.Model):
@@ -87,6 +123,7 @@ class GpuQuota(models.Model):
                 unless="TG_OP = 'UPDATE' AND (NEW.namespace, NEW.spec, NEW.source) = "
                 "(OLD.namespace, OLD.spec, OLD.source)",
             ),
+            MOVE_TOKENS_OF_CAPS,
             NoTruncateTrigger("The table of GPU quotas"),
         ]
 
@@ -151,6 +188,7 @@ class GpuUsage(models.Model):
                 }
                 """,
             ),
+            MOVE_TOKENS_OF_WORKERS,
             NoTruncateTrigger("The table of GPU usage"),
         ]
 

@@ -19,7 +19,15 @@ from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.domain.values.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.models.backend import Backend
-from pools.models.cohort import RENEW_QUOTA_STAMP_SQL, Cohort
+from pools.models.change_tokens import (
+    COHORTS,
+    MoveTokensTrigger,
+    TokenKind,
+    in_cohort_trees,
+    move_token,
+    plan_of_backends,
+)
+from pools.models.cohort import Cohort
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 
@@ -151,35 +159,22 @@ CHECK_NAMES = pgtrigger.Trigger(
     """,
 )
 
-RENEW_QUOTA_STAMP = pgtrigger.Trigger(
-    name="renew_quota_stamp",
-    operation=pgtrigger.Insert
-    | pgtrigger.Delete
-    | pgtrigger.UpdateOf("guarantee", "maximum", "cohort_id", "borrowing_limit", "lending_limit"),
-    when=pgtrigger.After,
-    func=f"""
-        IF NEW.cohort_id IS NULL AND OLD.cohort_id IS NULL THEN RETURN NULL; END IF;
-        {RENEW_QUOTA_STAMP_SQL}
-    """,
-)
-
-# Deferred, because all changes of a backend share this row: it is locked only during the commit, after every tree, so
-# changes wait for it only briefly and cannot deadlock.
-ADVANCE_GENERATION = pgtrigger.Trigger(
-    name="advance_generation",
-    operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
-    when=pgtrigger.After,
-    timing=pgtrigger.Deferred,
-    func="""
-        INSERT INTO pools_ledgergeneration (backend_id, number)
-            SELECT id, 1 FROM pools_backend
-            WHERE id IN (NEW.backend_id, OLD.backend_id) OR id = (
-                SELECT backend_id FROM pools_pool WHERE id = COALESCE(NEW.parent_id, OLD.parent_id)
-            )
-            ORDER BY id
-            ON CONFLICT (backend_id) DO UPDATE SET number = pools_ledgergeneration.number + 1;
-        RETURN NULL;
-    """,
+_TREE_COLUMNS = ("name", "cohort_id", "guarantee", "maximum", "borrowing_limit", "lending_limit")
+MOVE_TOKENS = MoveTokensTrigger(
+    plan_of_backends(
+        f"""
+        SELECT NEW.backend_id UNION SELECT OLD.backend_id
+        UNION SELECT backend_id FROM pools_pool WHERE id IN (NEW.parent_id, OLD.parent_id)
+        UNION ({in_cohort_trees("NEW.cohort_id", "OLD.cohort_id")})
+        """,
+        TokenKind.QUOTAS,
+    )
+    + f"""
+        IF COALESCE(NEW.cohort_id, OLD.cohort_id) IS NOT NULL
+            AND ({", ".join(f"NEW.{column}" for column in _TREE_COLUMNS)})
+                IS DISTINCT FROM ({", ".join(f"OLD.{column}" for column in _TREE_COLUMNS)})
+        THEN{move_token(TokenKind.QUOTAS, f"'{COHORTS}'")}
+        END IF;"""
 )
 
 PROTECT_HISTORY = pgtrigger.Trigger(
@@ -406,8 +401,7 @@ class Pool(models.Model):
             STATE_MACHINE,
             SUBPOOLS_WITHIN_GUARANTEE,
             CHECK_NAMES,
-            RENEW_QUOTA_STAMP,
-            ADVANCE_GENERATION,
+            MOVE_TOKENS,
             PROTECT_HISTORY,
             CREATE_COUNTERS,
             DELETE_COUNTERS,

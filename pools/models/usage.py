@@ -8,6 +8,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from pools.domain.quota.pool_balance import UsageCounts
+from pools.models.change_tokens import MoveTokensTrigger, TokenKind, of_backends
 from pools.models.pool import Pool
 from pools.models.triggers import DerivedTrigger, NoTruncateTrigger, raise_message
 
@@ -40,6 +41,15 @@ class LeafUsage(models.Model):
         triggers = [
             DerivedTrigger(
                 "usage_follows_reservations", "Usage counters follow the reservations; they cannot be edited."
+            ),
+            # Rows come and go with their pools, which move the plan of the backend.
+            MoveTokensTrigger(
+                of_backends(
+                    "SELECT root.backend_id FROM pools_pool pool JOIN pools_pool root"
+                    " ON root.id = COALESCE(pool.parent_id, pool.id) WHERE pool.id = NEW.pool_id",
+                    [TokenKind.WORK],
+                ),
+                operation=pgtrigger.Update,
             ),
             NoTruncateTrigger("The table of usage counters"),
         ]

@@ -2,7 +2,7 @@
 
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
-from scheduling.models.dirty import BackendDirtyMark, BackendSchedulingState
+from scheduling.models.dirty import BackendSchedulingState
 from scheduling.models.guard import Bypass, QueueGuard, UnmarkedReviews, WebhookInstallation
 from scheduling.models.history.forecast import StartForecast
 from scheduling.models.history.history_replay import HistoryReplay
@@ -35,7 +35,6 @@ from scheduling.models.work_counters import DecisionCount, PromiseCount, StartCo
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
-    "BackendDirtyMark",
     "BackendSchedulingState",
     "BackendUsageDay",
     "BackendUsageHour",

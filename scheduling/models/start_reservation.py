@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from pools.models import Backend
+from scheduling.models.change_triggers import START_RESERVATIONS
 from scheduling.models.workflow import Group
 
 
@@ -32,6 +33,7 @@ class StartReservation(models.Model):
                 violation_error_message="A start reservation without nodes has no time of their choice.",
             )
         ]
+        triggers = [START_RESERVATIONS]
 
     def __str__(self) -> str:
         return f"start reservation of {self.group_id}"

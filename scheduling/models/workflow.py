@@ -17,7 +17,7 @@ from pools.models.people.membership import account_start
 from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateTrigger, raise_message
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
-from scheduling.models.change_triggers import MOVED_WORK, SUBMITTED_WORK
+from scheduling.models.change_triggers import GROUPS, TASKS, WORKFLOWS
 from scheduling.models.usage_triggers import RECORD_LATE, RECORD_WAIT
 from scheduling.models.work_triggers import RESERVED_WHILE_ACTIVE, STATUS_MACHINE
 
@@ -142,7 +142,7 @@ class Workflow(models.Model):
             NoTruncateTrigger("The table of workflows"),
             STATUS_MACHINE,
             RESERVED_WHILE_ACTIVE,
-            SUBMITTED_WORK,
+            *WORKFLOWS,
         ]
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class Group(models.Model):
             models.Index(fields=["due_at"], name="group_due", condition=Q(due_at__isnull=False)),
         ]
         triggers = [
-            MOVED_WORK,
+            *GROUPS,
             RECORD_WAIT,
             NeverDeletedTrigger("Groups of workflows"),
             NoTruncateTrigger("The table of groups"),
@@ -250,6 +250,7 @@ class Task(models.Model):
         ]
         triggers = [
             RECORD_LATE,
+            *TASKS,
             NeverDeletedTrigger("Tasks of workflows"),
             NoTruncateTrigger("The table of tasks"),
         ]

@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef
 
 from pools.database.transactions import database_time, one_snapshot
 from pools.models import Backend
+from pools.selectors.change_tokens import GENERATION_SQL
 from pools.services.changes.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.reasons.liveness import find_stuck
@@ -130,11 +131,11 @@ WORKFLOW_CHECKS = (
     ),
     LedgerCheck(
         "generation",
-        """
-        SELECT backend.name, sync.applied_generation, COALESCE(generation.number::text, 'nothing')
+        f"""
+        SELECT backend.name, sync.applied_generation, COALESCE(NULLIF(generation.number, 0)::text, 'nothing')
         FROM scheduling_queuesync sync JOIN pools_backend backend ON backend.id = sync.backend_id
-        LEFT JOIN pools_ledgergeneration generation ON generation.backend_id = backend.id
-        WHERE sync.applied_generation > COALESCE(generation.number, 0) ORDER BY backend.name
+        CROSS JOIN LATERAL ({GENERATION_SQL} backend.id) generation (number)
+        WHERE sync.applied_generation > generation.number ORDER BY backend.name
         """,
         "Backend {}: its cluster has generation {} of the quotas, the ledger {}: later changes would not be noticed.",
     ),

@@ -64,7 +64,7 @@ FORMAT = 1
 TABLES = (
     "pools_backend",
     "pools_node",
-    "pools_ledgergeneration",
+    "pools_changetoken",
     "pools_cohort",
     "pools_pool",
     "pools_leafusage",
@@ -84,7 +84,6 @@ TABLES = (
     "scheduling_task",
     "scheduling_decision",
     "scheduling_backendschedulingstate",
-    "scheduling_backenddirtymark",
     "scheduling_startreservation",
     "scheduling_stuckgroup",
     "scheduling_promisedstart",

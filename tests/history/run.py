@@ -34,7 +34,11 @@ CLIENTS = 8
 REST_SECONDS = 120
 LONGEST_REST_SECONDS = 1800
 _UNREST = """
-    SELECT 'dirty mark' AS what FROM scheduling_backenddirtymark
+    SELECT 'a change that no cycle has seen' AS what FROM scheduling_backendschedulingstate
+        WHERE unfinished OR plan_token <> (
+            SELECT COALESCE(array_agg(stamp ORDER BY stamp), '{}')::text FROM pools_changetoken
+            WHERE subject = 'backend/' || backend_id AND kind = 'plan'
+        )
     UNION ALL SELECT 'running work that ends by itself' FROM scheduling_group WHERE status = 'RUNNING'
         AND due_at IS NOT NULL
     UNION ALL SELECT 'drained subpool' FROM pools_pool pool WHERE subpool_state = 'DELETING'

@@ -25,7 +25,6 @@ BEFORE = {
     " ORDER BY uuid",
     "decisions": "SELECT id, action, {message} AS message, {anonymous} AS anonymous FROM scheduling_decision"
     " ORDER BY id",
-    "marks": "SELECT id, backend_id FROM {mark} ORDER BY id",
     "states": "SELECT backend_id, snapshot, {at} AS at, {seconds} AS seconds, {due} AS due, {waits} AS waits"
     " FROM {state} ORDER BY backend_id",
     "nodes": "SELECT node_id, ready, labels FROM {node} ORDER BY node_id",
@@ -43,14 +42,14 @@ BEFORE = {
 
 OLD_NAMES = {
     "admitted": "cleared_at", "message": "sentence", "anonymous": "sentence_without_name",
-    "mark": "scheduling_backendmove", "state": "scheduling_backendrest", "at": "looked_at", "seconds": "seconds",
+    "state": "scheduling_backendrest", "at": "looked_at", "seconds": "seconds",
     "due": "owes", "waits": "waits_outside", "node": "scheduling_machinestate", "lease": "scheduling_gpukeeping",
     "observed": "objects_seen", "retry": "next_try_at", "reapplied": "healed_at", "attempts": "tries",
     "requested": "kept_offline",
 }  # fmt: skip
 NEW_NAMES = {
     "admitted": "admitted_at", "message": "message", "anonymous": "message_without_beneficiary",
-    "mark": "scheduling_backenddirtymark", "state": "scheduling_backendschedulingstate", "at": "full_cycle_at",
+    "state": "scheduling_backendschedulingstate", "at": "full_cycle_at",
     "seconds": "full_cycle_seconds", "due": "full_cycle_due", "waits": "waits_for_external",
     "node": "scheduling_nodestate", "lease": "scheduling_gpucontrollerlease", "observed": "objects_observed",
     "retry": "retry_at", "reapplied": "reapplied_at", "attempts": "attempts", "requested": "offline_requested",

@@ -7,13 +7,12 @@ pools until a quota or limit changes, and a submission costs one query, however 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any
 
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount, decode_gpus
-from pools.models import Cohort, Pool, QuotaStamp
+from pools.models import Cohort, Pool
+from pools.selectors.change_tokens import KeptResult, read_cohorts_token
 from pools.selectors.quotas.quota_facts import read_cohort_facts
 
 
@@ -32,7 +31,7 @@ def potential_limit(pool: Pool) -> PotentialLimit | None:
     """The potential of a top-level pool. None without a cohort, without a limit, and on a cycle, where work waits."""
     if pool.cohort_id is None:
         return None
-    tree, name = idle_tree_cache.read(), pool_key(pool.name)
+    tree, name = idle_tree.get(), pool_key(pool.name)
     if name not in tree.index or not tree.is_active(name):
         return None
     column, x = tree.columns[GPU], tree.index[name]
@@ -43,32 +42,8 @@ def potential_limit(pool: Pool) -> PotentialLimit | None:
     return PotentialLimit(most, display_name(tree.names[node]), limit, bound)
 
 
-class IdleTreeCache:
-    """The idle tree of all pools in cohorts, read again when :class:`pools.models.QuotaStamp` changes.
-
-    A trigger renews the stamp in the transaction of every change of a quota, a limit or a parent, so the cache needs no
-    call to be invalidated. Each process owns one; threads share it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._stamp: Any = None
-        self._tree = QuotaTree([])
-
-    def read(self) -> QuotaTree:
-        """The tree, a pool being one node. One query while the stamp stays."""
-        stamp = QuotaStamp.objects.values_list("stamp", flat=True).first()
-        with self._lock:
-            if stamp is None or stamp != self._stamp:
-                # The tree is read after its stamp: a change in between has a newer stamp, which the next reader sees.
-                self._tree, self._stamp = _read_idle_tree(), stamp
-            return self._tree
-
-
-idle_tree_cache = IdleTreeCache()
-
-
 def _read_idle_tree() -> QuotaTree:
+    """The idle tree of all pools in cohorts, a pool being one node."""
     rows = Pool.objects.exclude(cohort=None).values_list("name", "cohort__name", "guarantee", "maximum", *LIMIT_KEYS)
     pools = [
         PoolQuotaFacts(
@@ -82,3 +57,7 @@ def _read_idle_tree() -> QuotaTree:
         for name, cohort, guarantee, maximum, borrowing, lending in rows
     ]
     return build_forest(read_cohort_facts(Cohort.objects.all()), pools)
+
+
+# Read again when a quota, a limit or a parent in a tree of cohorts has changed.
+idle_tree = KeptResult(read_cohorts_token, _read_idle_tree)

@@ -7,6 +7,7 @@ import uuid
 from django.db import models
 
 from pools.models import Backend, Node
+from scheduling.models.change_triggers import NODE_STATES
 from scheduling.models.leases.lease import LeaseColumns, complete_lease_constraint
 
 
@@ -48,6 +49,9 @@ class NodeState(models.Model):
     other_memory_bytes = models.PositiveBigIntegerField(default=0)
     other_storage_bytes = models.PositiveBigIntegerField(default=0)
     other_notes = models.JSONField(default=list, db_default=[])
+
+    class Meta:
+        triggers = [NODE_STATES]
 
     def __str__(self) -> str:
         return f"state of node {self.node_id}"

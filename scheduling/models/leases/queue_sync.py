@@ -14,9 +14,10 @@ class QueueSync(LeaseColumns):
     """The queues of one Kubernetes backend: observed, not configured.
 
     `applied_generation` is the generation that is known to be applied in the cluster (-1: none yet), compared with
-    :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as in Kubernetes.
-    `retry_at` is the time of the next attempt after a failure. `closed_queues` are the desired queues that work cannot
-    use, as the last run left the cluster: `{name: sentence}` for those of others and those that do not exist.
+    :func:`pools.selectors.change_tokens.read_generation`. `synced`, `reason`, `message` and `since` are a condition as
+    in Kubernetes. `retry_at` is the time of the next attempt after a failure. `closed_queues` are the desired queues
+    that work cannot use, as the last run left the cluster: `{name: sentence}` for those of others and those that do not
+    exist.
     The lease belongs to the one worker that syncs.
     """
 

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from pools.database.transactions import one_snapshot
 from pools.domain import names
-from pools.models import Backend, KubernetesSettings, LedgerGeneration, Pool
+from pools.models import Backend, KubernetesSettings, Pool
+from pools.selectors.change_tokens import read_generation
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from scheduling.domain.queues.cohort_levels import CohortLevels, cohort_levels
@@ -52,12 +53,6 @@ def read_desired_state(backend: Backend, settings: KubernetesSettings, installat
             for pool in facts
         },
     )
-
-
-def read_generation(backend_id: int) -> int:
-    """The generation of a backend: how often its quotas have changed."""
-    number = LedgerGeneration.objects.filter(pk=backend_id).values_list("number", flat=True).first()
-    return number or 0
 
 
 def _read_pools(backend: Backend) -> tuple[list[PoolQueueFacts], CohortLevels]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from django.db import connection
 
 from pools.database.prepared import read_rows
-from pools.database.unchanged import read_if_changed
 from pools.domain.configuration.node_sets import NodeGroup
 from pools.domain.values.byte_sizes import exact_size_text
+from pools.selectors.change_tokens import KeptResult, read_backends_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,19 @@ _HELD_AMOUNTS = ", ".join(f"COALESCE(held.{part}_{name}, 0)" for part in ("used"
 
 
 def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
-    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query, none while nothing is committed.
-    Usage is that of running tasks and, in a cluster, of pods that end and of foreign pods; on each node at most its
-    size, so that a node which has shrunk takes nothing from the others. The capacity of a node that takes no new work
-    is its usage, so nothing is free."""
-    return read_if_changed(gpus_by_node_set, _read_gpus_by_node_set)
+    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query more if nodes or work have
+    changed. Usage is that of running tasks and, in a cluster, of pods that end and of foreign pods; on each node at
+    most its size, so that a node which has shrunk takes nothing from the others. The capacity of a node that takes no
+    new work is its usage, so nothing is free."""
+    return _gpus_by_node_set.get()
 
 
 def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     rows = read_rows(_GPUS_BY_NODE_SET_SQL)
     return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in rows}
 
+
+_gpus_by_node_set = KeptResult(read_backends_token, _read_gpus_by_node_set)
 
 # Most names of nodes exist on one backend only. Their running tasks are found by an index that holds their GPUs; the
 # three joins to the backend of a task, which cost ten times as much, are made for the other names only. A node that a

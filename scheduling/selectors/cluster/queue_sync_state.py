@@ -6,14 +6,14 @@ from datetime import datetime
 from math import inf
 from typing import Annotated, Any, TypedDict
 
-from django.db.models import Count, F, Q, TextField, Value
+from django.db.models import Count, F, OuterRef, Q, TextField, Value
 from django.db.models.functions import Coalesce, Now
 
 from pools.models import Backend, KubernetesSettings
+from pools.selectors.change_tokens import generation_of, read_generation
 from scheduling.domain.queues.adoption import AdoptionAnswer, find_adoption
 from scheduling.kube.connection_checks import ConnectionAnswer
 from scheduling.models import ClusterState, QueueDrift, QueueSync
-from scheduling.selectors.cluster.desired_queues import read_generation
 
 MAX_DRIFT = 200
 
@@ -138,7 +138,7 @@ def read_sync_metrics() -> dict[str, dict[str, float]]:
     rows = (
         Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__isnull=False)
         .annotate(
-            wanted=Coalesce("generation__number", 0),
+            wanted=Coalesce(generation_of(OuterRef("pk")), 0),
             applied=Coalesce("queue_sync__applied_generation", -1),
             synced=Coalesce("queue_sync__synced", Value(QueueSync.Synced.UNKNOWN, output_field=TextField())),
             failed=Coalesce("queue_sync__failures", 0),

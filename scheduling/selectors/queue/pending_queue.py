@@ -20,10 +20,10 @@ from django.db import connection
 from django.db.models import Count, QuerySet
 
 from pools.database.prepared import read_rows
-from pools.database.unchanged import read_if_changed
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.domain.values.amounts import GPU, Amount, is_gpu
 from pools.models import Backend
+from pools.selectors.change_tokens import read_token, token_sql
 from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.outcome import NO_PODS, OptionalPods, queue_positions, waiting_reasons
 from scheduling.domain.engine.reasons.explain import Reason
@@ -396,52 +396,17 @@ def _queue_name(backend: Backend, pool: str) -> str:
     return queue_name(backend.namespace, path.parent, path.subpool or SHARED_QUEUE)
 
 
-# Each version of a row has its own (ctid, xmin), so the sum of their hashes differs after any change of any row.
-_FINGERPRINT_SQL = f"""
-    WITH roots AS (SELECT id FROM pools_pool WHERE backend_id = %(backend)s),
-    pool AS (SELECT pool.id, pool.ctid, pool.xmin FROM pools_pool pool
-        WHERE pool.id IN (SELECT id FROM roots) OR pool.parent_id IN (SELECT id FROM roots)),
-    gang AS (SELECT gang.uuid, gang.ctid, gang.xmin FROM scheduling_group gang
-        JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
-        WHERE work.root_pool_id IN (SELECT id FROM roots)
-            AND work.status IN ({", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))})),
-    -- in a cohort tree the work that waits here depends on all pools of the tree, on any backend
-    lent AS (SELECT pool.id, pool.ctid, pool.xmin
-        FROM pools_pool pool JOIN pools_pool root ON root.id = COALESCE(pool.parent_id, pool.id)
-        WHERE root.cohort_id IS NOT NULL
-            AND EXISTS (SELECT FROM pools_pool WHERE backend_id = %(backend)s AND cohort_id IS NOT NULL)),
-    bound AS (SELECT config ->> 'gpu_quota_namespace' AS namespace FROM pools_pool WHERE id IN (SELECT id FROM roots)),
-    version AS (
-        SELECT 'b' || ctid || xmin AS is FROM pools_backend WHERE id = %(backend)s
-        UNION ALL SELECT 'n' || ctid || xmin FROM pools_node WHERE backend_id = %(backend)s
-        UNION ALL SELECT 'p' || ctid || xmin FROM pool
-        UNION ALL SELECT 'u' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM pool)
-        UNION ALL SELECT 'l' || ctid || xmin FROM lent
-        UNION ALL SELECT 'v' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM lent)
-        UNION ALL SELECT 'c' || ctid || xmin FROM pools_cohort WHERE EXISTS (SELECT FROM lent)
-        UNION ALL SELECT 'q' || ctid || xmin FROM pools_gpuquota WHERE namespace IN (SELECT namespace FROM bound)
-        UNION ALL SELECT 'h' || ctid || xmin FROM pools_gpuusage WHERE namespace IN (SELECT namespace FROM bound)
-        UNION ALL SELECT 'r' || ctid || xmin FROM scheduling_startreservation WHERE backend_id = %(backend)s
-        UNION ALL SELECT 'g' || ctid || xmin FROM gang
-        UNION ALL SELECT 't' || task.ctid || task.xmin FROM scheduling_task task
-            WHERE task.group_id IN (SELECT uuid FROM gang)
-        UNION ALL SELECT 'e' || task.ctid || task.xmin FROM scheduling_task task
-            JOIN scheduling_group gang ON gang.uuid = task.group_id
-            JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
-            WHERE task.dispatched_at IS NOT NULL AND task.pod_gone_at IS NULL
-                AND work.root_pool_id IN (SELECT id FROM roots)
-    )
-    SELECT count(*), sum(hashtextextended(version.is, 0)) FROM version
-"""
+# In a cohort tree the work that waits here depends on all pools of the tree, on any backend.
+_TOKEN_SQL = token_sql(
+    """subject IN (
+        SELECT 'backend/' || %(backend)s
+        UNION SELECT 'namespace/' || (config ->> 'gpu_quota_namespace') FROM pools_pool WHERE backend_id = %(backend)s
+        UNION SELECT 'backend/' || backend_id FROM pools_pool WHERE cohort_id IS NOT NULL
+            AND EXISTS (SELECT FROM pools_pool WHERE backend_id = %(backend)s AND cohort_id IS NOT NULL)
+    )"""
+)
 
 
-def read_fingerprint(backend: Backend) -> object:
-    """A value that differs after any change of a row from which the pending queue is built. One query, which reads all
-    active work; none while nothing is committed."""
-    return read_if_changed((read_fingerprint, backend.pk), lambda: _read_fingerprint(backend))
-
-
-def _read_fingerprint(backend: Backend) -> object:
-    with connection.cursor() as cursor:
-        cursor.execute(_FINGERPRINT_SQL, {"backend": backend.pk})
-        return cursor.fetchone()
+def read_queue_token(backend: Backend) -> str:
+    """The token of everything from which the pending queue is built. One query."""
+    return read_token(_TOKEN_SQL, {"backend": backend.pk})

@@ -1,4 +1,4 @@
-"""The pending queue of each backend, cached in the process until a row changes from which it was built.
+"""The pending queue of each backend, cached in the process until its token moves (docs/changes.md).
 
 For a small queue the engine needs milliseconds, and readers always get the current one. For a large queue it needs
 seconds: such a queue is built in the background, for at most a tenth of the time, and readers get exactly the gangs
@@ -26,7 +26,7 @@ from scheduling.selectors.queue.pending_queue import (
     add_recent_arrivals,
     build_pending_queue,
     build_unplaced_queue,
-    read_fingerprint,
+    read_queue_token,
 )
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class PendingQueueCache:
 @dataclass(frozen=True, slots=True)
 class _CachedQueue:
     queue: PendingQueue
-    fingerprint: object
+    token: str
     good_until: float
 
 
@@ -118,15 +118,13 @@ class _Entry:
         """The queue of the current rows. One thread builds it, the others wait for it."""
         with self._building:
             begin, last = time.monotonic(), self._last
-            if last is not None and last.fingerprint == read_fingerprint(backend):
-                queue, fingerprint = last.queue, last.fingerprint
-            else:
-                with one_snapshot():
-                    queue, fingerprint = build_pending_queue(backend), read_fingerprint(backend)
+            with one_snapshot():
+                token = read_queue_token(backend)
+                queue = last.queue if last is not None and last.token == token else build_pending_queue(backend)
             now = time.monotonic()
             if not (queue.is_large and sees_uncommitted_changes()):
                 lifetime = max(MIN_LARGE_LIFETIME, LIFETIME_FACTOR * (now - begin))
-                self._last = _CachedQueue(queue, fingerprint, now + lifetime)
+                self._last = _CachedQueue(queue, token, now + lifetime)
             return queue
 
     def start_refresh(self, backend: Backend) -> None:

@@ -8,17 +8,18 @@ the periodic task runs it at a pace that leaves most of the time for new work.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from django.db import connection
 
 from pools.database.prepared import read_first_row, read_rows
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
-from scheduling.models import BackendDirtyMark, BackendSchedulingState
+from pools.selectors.change_tokens import PLAN_TOKEN_SQL
+from scheduling.models import BackendSchedulingState
 
 FULL_CYCLE_PACE = 20
 """The pause before the next full cycle is this many times the duration of the last one, so a submission seldom has to
@@ -39,10 +40,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSnapshot:
-    """One snapshot of the database, and the ids of the backend's dirty marks that it sees."""
+    """One snapshot of the database, and the token of the backend's plan that it sees."""
 
     snapshot: str
-    dirty_marks: Collection[int]
+    plan_token: str
 
 
 def take_snapshot(backend: Backend) -> SchedulingSnapshot:
@@ -50,21 +51,14 @@ def take_snapshot(backend: Backend) -> SchedulingSnapshot:
     return SchedulingSnapshot(*read_rows(_SNAPSHOT_SQL, [backend.pk])[0])
 
 
-_SNAPSHOT_SQL = """
-    SELECT pg_current_snapshot()::text, ARRAY(SELECT id FROM scheduling_backenddirtymark WHERE backend_id = %s)
-"""
+_SNAPSHOT_SQL = f"SELECT pg_current_snapshot()::text, ({PLAN_TOKEN_SQL})"
 
 
-def mark_dirty(backend: Backend) -> BackendDirtyMark:
-    """Leave a mark before several transactions that change the backend. If the process dies between them, the next
-    reconciliation plans everything. Other changes are marked by triggers (:mod:`scheduling.models.change_triggers`)."""
-    return BackendDirtyMark.objects.create(backend=backend)
-
-
-def mark_plan_started(backend: Backend, snapshot: SchedulingSnapshot) -> SchedulingSnapshot:
-    """Mark the backend before a plan is applied. The snapshot returned includes the mark, so :func:`mark_clean` deletes
-    it with those that the plan has dealt with."""
-    return SchedulingSnapshot(snapshot.snapshot, [*snapshot.dirty_marks, mark_dirty(backend).pk])
+def mark_unfinished(backend: Backend) -> None:
+    """Note that several transactions will change the backend, whose lock is held. If the process dies between them, the
+    next reconciliation plans everything. Other changes move the token of the plan (:mod:`pools.models.change_tokens`).
+    """
+    BackendSchedulingState.objects.filter(backend=backend).update(unfinished=True)
 
 
 def find_clean_state(backend: Backend) -> BackendSchedulingState | None:
@@ -74,9 +68,9 @@ def find_clean_state(backend: Backend) -> BackendSchedulingState | None:
 
 
 _STATE = [field.attname for field in BackendSchedulingState._meta.concrete_fields]
+IS_CLEAN_SQL = f"NOT unfinished AND plan_token = ({PLAN_TOKEN_SQL.replace('%s', 'backend_id')})"
 _CLEAN_STATE_SQL = f"""
-    SELECT {", ".join(_STATE)} FROM scheduling_backendschedulingstate AS state WHERE backend_id = %s
-        AND NOT EXISTS (SELECT FROM scheduling_backenddirtymark AS mark WHERE mark.backend_id = state.backend_id)
+    SELECT {", ".join(_STATE)} FROM scheduling_backendschedulingstate WHERE backend_id = %s AND {IS_CLEAN_SQL}
 """
 
 
@@ -115,18 +109,31 @@ def new_workflow_names(state: BackendSchedulingState) -> list[str]:
 def mark_clean(
     backend: Backend, snapshot: SchedulingSnapshot, *, now: datetime, seconds: float, waits_for_external: bool
 ) -> None:
-    """Everything was planned as of this snapshot, and the changes behind its dirty marks are dealt with."""
-    BackendSchedulingState.objects.update_or_create(
-        backend=backend,
-        defaults={
-            "snapshot": snapshot.snapshot,
-            "full_cycle_at": now,
-            "full_cycle_seconds": seconds,
-            "full_cycle_due": False,
-            "waits_for_external": waits_for_external,
-        },
-    )
-    BackendDirtyMark.objects.filter(pk__in=snapshot.dirty_marks).delete()
+    """Everything was planned as of this snapshot, and the plan is applied. The lock of the backend is held."""
+    done = _full_cycle(snapshot, now, seconds, waits_for_external)
+    defaults = {**done, "plan_token": snapshot.plan_token, "unfinished": False}
+    BackendSchedulingState.objects.update_or_create(backend=backend, defaults=defaults)
+
+
+def mark_still_clean(
+    backend: Backend, snapshot: SchedulingSnapshot, *, now: datetime, seconds: float, waits_for_external: bool
+) -> None:
+    """A full cycle without the lock of the backend found nothing to do but new work. What a reconciliation at the same
+    time says of the plan stays."""
+    done = _full_cycle(snapshot, now, seconds, waits_for_external)
+    BackendSchedulingState.objects.filter(backend=backend).update(**done)
+
+
+def _full_cycle(
+    snapshot: SchedulingSnapshot, now: datetime, seconds: float, waits_for_external: bool
+) -> dict[str, Any]:
+    return {
+        "snapshot": snapshot.snapshot,
+        "full_cycle_at": now,
+        "full_cycle_seconds": seconds,
+        "full_cycle_due": False,
+        "waits_for_external": waits_for_external,
+    }
 
 
 def mark_new_work_done(

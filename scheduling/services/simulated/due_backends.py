@@ -12,8 +12,8 @@ from django.db import connection
 
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
-from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group
-from scheduling.services.simulated.dirty import Scope, needs_full_cycle
+from scheduling.models import BackendSchedulingState, Group
+from scheduling.services.simulated.dirty import IS_CLEAN_SQL, Scope, needs_full_cycle
 
 
 def due_backends(now: datetime) -> list[int]:
@@ -22,11 +22,11 @@ def due_backends(now: datetime) -> list[int]:
     simulated = Backend.objects.filter(kind=Backend.Kind.SIMULATED)
     online = set(simulated.filter(offline=False).values_list("pk", flat=True))
     states = {state.backend_id: state for state in BackendSchedulingState.objects.filter(backend__in=simulated)}
-    dirty = set(BackendDirtyMark.objects.filter(backend__in=simulated).values_list("backend_id", flat=True))
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT backend_id FROM scheduling_backendschedulingstate WHERE {IS_CLEAN_SQL}")
+        unchanged = {backend_id for (backend_id,) in cursor.fetchall()}
     clean = {
-        pk: state
-        for pk, state in states.items()
-        if pk in online and pk not in dirty and not needs_full_cycle(state, Scope.TICK, now)
+        pk: states[pk] for pk in states.keys() & online & unchanged if not needs_full_cycle(states[pk], Scope.TICK, now)
     }
     due = (online - clean.keys()) | _with_due_groups(now) | _with_new_work(clean)
     return sorted(due, key=lambda pk: (states[pk].full_cycle_at.timestamp() if pk in states else 0.0, pk))

@@ -17,7 +17,7 @@ from pools.models import Backend
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
 from scheduling.services.simulated.apply_plan import StepBody
-from scheduling.services.simulated.dirty import mark_dirty
+from scheduling.services.simulated.dirty import mark_unfinished
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 MAX_ENDS = 1000  # workflows of one transaction
@@ -38,7 +38,7 @@ def end_due_groups(backend: Backend) -> tuple[list[StepBody], Busy | None]:
     now, passes, busy = database_time(), list[list[StepBody]](), None
     root_ids = sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True)))
     if root_ids:
-        mark_dirty(backend)  # a process that dies before the next plan leaves this mark
+        mark_unfinished(backend)  # a process that dies before the next plan leaves this
     for root_id in root_ids:
         tried = set[UUID]()
         while batch := _due_workflows(root_id, now, tried):

@@ -45,7 +45,8 @@ from scheduling.services.simulated.dirty import (
     find_sufficient_state,
     mark_clean,
     mark_new_work_done,
-    mark_plan_started,
+    mark_still_clean,
+    mark_unfinished,
     new_workflow_names,
     take_snapshot,
 )
@@ -123,8 +124,9 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
     of gangs wait, and mostly finds nothing to do. Returns the scope that the next reconciliation needs: everything, if
     there is more to do than to start new work.
 
-    No lock of the backend is needed: the result is valid for one snapshot, and later changes are new work or dirty
-    marks. Other long background work comes first for a while, so that a process of the worker stays free for new work.
+    No lock of the backend is needed: the result is valid for one snapshot, and later changes are new work or move
+    the token of the plan. Other long background work comes first for a while, so that a process of the worker stays
+    free for new work.
     """
     backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED, offline=False).first()
     now = database_time()
@@ -145,12 +147,17 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
             only_new = all(
                 step.action is StepAction.START and live.gangs[step.gang].workflow_name in new for step in plan.steps
             )
-            if snapshot.dirty_marks or not only_new or not plan.has_converged or _has_news(backend, live, plan):
+            if (
+                snapshot.plan_token != state.plan_token
+                or not only_new
+                or not plan.has_converged
+                or _has_news(backend, live, plan)
+            ):
                 return Scope.TICK
             if plan.steps:  # new work stays new until it has started
-                snapshot = SchedulingSnapshot(state.snapshot, snapshot.dirty_marks)
+                snapshot = SchedulingSnapshot(state.snapshot, snapshot.plan_token)
             seconds = (database_time() - now).total_seconds()
-            mark_clean(backend, snapshot, now=now, seconds=seconds, waits_for_external=live.waits_for_external)
+            mark_still_clean(backend, snapshot, now=now, seconds=seconds, waits_for_external=live.waits_for_external)
     except (AlreadyReconciling, LongWorkRuns):
         pass  # another process runs the full cycle, or the next tick does
     return Scope.HINT
@@ -191,7 +198,7 @@ class Reconciliation:
         for totals_only in (True, False):
             with one_snapshot():
                 snapshot, new = take_snapshot(self._backend), new_workflow_names(state)
-                if snapshot.dirty_marks:
+                if snapshot.plan_token != state.plan_token:
                     return False
                 if not new:
                     return True
@@ -223,7 +230,7 @@ class Reconciliation:
                     snapshot, live = take_snapshot(self._backend), read_live_facts(self._backend)
                 plan = _run_cycle(live.facts)
                 if plan.steps:
-                    snapshot = mark_plan_started(self._backend, snapshot)
+                    mark_unfinished(self._backend)
                 save_reservations(self._backend, live, plan)
                 execution = self._apply(live, plan)
                 has_converged, busy = execution.as_planned, execution.busy_error or busy

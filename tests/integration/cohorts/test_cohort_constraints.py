@@ -10,7 +10,8 @@ from psycopg import errors as pg
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PatchPool
-from pools.models import AuditEntry, Cohort, QuotaStamp
+from pools.models import AuditEntry, Cohort
+from pools.selectors.change_tokens import read_cohorts_token
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import world
@@ -119,23 +120,21 @@ def test_the_version_changes_with_the_configuration_only(cohort_tree: None) -> N
     assert Cohort.objects.get(name="left").version == row.version + 1
 
 
-def test_the_stamp_changes_with_every_part_of_a_cohort(cohort_tree: None) -> None:
-    def read_stamp() -> object:
-        return QuotaStamp.objects.get().stamp
-
-    seen = {read_stamp()}
+def test_the_token_changes_with_every_part_of_a_cohort(cohort_tree: None) -> None:
+    seen = {read_cohorts_token()}
     for sql in (
         "UPDATE pools_cohort SET weight = 3 WHERE name = 'top'",
         "UPDATE pools_pool SET guarantee = 9 WHERE name = 'p'",
         "UPDATE pools_pool SET lending_limit = 1 WHERE name = 'p'",
-        "UPDATE pools_pool SET cohort_id = NULL, lending_limit = NULL WHERE name = 'p'",
+        "UPDATE pools_pool SET name = 'q' WHERE name = 'p'",
+        "UPDATE pools_pool SET cohort_id = NULL, lending_limit = NULL WHERE name = 'q'",
     ):
         with connection.cursor() as cursor:
             cursor.execute(sql)
-        assert read_stamp() not in seen, sql
-        seen.add(read_stamp())
+        assert read_cohorts_token() not in seen, sql
+        seen.add(read_cohorts_token())
     world.apply_change(PatchPool(name="alone", patch={"resources": {"gpu": {"guarantee": 20}}}))
-    assert read_stamp() in seen, "a pool without a cohort moves nothing of theirs"
+    assert read_cohorts_token() in seen, "a pool without a cohort moves nothing of theirs"
 
 
 def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(cohort_tree: None) -> None:

@@ -9,7 +9,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import ResourceKind
 from scheduling.models import Task, Workflow, WorkflowConfig
-from scheduling.selectors.queue.pending_queue import build_pending_queue, read_fingerprint
+from scheduling.selectors.queue.pending_queue import build_pending_queue, read_queue_token
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from tests.integration.dispatch.test_nodes import add_foreign_pod, add_node, entry, shown_nodes, usage
 from tests.support import world
@@ -89,11 +89,11 @@ def test_a_cancelled_pod_that_terminates_holds_its_gpus_and_is_named(fake_harnes
     name = pod["metadata"]["name"]
     assert f"pod {name} on n1 (8 GPUs)" in gang.reason.message
     assert gang.unblock == (f"The pod {name} is gone from node n1.",)
-    before = read_fingerprint(fake_harness.backend)
+    before = read_queue_token(fake_harness.backend)
     finish(fake_harness, pod)
     fake_harness.run_agent()
     assert numbers() == (0, 0, 0, 8)
-    assert read_fingerprint(fake_harness.backend) != before
+    assert read_queue_token(fake_harness.backend) != before
     (entry_,) = build_pending_queue(fake_harness.backend).gangs
     assert name not in entry_.reason.message
 

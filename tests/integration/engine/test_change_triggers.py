@@ -15,13 +15,12 @@ from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.people.roles import SYSTEM
-from pools.models import Backend, KubernetesSettings, Node, Pool
+from pools.models import Backend, ChangeToken, KubernetesSettings, Node, Pool, TokenKind
 from pools.services.gpu_quota.gpu_allocations import allocate
 from pools.signals import changes_committed
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.models import BackendDirtyMark
 from scheduling.services import notifications
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
@@ -44,7 +43,6 @@ def member_pool() -> Pool:
     world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"maxWorkers": 9}}))
     world.submit_workflow(world.admin_actor(), "team", 3, name="old")
     reconcile_backend(pool.backend_id or 0)
-    BackendDirtyMark.objects.all().delete()
     return pool
 
 
@@ -61,9 +59,22 @@ def committed() -> Iterator[list[Changes]]:
     changes_committed.disconnect(receive)
 
 
-def marked() -> list[str]:
-    """The backends with dirty marks, one name for each mark."""
-    return sorted(BackendDirtyMark.objects.values_list("backend__name", flat=True))
+@pytest.fixture
+def moved(request: pytest.FixtureRequest) -> Callable[[], list[str]]:
+    """A function that names the backends whose plan has moved since `member_pool` was made, or since now."""
+    if "member_pool" in request.fixturenames:
+        request.getfixturevalue("member_pool")
+
+    def read_plans() -> set[tuple[str, object]]:
+        return set(ChangeToken.objects.filter(kind=TokenKind.PLAN).values_list("subject", "stamp"))
+
+    before = read_plans()
+
+    def find() -> list[str]:
+        subjects = {subject for subject, _ in read_plans() ^ before}
+        return [each.name for each in Backend.objects.order_by("name") if f"backend/{each.pk}" in subjects]
+
+    return find
 
 
 def run_sql(statement: str) -> None:
@@ -93,9 +104,11 @@ NEW_NODE = """
         ("UPDATE scheduling_group SET status = 'COMPLETED'", ["sim"]),
     ],
 )  # fmt: skip
-def test_a_change_by_raw_sql_marks_its_backends_dirty(member_pool: Pool, statement: str, backends: list[str]) -> None:
+def test_a_change_by_raw_sql_moves_the_plan_of_its_backends(
+    member_pool: Pool, statement: str, backends: list[str], moved: Callable[[], list[str]]
+) -> None:
     run_sql(statement)
-    assert marked() == backends
+    assert moved() == backends
 
 
 @pytest.mark.parametrize(
@@ -108,14 +121,18 @@ def test_a_change_by_raw_sql_marks_its_backends_dirty(member_pool: Pool, stateme
         "UPDATE scheduling_task SET pod_ip = '1'",
     ],
 )
-def test_a_statement_that_changes_nothing_for_scheduling_leaves_no_mark(member_pool: Pool, statement: str) -> None:
+def test_a_statement_that_changes_nothing_for_scheduling_moves_no_plan(
+    member_pool: Pool, statement: str, moved: Callable[[], list[str]]
+) -> None:
     run_sql(statement)
-    assert marked() == []
+    assert moved() == []
 
 
-def test_a_submission_leaves_no_mark_and_is_announced(member_pool: Pool, committed: list[Changes]) -> None:
+def test_a_submission_moves_no_plan_and_is_announced(
+    member_pool: Pool, committed: list[Changes], moved: Callable[[], list[str]]
+) -> None:
     world.submit_workflow(world.admin_actor(), "team", 1)
-    assert marked() == []
+    assert moved() == []
     assert committed[-1] == Changes(frozenset({member_pool.backend_id or 0}))
 
 
@@ -125,7 +142,9 @@ def test_a_submission_to_an_offline_backend_is_not_announced(member_pool: Pool, 
     assert committed == []
 
 
-def test_one_transaction_leaves_one_mark(member_pool: Pool, committed: list[Changes]) -> None:
+def test_one_transaction_is_announced_once(
+    member_pool: Pool, committed: list[Changes], moved: Callable[[], list[str]]
+) -> None:
     with change(actor=SYSTEM):
         Node.objects.filter(backend=member_pool.backend).update(cpu=7)
         Pool.objects.filter(name="team").update(description="more")
@@ -133,7 +152,7 @@ def test_one_transaction_leaves_one_mark(member_pool: Pool, committed: list[Chan
             pass
         far = Backend.objects.get(name="far")
         assert read_changes().backend_ids == {member_pool.backend_id, far.pk}
-    assert marked() == ["far", "sim"]
+    assert moved() == ["far", "sim"]
     assert committed == [Changes(frozenset({member_pool.backend_id or 0, far.pk}))]
 
 
@@ -145,32 +164,32 @@ def test_an_outer_change_announces_what_an_inner_one_changed(member_pool: Pool, 
 
 
 def test_changes_by_its_own_controller_are_not_announced_to_a_backend(
-    member_pool: Pool, committed: list[Changes]
+    member_pool: Pool, committed: list[Changes], moved: Callable[[], list[str]]
 ) -> None:
     world.submit_workflow(world.admin_actor(), "team", 3, priority=Priority.LOW)
     committed.clear()
     assert reconcile_backend(member_pool.backend_id or 0)["steps"]
-    assert (committed, marked()) == ([], [])
+    assert (committed, moved()) == ([], [])
     world.apply_change(CancelWorkflow(name="job-1"), actor=world.admin_actor())
     assert member_pool.backend_id in committed[-1].backend_ids
-    assert marked() == ["sim"]
+    assert moved() == ["sim"]
 
 
 def test_workers_that_release_capacity_are_announced_by_their_namespace(
-    member_pool: Pool, committed: list[Changes]
+    member_pool: Pool, committed: list[Changes], moved: Callable[[], list[str]]
 ) -> None:
     worker = {"namespace": "team-a", "id": "w", "request": {"tflops": "1"}, "limit": {"tflops": "1"}}
     allocate(AllocateWorker.from_json(worker), actor=SYSTEM)
     assert committed == []
     world.apply_change(ReleaseWorker(namespace="team-a", id="w"))
     assert committed == [Changes(namespaces=frozenset({"team-a"}))]
-    assert marked() == []
+    assert moved() == []
 
 
-def test_a_backend_can_be_deleted_with_its_nodes() -> None:
+def test_a_backend_can_be_deleted_with_its_nodes(moved: Callable[[], list[str]]) -> None:
     world.make_backend("gone", namespace="gone", nodes=2)
     world.apply_change(DeleteBackend(name="gone"))
-    assert marked() == []
+    assert moved() == []
 
 
 @pytest.fixture
@@ -182,7 +201,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return found
 
 
-def test_a_change_is_routed_by_the_kind_of_its_backend(requests: list[tuple[str, int]]) -> None:
+def test_a_change_is_routed_by_the_kind_of_its_backend(
+    requests: list[tuple[str, int]], moved: Callable[[], list[str]]
+) -> None:
     simulated = world.make_backend(nodes=1)
     cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
     requests.clear()
@@ -193,7 +214,7 @@ def test_a_change_is_routed_by_the_kind_of_its_backend(requests: list[tuple[str,
         (notifications.RECONCILE_TASK, simulated.pk),
         ("wake", cluster.pk),
     ]
-    assert set(marked()) == {"sim"}, "a cluster has no marks"
+    assert set(moved()) == {"kube", "sim"}
 
 
 def test_following_the_ledger_syncs_only_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,11 @@ from pools.models import Backend, GpuUsage, Node, Pool
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.judgement.plan_units import PlanUnit
 from scheduling.domain.priorities import Priority
-from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group, Workflow
+from scheduling.models import BackendSchedulingState, Group, Workflow
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.apply_plan import PlanExecution
-from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope
+from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope, find_clean_state, take_snapshot
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import world
@@ -87,6 +87,12 @@ def state_of(full_team: Pool) -> BackendSchedulingState:
     return BackendSchedulingState.objects.get(backend=full_team.backend_id)
 
 
+def is_clean(pool: Pool) -> bool:
+    """Whether nothing but submissions was committed since the last full cycle."""
+    assert pool.backend is not None
+    return find_clean_state(pool.backend) is not None
+
+
 def test_new_work_starts_and_waiting_work_is_not_read(full_team: Pool, reads: list[LiveFacts]) -> None:
     world.submit_workflow(world.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     assert reconcile_scope(full_team) == [("start", "new-1")]
@@ -120,11 +126,11 @@ def test_planned_work_is_not_new_the_next_time(full_team: Pool, reads: list[Live
     assert names(reads[-1]) == {"newer-1"}
 
 
-def test_a_process_that_dies_after_ending_due_work_leaves_a_mark(
+def test_a_process_that_dies_after_ending_due_work_leaves_that_noted(
     full_team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ends are committed before the plan is made; because of the dirty mark the next reconciliation uses the free
-    capacity."""
+    """The ends are committed before the plan is made; because the plan is unfinished the next reconciliation uses the
+    free capacity."""
     world.submit_workflow(world.admin_actor(), "team", 2, name="next", priority=Priority.HIGH)
     assert reconcile_scope(full_team) == []
     now = timezone.now()
@@ -154,7 +160,7 @@ def test_killed_in_the_middle_of_a_plan_the_next_request_does_the_rest_of_it(
     die_after_first_unit(full_team, monkeypatch)
     assert Workflow.objects.get(name="firm-1").status == "RUNNING"
     assert reconcile_scope(full_team) == [("start", "tiny-1")]  # in the rest of the capacity that was freed for firm-1
-    assert not BackendDirtyMark.objects.exists()
+    assert is_clean(full_team)
     assert not state_of(full_team).full_cycle_due
 
 
@@ -198,21 +204,21 @@ def test_any_other_change_plans_everything(full_team: Pool, reads: list[LiveFact
         "nodes": lambda: Node.objects.filter(name="sim-n1").update(cpu=129),
     }
     operations[what]()
-    assert BackendDirtyMark.objects.count() == 1
+    assert not is_clean(full_team)
     reconcile_scope(full_team)
     assert "waits-1" in names(reads[0])
-    assert not BackendDirtyMark.objects.exists()
+    assert is_clean(full_team)
     assert Workflow.objects.get(name="waits-1").status == ("RUNNING" if what in {"end", "cancel"} else "PENDING")
     reads.clear()
     assert reconcile_scope(full_team) == []
     assert reads == []
 
 
-def test_a_change_that_is_rolled_back_leaves_no_mark(full_team: Pool) -> None:
+def test_a_change_that_is_rolled_back_leaves_the_state_clean(full_team: Pool) -> None:
     with transaction.atomic():
         Node.objects.filter(name="sim-n1").update(cpu=129)
         transaction.set_rollback(True)
-    assert not BackendDirtyMark.objects.exists()
+    assert is_clean(full_team)
 
 
 def test_a_start_that_evicts_is_planned_with_all_work(full_team: Pool, reads: list[LiveFacts]) -> None:
@@ -288,15 +294,17 @@ def test_a_full_cycle_leaves_new_work_to_the_reconciliation(full_team: Pool, rea
 
 
 def test_the_plan_of_a_full_cycle_is_applied(full_team: Pool) -> None:
-    """A change without a dirty mark."""
+    """A change that moves no token."""
     Node.objects.create(backend=full_team.backend, name="more", gpus=4)
-    BackendDirtyMark.objects.all().delete()
-    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
+    assert full_team.backend is not None
+    BackendSchedulingState.objects.update(
+        plan_token=take_snapshot(full_team.backend).plan_token, full_cycle_at=timezone.now() - MAX_STATE_AGE
+    )
     assert reconcile_scope(full_team, Scope.TICK) == [("start", "waits-1")]
 
 
 def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(full_team: Pool) -> None:
-    """Headroom in a namespace leaves no dirty mark, so each periodic run plans the work that waits for it."""
+    """Headroom in a namespace does not move the token, so each periodic run plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
     world.apply_change(PatchPool(name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth}))
 
@@ -319,7 +327,7 @@ def test_new_work_that_waits_for_its_namespace_is_planned_by_the_periodic_task(f
 @pytest.mark.parametrize(
     "change", [{"waits_for_external": True}, {"full_cycle_at": timezone.now() - timedelta(minutes=2)}]
 )
-def test_the_periodic_task_plans_everything_where_changes_leave_no_mark(
+def test_the_periodic_task_plans_everything_where_changes_move_no_token(
     full_team: Pool, reads: list[LiveFacts], change: dict[str, Any]
 ) -> None:
     BackendSchedulingState.objects.update(**change)

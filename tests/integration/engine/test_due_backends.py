@@ -66,7 +66,7 @@ def change_state(**values: Any) -> None:
 
 CHANGES: dict[str, Callable[[], object]] = {
     "a submission": submit_more,
-    "a dirty mark": add_node,
+    "another change": add_node,
     "no state": lambda: BackendSchedulingState.objects.filter(backend__name="two").delete(),
     "an old state": lambda: change_state(full_cycle_at=timezone.now() - MAX_STATE_AGE),
     "a full cycle that is due": lambda: change_state(full_cycle_due=True, full_cycle_seconds=0),

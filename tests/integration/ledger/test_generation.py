@@ -11,7 +11,8 @@ from django.db import connection, transaction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.models import Backend, Cohort, LedgerGeneration, Pool
+from pools.models import Backend, ChangeToken, Cohort, Pool
+from pools.selectors.change_tokens import read_generation
 from tests.support.threads import run_concurrently
 from tests.support.world import apply_change
 
@@ -29,8 +30,7 @@ def changed_backends() -> Callable[..., set[str]]:
     _put_pool("team", "one")
 
     def read_numbers() -> dict[str, int]:
-        rows = LedgerGeneration.objects.values_list("backend__name", "number")
-        return {name: number for name, number in rows if name in {"one", "two"}}
+        return {each.name: read_generation(each.pk) for each in Backend.objects.filter(name__in=["one", "two"])}
 
     def run_and_compare(operation: Callable[..., Any], **arguments: Any) -> set[str]:
         before = read_numbers()
@@ -68,16 +68,23 @@ def test_a_rollback_changes_nothing(changed_backends: Callable[..., set[str]]) -
     assert changed_backends(rolled_back) == set()
 
 
-def test_cohorts_change_every_backend_that_has_pools(changed_backends: Callable[..., set[str]]) -> None:
+def test_cohorts_change_every_backend_that_has_pools_in_their_tree(changed_backends: Callable[..., set[str]]) -> None:
     _put_pool("other", "two")
-    assert changed_backends(lambda: Cohort.objects.create(name="org")) == {"one", "two"}
+    org = Cohort.objects.create(name="org")
+    assert changed_backends(lambda: Pool.objects.filter(name="team").update(cohort=org)) == {"one"}
+    assert changed_backends(lambda: Pool.objects.filter(name="other").update(cohort=org)) == {"one", "two"}
+    assert changed_backends(lambda: Cohort.objects.update(weight=7)) == {"one", "two"}
+    assert changed_backends(lambda: Cohort.objects.create(name="lonely")) == set()
 
 
 def test_a_deleted_backend_loses_its_number(changed_backends: Callable[..., set[str]]) -> None:
     _put_pool("gone", "two")
     apply_change(DeletePool(name="gone"))
-    Backend.objects.get(name="two").delete()
-    assert not LedgerGeneration.objects.filter(backend__name="two").exists()
+    two = Backend.objects.get(name="two")
+    subject = f"backend/{two.pk}"
+    assert ChangeToken.objects.filter(subject=subject).exists()
+    two.delete()
+    assert not ChangeToken.objects.filter(subject=subject).exists()
 
 
 @pytest.mark.race
@@ -92,7 +99,8 @@ def test_concurrent_changes_of_many_pools_do_not_deadlock(changed_backends: Call
             for name in order[:2]:  # two trees each, no two writers share one
                 Pool.objects.filter(name=name).update(weight=5)
 
-    before = LedgerGeneration.objects.get(backend__name="one").number
+    one = Backend.objects.get(name="one").pk
+    before = read_generation(one)
     outcome = run_concurrently([lambda: change_all_pools(names[:2]), lambda: change_all_pools(names[:1:-1])])
     assert outcome == [None, None]
-    assert LedgerGeneration.objects.get(backend__name="one").number == before + 4
+    assert read_generation(one) == before + 4

@@ -12,25 +12,24 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.quota.forest import pool_key
 from pools.domain.values.amounts import GPU
 from pools.models import Cohort, Pool
-from pools.selectors.quotas.quota_potential import IdleTreeCache
+from pools.selectors.quotas.quota_potential import idle_tree
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support.world import apply_change
 
 pytestmark = pytest.mark.django_db
 
 
-def potential_of(cache: IdleTreeCache, pool: str) -> float:
-    tree = cache.read()
+def potential_of(pool: str) -> float:
+    tree = idle_tree.get()
     return float(tree.columns[GPU].potential(tree.index[pool_key(pool)]))
 
 
 def test_the_tree_is_read_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     create_cohorts("org 4")
     create_member_pool("p", "org", 6)
-    cache = IdleTreeCache()
-    first = cache.read()
+    first = idle_tree.get()
     with django_assert_num_queries(1):
-        assert cache.read() is first
+        assert idle_tree.get() is first
 
 
 @pytest.mark.parametrize(
@@ -47,9 +46,8 @@ def test_the_tree_is_read_once(django_assert_num_queries: DjangoAssertNumQueries
 def test_every_change_is_read_at_once(change: Callable[[], object], potential: int) -> None:
     create_cohorts("org 4")
     create_member_pool("p", "org", 6)
-    cache = IdleTreeCache()
-    assert potential_of(cache, "p") == 10
-    before = cache.read()
+    assert potential_of("p") == 10
+    before = idle_tree.get()
     change()
-    assert potential_of(cache, "p") == potential
-    assert cache.read() is not before
+    assert potential_of("p") == potential
+    assert idle_tree.get() is not before

@@ -79,7 +79,6 @@ CHECKS = {
     "deadline_is_of_a_drain": "UPDATE pools_pool SET drain_by = now() WHERE name = 'team--a'",
     "usage_never_negative": f"{UNPROTECTED} UPDATE pools_leafusage SET used = -1",
     "one_usage_progress": "UPDATE scheduling_usageprogress SET id = 2",
-    "one_quota_stamp": f"{UNPROTECTED} UPDATE pools_quotastamp SET id = 2",
     "gpu_quota_namespace_rule": "UPDATE pools_gpuquota SET namespace = 'Bad_Name'",
     "workflow_config_is_one_row": "UPDATE scheduling_workflowconfig SET id = 2",
     "drain_interval_range": "UPDATE scheduling_workflowconfig SET subpool_drain_interval_minutes = 0",
@@ -143,8 +142,7 @@ HISTORY = {
     "scheduling_promisedstart:promise_stands": "UPDATE scheduling_promisedstart SET latest_start = 'infinity'",
 }
 NOTED = "SELECT current_setting('osmo.changes', true)"
-GENERATIONS = "SELECT sum(number) FROM pools_ledgergeneration"
-STAMP = "SELECT stamp FROM pools_quotastamp"
+TOKENS = "SELECT array_agg(stamp ORDER BY stamp) FROM pools_changetoken"
 COUNTED = "SELECT sum(used), sum(total_usage) FROM pools_leafusage"
 GPU_WORKERS = "SELECT sum(workers + assumed_workers) FROM pools_gpuusage"
 WAITS = "SELECT count(*) FROM scheduling_waitspan"
@@ -157,21 +155,30 @@ START_AGAIN = """UPDATE scheduling_group SET start_time = NULL, ready_at = now()
 OFFLINE = "SELECT count(*) FROM scheduling_offlinespan"
 PREEMPTION = f"{DECIDED} 'preempt' FROM scheduling_decision LIMIT 1"
 QUOTA_OF_A_POOL = 'UPDATE pools_gpuquota SET spec = spec || \'{"total": {"maxWorkers": 8}}\''
+ANOTHER_GROUP = """
+    INSERT INTO scheduling_group (uuid, workflow_id, name, position, upstream, status, gpus, failure_message)
+    SELECT gen_random_uuid(), workflow_id, 'another', 9, '[]', 'COMPLETED', 0, '' FROM scheduling_group LIMIT 1"""
+ANOTHER_TASK = """
+    CREATE TEMP TABLE another ON COMMIT DROP AS SELECT * FROM scheduling_task LIMIT 1;
+    UPDATE another SET uuid = gen_random_uuid(), retry_id = 99;
+    INSERT INTO scheduling_task SELECT * FROM another"""
 EFFECTS = {
-    "pools_pool:note_change": ("UPDATE pools_pool SET maximum = 99 WHERE name = 'team'", NOTED),
-    "pools_cohort:note_change": ("UPDATE pools_cohort SET weight = 7", NOTED),
-    "pools_backend:note_change": ("UPDATE pools_backend SET description = 'x'", NOTED),
-    "pools_node:note_change": ("UPDATE pools_node SET gpus = gpus + 1", NOTED),
-    "pools_kubernetessettings:note_change": ("UPDATE pools_kubernetessettings SET server = 'x'", NOTED),
-    "pools_gpuquota:note_change": (QUOTA_OF_A_POOL, NOTED),
-    "pools_gpuusage:note_release": ("UPDATE pools_gpuallocation SET state = 'released'", NOTED),
+    "pools_pool:move_tokens": ("UPDATE pools_pool SET maximum = 99 WHERE name = 'team'", NOTED),
+    "pools_cohort:move_tokens": ("UPDATE pools_cohort SET weight = 7", NOTED),
+    "pools_backend:move_tokens": ("UPDATE pools_backend SET description = 'x'", NOTED),
+    "pools_node:move_tokens": ("UPDATE pools_node SET gpus = gpus + 1", NOTED),
+    "pools_kubernetessettings:move_tokens": ("UPDATE pools_kubernetessettings SET server = 'x'", NOTED),
+    "pools_gpuquota:move_tokens": (QUOTA_OF_A_POOL, NOTED),
+    "pools_gpuusage:move_tokens": ("UPDATE pools_gpuallocation SET state = 'released'", NOTED),
     "scheduling_nodestate:record_offline": ("UPDATE scheduling_nodestate SET ready = false", OFFLINE),
-    "scheduling_group:note_moved": ("UPDATE scheduling_group SET status = 'COMPLETED'", NOTED),
-    "pools_pool:advance_generation": ("UPDATE pools_pool SET maximum = 99 WHERE name = 'team'", GENERATIONS),
-    "pools_cohort:advance_generations": ("UPDATE pools_cohort SET weight = 7", GENERATIONS),
-    "pools_kubernetessettings:advance_generation": ("UPDATE pools_kubernetessettings SET server = 'x'", GENERATIONS),
-    "pools_pool:renew_quota_stamp": ("UPDATE pools_pool SET borrowing_limit = 5 WHERE name = 'lender'", STAMP),
-    "pools_cohort:renew_quota_stamp": ("UPDATE pools_cohort SET weight = 7", STAMP),
+    "scheduling_group:move_tokens_of_changed": ("UPDATE scheduling_group SET status = 'COMPLETED'", NOTED),
+    "pools_leafusage:move_tokens": ("UPDATE pools_reservation SET needed_gpus = 99", TOKENS),
+    "scheduling_nodestate:move_tokens": ("UPDATE scheduling_nodestate SET ready = false", TOKENS),
+    "scheduling_startreservation:move_tokens": ("DELETE FROM scheduling_startreservation", TOKENS),
+    "scheduling_task:move_tokens_of_changed": ("UPDATE scheduling_task SET pod_ip = 'x'", TOKENS),
+    "scheduling_workflow:move_tokens_of_changed": ("UPDATE scheduling_workflow SET cancelled_by = 'x'", TOKENS),
+    "scheduling_group:move_tokens_of_new": (ANOTHER_GROUP, TOKENS),
+    "scheduling_task:move_tokens_of_new": (ANOTHER_TASK, TOKENS),
     "pools_reservation:count_update": ("UPDATE pools_reservation SET priority = 'LOW'", COUNTED),
     "pools_auditentry:record_capacity": ("UPDATE pools_pool SET guarantee = 99 WHERE name = 'team'", CAPACITY),
     "scheduling_task:record_late": ("UPDATE scheduling_task SET start_time = now() - interval '3 hours'", LATE),
@@ -336,14 +343,14 @@ def test_a_parent_has_a_subpool_of_one_name_once(filled: None) -> None:
     assert broken_rule(another.format(columns=columns, values=values)) == "subpool_name_once_per_parent"
 
 
-def test_a_deleted_backend_leaves_no_dirty_mark() -> None:
+def test_a_deleted_backend_leaves_no_token() -> None:
     gone = world.make_backend("gone").pk
-    marks = f"SELECT count(*) FROM scheduling_backenddirtymark WHERE backend_id = {gone}"
+    tokens = f"SELECT count(*) FROM pools_changetoken WHERE subject = 'backend/{gone}'"
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM pools_node WHERE backend_id = {gone}")
-    assert read_one(marks) > (0,)
+    assert read_one(tokens) > (0,)
     run_at_commit(f"DELETE FROM pools_backend WHERE id = {gone}")
-    assert read_one(marks) == (0,)
+    assert read_one(tokens) == (0,)
 
 
 def test_a_deleted_pool_leaves_no_counters() -> None:

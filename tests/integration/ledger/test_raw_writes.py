@@ -33,7 +33,6 @@ MAY_BE_TRUNCATED = {
     "pools_lastbackup": "when the last backup was made; the next one writes it again",
     "pools_savedview": "names that people give to their own filters, not a part of the ledger",
     "pools_gpuusagesample": "samples for charts, deleted by age",
-    "scheduling_backenddirtymark": "work of the scheduler; without it the next full cycle notices later",
     "scheduling_startreservation": "of the last cycle; the next one decides it again",
     "scheduling_stuckgroup": "found by the last cycle; the next one finds it again",
     "scheduling_backendschedulingstate": "result of the last cycle, computed again",
@@ -86,8 +85,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
 DERIVED = {
     "pools_leafusage": "used = used + 1",
     "pools_gpuusage": "workers = workers + 1",
-    "pools_ledgergeneration": "number = number + 1",
-    "pools_quotastamp": "stamp = gen_random_uuid()",
+    "pools_changetoken": "stamp = gen_random_uuid()",
     "pools_auditentry": "actor = 'somebody else'",
 }
 COUNTERS = [

@@ -35,7 +35,7 @@ BENT = {
     "size": "UPDATE scheduling_group SET gpus = gpus + 1 WHERE status = 'SCHEDULING'",
     "generation": "INSERT INTO scheduling_queuesync (backend_id, applied_generation, synced, reason, message, failures,"
     " objects_observed, untouched, since)"
-    " SELECT backend_id, number + 1, 'True', 'Done', '', 0, 0, '[]', now() FROM pools_ledgergeneration",
+    " SELECT id, 99, 'True', 'Done', '', 0, 0, '[]', now() FROM pools_backend",
     "numbers": "UPDATE scheduling_workflowname SET last_number = last_number + 1",
 }
 

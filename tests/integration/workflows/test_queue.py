@@ -19,7 +19,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.queue import admitted_specs, pending_queue, pending_queue_cache
 from scheduling.selectors.queue.admitted_specs import AdmittedSpecCache, UnreadableSpec, read_admitted_specs
-from scheduling.selectors.queue.pending_queue import PendingQueue, build_pending_queue, read_fingerprint
+from scheduling.selectors.queue.pending_queue import PendingQueue, build_pending_queue, read_queue_token
 from scheduling.selectors.queue.pending_queue_cache import PendingQueueCache
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs, waiting_gangs_of
 from scheduling.selectors.work.workflows import get_full_workflow
@@ -285,10 +285,10 @@ def test_a_change_of_any_row_of_the_queue_is_seen(team: Pool, change: Callable[[
     GpuQuota.objects.create(namespace="team-a", spec={"total": {"maxWorkers": 2}})
     submit_workflow(admin_actor(), "team", 1)
     cache = PendingQueueCache()
-    before, fingerprint = cache.get(team.backend), read_fingerprint(team.backend)
+    before, token = cache.get(team.backend), read_queue_token(team.backend)
     assert cache.get(team.backend) is before
     change()
-    assert read_fingerprint(team.backend) != fingerprint
+    assert read_queue_token(team.backend) != token
     assert cache.get(team.backend) is not before
 
 

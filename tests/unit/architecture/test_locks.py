@@ -11,6 +11,7 @@ LOCKS = re.compile(
 )
 LOCK_MODULES = {"pools/locking.py", "scheduling/locking.py"}
 TRIGGERS = {
+    "pools/models/change_tokens.py",
     "pools/models/cohort.py",
     "pools/models/people/membership.py",
     "pools/models/pool.py",

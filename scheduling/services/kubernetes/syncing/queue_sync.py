@@ -19,6 +19,7 @@ from pools.domain.people.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
+from pools.selectors.change_tokens import read_generation
 from pools.services.configuration.backends import get_backend
 from scheduling.domain.queues.observed import bounded_field
 from scheduling.domain.queues.plan import QueueStep
@@ -30,7 +31,6 @@ from scheduling.kube.events import EventReason, EventSubject
 from scheduling.kube.queues.queue_comparison import QueueComparison
 from scheduling.kube.queues.queue_writes import QueueWriter, WriteProgress
 from scheduling.models import QueueSync
-from scheduling.selectors.cluster.desired_queues import read_generation
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.cluster_events import record_event

@@ -1,4 +1,4 @@
-"""A kept result of a read: used while nothing is committed, and never when a snapshot may see something else."""
+"""A kept result of a read: used while its token stays, and never when a snapshot may see something else."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from pools.database.transactions import one_snapshot
-from pools.database.unchanged import read_if_changed
-from pools.models import Backend, Node
+from pools.models import Backend, Node, User
+from pools.selectors.change_tokens import KeptResult, read_backends_token
 from scheduling.selectors.cluster.nodes import gpus_by_node_set
 from tests.support import world
 from tests.support.threads import run_concurrently
@@ -23,11 +23,12 @@ class Descriptions:
 
     def __init__(self) -> None:
         self.reads = 0
+        self.kept = KeptResult(read_backends_token, self._read)
 
     def read(self) -> list[str]:
         """In a snapshot of its own."""
         with one_snapshot():
-            return read_if_changed(self, self._read)
+            return self.kept.get()
 
     def _read(self) -> list[str]:
         self.reads += 1
@@ -50,8 +51,11 @@ def describe(text: str) -> None:
     Backend.objects.update(description=text)
 
 
-def test_a_result_is_kept_while_nothing_is_committed(descriptions: Descriptions) -> None:
+def test_a_result_is_kept_while_its_token_stays(descriptions: Descriptions) -> None:
+    world.make_user("ann")
     assert [descriptions.read() for _ in range(3)] == [[""]] * 3
+    User.objects.filter(username="ann").update(email="ann@example.com")
+    assert descriptions.read() == [""]
     assert descriptions.reads == 1
 
 
@@ -78,7 +82,7 @@ def test_a_change_that_began_before_the_first_read_is_seen_after_its_commit(desc
             Backend.objects.count()
             may_commit.set()
             assert has_committed.wait(30)
-            found.append(read_if_changed(descriptions, descriptions._read))
+            found.append(descriptions.kept.get())
         return [*found, descriptions.read()]
 
     written, found = run_concurrently([write_slowly, read_meanwhile])
@@ -86,20 +90,13 @@ def test_a_change_that_began_before_the_first_read_is_seen_after_its_commit(desc
     assert found == [[""], [""], [""], ["slow"]]
 
 
-def test_outside_of_a_snapshot_each_call_reads(descriptions: Descriptions) -> None:
+def test_a_change_that_is_rolled_back_is_seen_by_nobody_else(descriptions: Descriptions) -> None:
     with transaction.atomic():
         descriptions.read()
         describe("mine")
-        assert descriptions.read() == ["mine"]  # uncommitted, and no other reader may get it
+        assert descriptions.kept.get() == ["mine"]
         transaction.set_rollback(True)
     assert descriptions.read() == [""]
-
-
-def test_a_new_connection_begins_without_results(descriptions: Descriptions) -> None:
-    descriptions.read()
-    connection.close()
-    descriptions.read()
-    assert descriptions.reads == 2
 
 
 def test_the_gpus_of_the_nodes_follow_each_change() -> None:
