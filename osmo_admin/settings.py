@@ -40,12 +40,12 @@ def database_settings(url: str) -> dict[str, object]:
     limits = f"-c lock_timeout={ENV.lock_timeout_ms} {query.pop('options', '')}".strip()
     options: dict[str, object] = {"application_name": "osmo-admin", "connect_timeout": 5, "options": limits}
     # psycopg's own number: with Django's None it prepares nothing, even with `prepare=True`
-    # (`pools/database/driver.py`). What Django's cursors send is never prepared, because the values are in the text.
+    # (`pools/database/backend`). What Django's cursors send is never prepared, because the values are in the text.
     options["prepare_threshold"] = 5
     if ENV.db_pool_size:
         options["pool"] = {"min_size": 1, "max_size": ENV.db_pool_size, "timeout": 10}
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "pools.database.backend",
         "NAME": unquote(parts.path.lstrip("/")) or "postgres",
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

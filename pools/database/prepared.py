@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pools.database.driver import Parameters, on_kept_connection, prepared_cursor
+from pools.database.backend.base import DatabaseWrapper, Parameters
+from pools.database.driver import this_connection
 
 Row = tuple[Any, ...]
 
@@ -17,7 +18,8 @@ Row = tuple[Any, ...]
 def read_rows(sql: str, parameters: Parameters = ()) -> list[Row]:
     """All rows of a prepared statement that gives rows. Outside of a transaction it only reads, because it may be sent
     again on a new connection."""
-    return on_kept_connection(lambda: _read(sql, parameters))
+    db = this_connection()
+    return db.on_kept_connection(lambda: _read(db, sql, parameters))
 
 
 def read_first_row(sql: str, parameters: Parameters = ()) -> Row | None:
@@ -26,8 +28,8 @@ def read_first_row(sql: str, parameters: Parameters = ()) -> Row | None:
     return rows[0] if rows else None
 
 
-def _read(sql: str, parameters: Parameters) -> list[Row]:
-    with prepared_cursor() as cursor:
+def _read(db: DatabaseWrapper, sql: str, parameters: Parameters) -> list[Row]:
+    with db.prepared_cursor() as cursor:
         cursor.execute(sql, parameters)
         rows: list[Row] = cursor.fetchall()
         return rows

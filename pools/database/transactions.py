@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import Error, IntegrityError, connection, transaction
 from psycopg import errors as pg
 
-from pools.database.driver import begin, is_in_transaction, on_kept_connection, restart
+from pools.database.driver import begin, is_in_transaction, restart, this_connection
 from pools.database.errors import is_database_away
 from pools.domain.errors import Busy, Conflict, Fault, RuleName, Violation
 from pools.domain.people.roles import Actor
@@ -144,7 +144,7 @@ def one_snapshot() -> Iterator[None]:
     if is_in_transaction():
         yield
         return
-    with on_kept_connection(_open_snapshot, also_later=True) as snapshot:
+    with this_connection().on_kept_connection(_open_snapshot, also_later=True) as snapshot:
         mark = _in_snapshot.set(True)
         try:
             yield

@@ -8,9 +8,9 @@ from tests.support.services import ROOT
 
 INSIDE = re.compile(
     r"\b(execute_wrappers|health_check\w*|savepoint_ids|needs_rollback|wrap_database_errors|in_atomic_block"
-    r"|exec_prepared|queries_logged|pgconn)\b|\bgenerators\.|\bconnection\.connection\b|\b_query:|\bcursor\.cursor\b"
+    r"|exec_prepared|queries_logged|last_executed_query|make_\w*cursor|pgconn)\b|\bgenerators\.|\bconnection\.connection\b|\b_query:|\bcursor\.cursor\b"
 )
-DRIVER = "pools/database/driver.py"
+DRIVER = "pools/database/backend/base.py"
 AT_THE_START = {"osmo_admin/processes/database_server.py", "osmo_admin/processes/database_roles.py"}
 """Sessions of their own, before Django has any."""
 MOST_LINES = 5

@@ -1,0 +1,1 @@
+"""Django's backend for PostgreSQL with cursors whose statements are prepared: the value of `ENGINE`."""
