@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db.models import F, Func, Q, QuerySet, TextField, Value
 from django.utils.datastructures import MultiValueDict
 
@@ -48,6 +50,16 @@ class WorkflowFilterSet(WorkFilterSet):
     submitted_before = QueryFilter("submit_time", "lt")
     order = OrderFilter("submit_time", "name")
 
+    @cached_property
+    def page_sql(self) -> tuple[str, Sequence[Any]] | None:
+        """The statement of the uuids of the page and of one more row, with its parameters; None if Django knows without
+        a query that no row matches."""
+        rows, limit, offset = self.matching_rows(), self.value("limit"), self.value("offset")
+        try:
+            return rows.values_list("uuid")[offset : offset + limit + 1].query.sql_with_params()
+        except EmptyResultSet:
+            return None
+
     def with_labels(self, rows: Rows, name: str, selectors: list[tuple[str, str]]) -> Rows:
         """Workflows whose labels match every selector."""
         for number, (key, pattern) in enumerate(selectors):
@@ -80,9 +92,9 @@ MOST_KEPT_CHARACTERS = 1000
 def workflow_filters(query: MultiValueDict[str, str], actor: Actor) -> WorkflowFilterSet:
     """The filters of the workflows that `actor` may see. Raises BadInput as `matching_rows`.
 
-    The rows are for further queries (a page, a count), and are never read by themselves: the queries of the same
-    parameters and the same caller, with the same roles, share them. A client asks the same again and again, and Django
-    needs as long to build the query as PostgreSQL to answer it.
+    They are kept by the parameters and the caller with the roles, and keep the statement of the page: a client asks the
+    same again and again, and Django needs as long to write the statement as PostgreSQL to answer it. So their rows are
+    for further queries (a page, a count), and are never read by themselves.
     """
     parameters = tuple((name, tuple(values)) for name, values in query.lists())
     is_short = sum(len(text) for name, values in parameters for text in (name, *values)) <= MOST_KEPT_CHARACTERS

@@ -56,13 +56,13 @@ class WorkflowList(View):
     @describe_operation("List workflows.", query_parameters=parameters_of(WorkflowQuery), answer=WorkflowListAnswer)
     def get(self, request: Request) -> Response:
         filters = workflow_filters(request.query_params, self.actor)
-        matching, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
+        matching, limit = filters.matching_rows(), filters.value("limit")
         links = WorkflowLinks(request)
         if filters.value("details"):
-            workflows, more = list_workflows(matching, limit=limit, offset=offset)
+            workflows, more = list_workflows(matching, limit=limit, offset=filters.value("offset"))
             entries = [detailed_list_entry(row, links) for row in read_workflow_rows(self.actor, workflows)]
         else:
-            listed, more = list_workflow_entries(matching, limit=limit, offset=offset)
+            listed, more = list_workflow_entries(filters.page_sql, limit=limit)
             entries = [workflow_list_entry(each, links) for each in listed]
         answer: WorkflowListAnswer = {"workflows": entries, "more_entries": more}
         if filters.value("total"):

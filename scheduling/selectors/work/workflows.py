@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -71,24 +70,13 @@ class ListedWorkflow(NamedTuple):
         return cls._make((*own, *leaf, workflow.submitted_by.username))
 
 
-def list_workflow_entries(rows: QuerySet[Workflow], *, limit: int, offset: int) -> tuple[list[ListedWorkflow], bool]:
-    """One page of the rows of a `WorkflowFilterSet` as plain rows, and whether more rows follow. One query."""
-    page = _page_sql(rows, offset, offset + limit + 1)
+def list_workflow_entries(page: tuple[str, Sequence[Any]] | None, *, limit: int) -> tuple[list[ListedWorkflow], bool]:
+    """The page of a `WorkflowFilterSet` (its `page_sql`) as plain rows, and whether more rows follow. One query."""
     if page is None:
         return [], False
-    found = read_rows(*page)
+    matching, parameters = page
+    found = read_rows(_LISTED_SQL.format(matching=matching), parameters)
     return [_listed_workflow(row) for row in found[:limit]], len(found) > limit
-
-
-@lru_cache(maxsize=256)
-def _page_sql(rows: QuerySet[Workflow], begin: int, end: int) -> tuple[str, Sequence[Any]] | None:
-    """The statement of a page of these rows (which are kept, see `workflow_filters`) with its parameters; None if
-    Django knows without a query that no row matches."""
-    try:
-        matching, parameters = rows.values_list("uuid")[begin:end].query.sql_with_params()
-    except EmptyResultSet:
-        return None
-    return _LISTED_SQL.format(matching=matching), parameters
 
 
 def _listed_workflow(row: Sequence[Any]) -> ListedWorkflow:
