@@ -14,11 +14,10 @@ from tests.support.browser import expect, expect_text
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colours: str) -> None:
+def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 30)
     (work,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
-    tab = signed_in("admin", viewport={"width": 1440, "height": 900}, color_scheme=colours)
+    tab = signed_in("admin", viewport={"width": 1440, "height": 900})
     (entry,) = scene.stack.query("SELECT max(id) AS id FROM pools_auditentry")
     for name, address in {
         "home": "/",
@@ -55,7 +54,7 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colour
         expect(page, address).to_have_title(re.compile("OSMO Admin$"))
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440, address
         tab.screenshot(name)
-        tab.assert_accessible()
+        tab.assert_accessible_in_both_colours()
 
 
 def test_a_new_user_with_a_role_and_a_token(

@@ -27,6 +27,10 @@ QUIET = [
     "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication", "--disable-dev-shm-usage",
 ]  # fmt: skip
 
+_END_TRANSITIONS = """
+document.getAnimations().filter(each => each instanceof CSSTransition).forEach(each => each.finish())
+"""
+
 
 @contextmanager
 def launch_chromium() -> Iterator[Browser]:
@@ -113,8 +117,23 @@ class Tab:
 
     def assert_accessible(self) -> None:
         """Raises AssertionError for each serious or critical finding of axe."""
-        self.page.evaluate(_axe_script())
+        self._expect_no_finding("")
+
+    def assert_accessible_in_both_colours(self) -> None:
+        """The same in the light and in the dark scheme. Only the contrast depends on it, so that one page serves both:
+        it follows the scheme while it is open."""
+        self.assert_accessible()
+        is_dark = self.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        self.page.emulate_media(color_scheme="light" if is_dark else "dark")
+        self.page.evaluate(_END_TRANSITIONS)
+        self._expect_no_finding(", runOnly: ['color-contrast']")
+        self.page.emulate_media(color_scheme="dark" if is_dark else "light")
+
+    def _expect_no_finding(self, options: str) -> None:
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(_axe_script())
         # Only the violations cross from the browser: a whole answer takes longer than the rules themselves.
-        found = self.page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
+        run = f"axe.run({{resultTypes: ['violations']{options}}}).then(found => found.violations)"
+        found = self.page.evaluate(run)
         serious = [f"{each['id']}: {each['help']}" for each in found if each["impact"] in {"serious", "critical"}]
         assert not serious, f"axe on {self.page.url}: {serious}"
