@@ -13,7 +13,8 @@ given. Two transactions that keep the order can wait for each other, but never i
 | 6 | pool tree | row of the top-level `Pool` | id |
 | 7 | cohort tree | row of the `Cohort` at the root of the tree | id |
 | 8 | GPU namespace | `GpuUsage` row | name |
-| 9 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
+| 9 | live work of a user | advisory lock `_LOCK_LIVE_WORK_SQL`, user id, by a submission before its commit | one only |
+| 10 | stored answers of a user | advisory lock `LOCK_ANSWERS_SQL`, user id, as the last statement | one only |
 
 Rows of change tokens are taken without a wait (`SKIP LOCKED`), in any order.
 
@@ -43,6 +44,7 @@ from django.db import connection
 from pools.database.driver import is_in_transaction
 from pools.database.one_message import Statement, read_each
 from pools.database.prepared import Row, read_rows
+from pools.domain.people.roles import Actor
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import Gpus
@@ -65,15 +67,19 @@ LOCK_ANSWERS_SQL = f"SELECT pg_advisory_xact_lock({0x05A1}, %s)"
 
 GRANT_LOCK = 0x05A2
 
-# The sum is a statement of its own: the first statement reads a snapshot from before the lock was granted.
+_LOCK_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock({0x05EA}, %s)"
+_LIVE_WORK_SQL = "SELECT COALESCE(sum(workflows), 0)::integer FROM pools_livework WHERE owner = %s"
+
 _LOCK_LEAF_SQL = f"""
     SELECT {columns_sql("root", ROOT_COLUMNS)} FROM pools_pool root
         WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE
 """
+# A statement of its own: the first one reads a snapshot from before the lock was granted.
 _LEAF_FACTS_SQL = f"""
     SELECT clock_timestamp(), leaf.subpool_state, leaf.last_quota,
             (SELECT COALESCE(sum(part.last_quota), 0) FROM pools_pool part
-                WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}')
+                WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}'),
+            ({_LIVE_WORK_SQL})
         FROM pools_pool leaf WHERE leaf.id = %s
 """
 
@@ -188,16 +194,16 @@ def _require_transaction() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LockedLeaf:
-    """A leaf as read under the lock of its tree. `allocated` is the sum of the quotas of the pool's ACTIVE subpools;
-    `time` is that of the lock, by the database's clock; `more` is the row of the caller's own statement."""
+class LeafReading:
+    """A leaf, read for a submission. `allocated` is the sum of the quotas of the pool's ACTIVE subpools; `live` counts
+    the committed live workflows of the user on all leaves; `time` is that of the read, by the database's clock."""
 
     root: Pool
     time: datetime
     state: SubpoolState | None
     last_quota: int
     allocated: int
-    more: tuple[Any, ...] = ()
+    live: int
 
     @property
     def quota(self) -> Gpus:
@@ -207,33 +213,38 @@ class LockedLeaf:
         return accounting_quota(self.state, self.last_quota)
 
 
-def lock_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
-    """Lock the tree of a leaf until the transaction ends and return the facts that decide on a submission, in one round
-    trip. The statements in `more` follow under the lock; the row of the last one is in the result.
-
-    Raises `Pool.DoesNotExist` if the leaf was deleted meanwhile.
-    """
+def lock_leaf(leaf: Pool, user: Actor) -> LeafReading | None:
+    """Lock the tree of a leaf until the transaction ends and return the facts that decide on a submission of a user, in
+    one round trip. None if the leaf was deleted meanwhile."""
     _require_transaction()
-    root_id = leaf.parent_id or leaf.pk
-    facts = (_LEAF_FACTS_SQL, [root_id, leaf.pk])
-    locked, *found = read_each((_LOCK_LEAF_SQL, [root_id]), facts, *more)
-    if not locked:
-        raise Pool.DoesNotExist
-    return _leaf_facts(known_row(Pool, ROOT_COLUMNS, locked[0]), *found)
+    roots, facts = read_each((_LOCK_LEAF_SQL, [leaf.parent_id or leaf.pk]), _leaf_facts(leaf, user))
+    return _leaf_reading(known_row(Pool, ROOT_COLUMNS, roots[0]), facts) if roots else None
 
 
-def read_leaf(leaf: Pool, *more: Statement) -> LockedLeaf:
+def read_leaf(leaf: Pool, user: Actor) -> LeafReading | None:
     """The same facts without a lock, for a preview: they may be outdated as soon as they are read. `leaf` was read a
     moment ago, with its root."""
-    return _leaf_facts(leaf.root, *read_each((_LEAF_FACTS_SQL, [leaf.root.pk, leaf.pk]), *more))
+    [facts] = read_each(_leaf_facts(leaf, user))
+    return _leaf_reading(leaf.root, facts)
 
 
-def _leaf_facts(root: Pool, facts: Sequence[Row], *more: Sequence[Row]) -> LockedLeaf:
+def _leaf_facts(leaf: Pool, user: Actor) -> Statement:
+    return _LEAF_FACTS_SQL, [leaf.parent_id or leaf.pk, user.username, leaf.pk]
+
+
+def _leaf_reading(root: Pool, facts: Sequence[Row]) -> LeafReading | None:
     if not facts:
-        raise Pool.DoesNotExist
-    time, state, last_quota, allocated = facts[0]
-    found = more[-1][0] if more else ()
-    return LockedLeaf(root, time, SubpoolState(state) if state else None, last_quota or 0, allocated, found)
+        return None
+    time, state, last_quota, allocated, live = facts[0]
+    return LeafReading(root, time, SubpoolState(state) if state else None, last_quota or 0, allocated, live)
+
+
+def lock_live_work(user: Actor) -> int:
+    """Let one submission of a user at a time count the user's live workflows, until the transaction ends, and return
+    their number on all leaves. The caller has inserted its own, so the lock is held for the commit only."""
+    _require_transaction()
+    _, [[live]] = read_each((_LOCK_LIVE_WORK_SQL, [user.user_id]), (_LIVE_WORK_SQL, [user.username]))
+    return int(live)
 
 
 def lock_namespace(name: str) -> GpuNamespace:

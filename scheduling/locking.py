@@ -9,8 +9,7 @@
 | 0 | what-if turn of a user | advisory lock `WHAT_IF_LOCK_SPACE`, user id | while a what-if is answered |
 | 0 | replay of history | advisory lock `LONG_WORK_LOCK_SPACE`, 1 | while a replay runs, with its pauses |
 | 0 | turn of long background work | advisory lock `LONG_WORK_LOCK_SPACE`, 0 | while such work runs |
-| 1–9 | the ledger | :mod:`pools.locking` | to the end of the transaction |
-| after 6 | live work of a user | advisory lock `LOCK_LIVE_WORK_SQL`, user id; shared far below the limit | the same |
+| 1–10 | the ledger | :mod:`pools.locking` | to the end of the transaction |
 
 Workflows, groups and tasks have no locks of their own in transitions: a transition holds the pool tree. `lock_workflow`
 and `lock_workflow_config` are the only lock of their transaction, and so are `lock_usage_progress`,
@@ -52,11 +51,6 @@ WHAT_IF_LOCK_SPACE = 0x05ED
 
 LONG_WORK_LOCK_SPACE = 0x05EC
 """First key of the advisory locks of long background work: the second key is 0 for the turn, 1 for a replay."""
-
-LOCK_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock({0x05EA}, %s)"
-SHARE_LIVE_WORK_SQL = f"SELECT pg_advisory_xact_lock_shared({0x05EA}, %s)"
-"""The lock under which the live workflows of a user (id) are counted (:mod:`scheduling.services.workflows.live_work`):
-alone, or together with other small submissions."""
 
 RENDER_TURN_WAIT_SECONDS = 0.25
 RENDER_RETRY_SECONDS = 2

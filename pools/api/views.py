@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -20,6 +20,7 @@ from pools.domain.values.stored_text import is_storable
 from pools.services.changes.idempotency import has_record, run_once
 
 MAX_KEY_LENGTH = 255
+Prepared = TypeVar("Prepared")
 
 
 class View(APIView):
@@ -68,29 +69,16 @@ class View(APIView):
         require: Callable[[], object],
         is_preview: bool = False,
         repeat_secret: Callable[[], Response] | None = None,
-        prepare: Callable[[], object] | None = None,
     ) -> Response:
         """Answer a POST that may carry an `Idempotency-Key`: the first success is stored with its change and
         returned when the same credential repeats the request, if it still has the permission that `require` asks for.
 
         A preview changes nothing, so it is not stored. An answer with a secret is not stored either: `repeat_secret`
-        answers the repetition. `prepare` is the part of the operation that needs no transaction: it is called before
-        one is open, unless an answer is stored already."""
-        key = self.request.headers.get("Idempotency-Key")
-        if key is None or is_preview:
+        answers the repetition."""
+        key = None if is_preview else self._idempotency_key()
+        if key is None:
             return operation()
-        if not key or len(key) > MAX_KEY_LENGTH:
-            raise BadInput.of(
-                [
-                    Violation(
-                        "Idempotency-Key", Fault.BAD_KEY, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters."
-                    )
-                ]
-            )
-        address = f"{self.request.method} {self.request.get_full_path()}"
-        if prepare is not None and not has_record(actor=self.actor, address=address, key=key):
-            prepare()
-        with run_once(actor=self.actor, address=address, key=key, body=raw_body(self.request)) as slot:
+        with run_once(actor=self.actor, address=self._address, key=key, body=raw_body(self.request)) as slot:
             if slot.is_repeat:
                 require()
                 if repeat_secret is not None:
@@ -101,6 +89,32 @@ class View(APIView):
             slot.answer = None if repeat_secret else response.data
             slot.etag = response.headers.get("ETag")
         return response
+
+    def run_prepared_once(
+        self,
+        prepare: Callable[[], Prepared],
+        operation: Callable[[Prepared], Response],
+        *,
+        require: Callable[[], object],
+    ) -> Response:
+        """:meth:`run_once` for an operation whose first part, `prepare`, needs no transaction: it is called before one
+        is open, unless an answer is stored already."""
+        key = self._idempotency_key()
+        if key is None:
+            return operation(prepare())
+        prepared = None if has_record(actor=self.actor, address=self._address, key=key) else prepare()
+        return self.run_once(lambda: operation(prepare() if prepared is None else prepared), require=require)
+
+    @property
+    def _address(self) -> str:
+        return f"{self.request.method} {self.request.get_full_path()}"
+
+    def _idempotency_key(self) -> str | None:
+        key = self.request.headers.get("Idempotency-Key")
+        if key is not None and not 1 <= len(key) <= MAX_KEY_LENGTH:
+            message = f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters."
+            raise BadInput.of([Violation("Idempotency-Key", Fault.BAD_KEY, message)])
+        return key
 
 
 def _refuse_compressed(coding: str) -> None:

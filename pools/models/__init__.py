@@ -18,7 +18,7 @@ from pools.models.people.notice import Notice, NoticeCondition, NoticeProgress, 
 from pools.models.people.saved_view import SavedView
 from pools.models.people.sign_on import SignOnIdentity
 from pools.models.pool import Pool
-from pools.models.usage import LeafUsage, Reservation
+from pools.models.usage import LeafUsage, LiveWork, Reservation
 
 __all__ = [
     "AccessToken",
@@ -38,6 +38,7 @@ __all__ = [
     "KubernetesSettings",
     "LastBackup",
     "LeafUsage",
+    "LiveWork",
     "Node",
     "Notice",
     "NoticeCondition",

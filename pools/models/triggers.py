@@ -15,11 +15,6 @@ CONFIGURATION_LOCK = 0x05A0
 takes it where two writes, each valid on its own, could be invalid together."""
 
 
-REQUEST_IDS = "osmo.request_ids"
-"""A setting of a transaction that several requests share: the id of the request of each new row, as a JSON object by
-the key of the row. Empty if the transaction belongs to one request, whose id is in `osmo.request_id`."""
-
-
 def raise_message(constraint: str, message: str, *values: str) -> str:
     """PL/pgSQL that refuses with a message (`%` placeholders filled from SQL expressions)."""
     arguments = "".join(f", {value}" for value in values)
@@ -90,7 +85,7 @@ class AuditTrigger(pgtrigger.Trigger):
     names columns whose change writes no entry, `hide` those whose change is recorded without their content, `operation`
     and `condition` the changes that write one if not all do. `also` adds names of referenced rows to both images (key →
     SQL expression); `named` does so where the reference itself may change (key → SQL expression in which `ROW` is the
-    image's own row). `row_key` is the key of the row as text, where requests share transactions (:data:`REQUEST_IDS`).
+    image's own row).
     """
 
     def __init__(
@@ -106,11 +101,9 @@ class AuditTrigger(pgtrigger.Trigger):
         named: Mapping[str, str] | None = None,
         operation: pgtrigger.Operation | None = None,
         condition: pgtrigger.Condition | None = None,
-        row_key: str = "",
     ) -> None:
         ignored, hidden = _remove_columns_sql(ignore), _remove_columns_sql(hide)
         added = _add_keys_sql(also or {})
-        shared = f"NULLIF(current_setting('{REQUEST_IDS}', true), '')::jsonb ->> {row_key}, " if row_key else ""
         old, new = (
             _add_keys_sql({key: sql.replace("ROW.", f"{row}.") for key, sql in (named or {}).items()})
             for row in ("OLD", "NEW")
@@ -133,7 +126,7 @@ class AuditTrigger(pgtrigger.Trigger):
                     COALESCE(NULLIF(current_setting('osmo.actor', true), ''), 'database:' || session_user),
                     audit_action, {subject}, before_row{hidden}{added}{old}, after_row{hidden}{added}{new},
                     COALESCE(current_setting('osmo.description', true), ''),
-                    COALESCE({shared}current_setting('osmo.request_id', true), ''),
+                    COALESCE(current_setting('osmo.request_id', true), ''),
                     {pool_id}, {owner}, pg_current_xact_id()
                 );
                 RETURN NULL;

@@ -62,9 +62,34 @@ class LeafUsage(models.Model):
         return UsageCounts(self.used, self.total_usage, self.live_workflows, self.committed)
 
 
+class LiveWork(models.Model):
+    """The number of live workflows of one user, `owner`, on one leaf: the number of the user's reservations there.
+
+    Only the triggers of :class:`Reservation` write it. A row belongs to the tree of its leaf, whose lock every change
+    of reservations holds; so users never wait for each other here, and the trees of one user do not either.
+    """
+
+    owner = models.TextField()
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+", db_index=False)
+    workflows = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["owner", "pool"], name="live_work_once")]
+        triggers = [
+            DerivedTrigger(
+                "live_work_follows_reservations",
+                "Counters of live work follow the reservations; they cannot be edited.",
+            ),
+            NoTruncateTrigger("The table of live work"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workflows} of {self.owner}"
+
+
 def _sums(table: str, sign: str) -> str:
     return f"""
-        SELECT pool_id,
+        SELECT pool_id, owner,
             {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE held_gpus END AS used,
             {sign}held_gpus AS total_usage,
             {sign}1 AS live_workflows,
@@ -83,6 +108,15 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
         when=pgtrigger.After,
         referencing=pgtrigger.Referencing(old="old_rows" if old else None, new="new_rows" if new else None),
         func=f"""
+            WITH moved AS MATERIALIZED (
+                SELECT pool_id, owner, sum(used) AS used, sum(total_usage) AS total_usage,
+                    sum(live_workflows) AS live_workflows, sum(committed) AS committed
+                FROM ({" UNION ALL ".join(parts)}) rows GROUP BY pool_id, owner
+            ), work AS (
+                INSERT INTO pools_livework AS kept (pool_id, owner, workflows)
+                    SELECT pool_id, owner, live_workflows FROM moved WHERE live_workflows <> 0 ORDER BY pool_id, owner
+                    ON CONFLICT (owner, pool_id) DO UPDATE SET workflows = kept.workflows + excluded.workflows
+            )
             UPDATE pools_leafusage leaf SET
                 used = leaf.used + moved.used,
                 total_usage = leaf.total_usage + moved.total_usage,
@@ -91,7 +125,7 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
             FROM (
                 SELECT pool_id, sum(used) AS used, sum(total_usage) AS total_usage,
                     sum(live_workflows) AS live_workflows, sum(committed) AS committed
-                FROM ({" UNION ALL ".join(parts)}) rows GROUP BY pool_id
+                FROM moved GROUP BY pool_id
             ) moved
             WHERE leaf.pool_id = moved.pool_id;
             RETURN NULL;

@@ -23,9 +23,9 @@ from scheduling.services.workflows.start_question import compare_ways_in, foreca
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     Submission,
-    check_prepared,
     prepare_submissions,
     submit,
+    submit_prepared,
 )
 
 _SUBMITTED = fields_of(SubmitWorkflow)
@@ -132,7 +132,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
             receipt = submit(actor=actor, pool=pool, submission=submission)
         else:
             prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
-            [receipt] = check_prepared(actor=actor, prepared=prepared)
+            [receipt] = submit_prepared(actor=actor, prepared=prepared, is_dry_run=True)
             starts = _read_starts(actor, prepared, with_ways=step == "ways")
     except DomainError as refusal:
         return _render(

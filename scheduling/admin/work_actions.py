@@ -22,7 +22,8 @@ from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.forecast.impact import read_cancel_impact
 from scheduling.selectors.work.workflows import get_visible_workflow
-from scheduling.services.workflows.submission import retry_submission, submit
+from scheduling.services.workflows.resubmission import retry_submission
+from scheduling.services.workflows.submission import submit
 from scheduling.services.workflows.user_actions import cancel_workflow, may_cancel
 
 MAX_SELECTED = 200

@@ -136,7 +136,6 @@ class Workflow(models.Model):
                 owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.submitted_by_id, OLD.submitted_by_id))",
                 hide=["spec", "template_spec"],
                 also={"pool": "(SELECT name FROM pools_pool WHERE id = COALESCE(NEW.pool_id, OLD.pool_id))"},
-                row_key="NEW.uuid::text",
             ),
             NeverDeletedTrigger("Workflows"),
             NoTruncateTrigger("The table of workflows"),

@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
+from pools import locking
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.errors import DomainError, Throttled
 from pools.locking import LOCK_ANSWERS_SQL
-from pools.models import AccessToken, IdempotencyRecord, User
+from pools.models import AccessToken, IdempotencyRecord, LiveWork, User
 from pools.services.changes import idempotency
 from pools.services.changes.idempotency import run_once
 from pools.services.people import access_tokens
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Workflow
-from scheduling.services.workflows import live_work, submission
+from scheduling.services.verify import verify
+from scheduling.services.workflows import submission
 from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import world
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
@@ -42,7 +46,7 @@ def most(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
     store = idempotency._STORE_SQL
     assert store.count(LOCK_ANSWERS_SQL) == 1
-    monkeypatch.setattr(live_work, "LOCK_LIVE_WORK_SQL", "SELECT %s")
+    monkeypatch.setattr(locking, "_LOCK_LIVE_WORK_SQL", "SELECT %s")
     monkeypatch.setattr(idempotency, "_STORE_SQL", store.replace(LOCK_ANSWERS_SQL, "SELECT %s"))
     monkeypatch.setattr(access_tokens, "lock_user", lambda _: None)
     return 2
@@ -56,7 +60,7 @@ def test_live_workflows_in_several_pools(
     for name in ("one", "two"):
         world.make_pool(name, 10)
     actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
-    Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
+    Rendezvous(2).after_call(monkeypatch, submission, "lock_live_work")
 
     def send(pool: str) -> object:
         return submit(actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool)))
@@ -67,30 +71,6 @@ def test_live_workflows_in_several_pools(
     assert Workflow.objects.count() == most
 
 
-@pytest.mark.parametrize("margin", ["with the margin", "without the margin"])
-def test_submissions_that_share_the_lock_stay_within_the_limit(
-    margin: str, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither of two sees the other, so room for one is enough only for a submission that is alone."""
-    limit(max_live_workflows=1)
-    if margin == "without the margin":
-        monkeypatch.setattr(live_work, "MOST_SIDE_BY_SIDE", 0)
-        monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
-    for name in ("one", "two"):
-        world.make_pool(name, 10)
-    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
-    Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
-    run_concurrently(
-        [
-            lambda pool=name: submit(  # type: ignore[misc]
-                actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool))
-            )
-            for name in ("one", "two")
-        ]
-    )
-    assert Workflow.objects.count() == (1 if margin == "with the margin" else 2)
-
-
 def test_the_pace_of_submissions_in_several_pools(
     most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +78,7 @@ def test_the_pace_of_submissions_in_several_pools(
     for name in ("one", "two"):
         world.make_pool(name, 10)
     actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
-    Rendezvous(2).after_call(monkeypatch, submission, "insert_workflows")
+    Rendezvous(2).after_call(monkeypatch, submission, "find_pace_refusal")
 
     def send(pool: str) -> object:
         return submit(actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool)))
@@ -109,10 +89,11 @@ def test_the_pace_of_submissions_in_several_pools(
     assert Workflow.objects.count() == most
 
 
-def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row that counts live work is shared by users, or by trees."""
     for name in ("one", "two"):
         world.make_pool(name, 10)
-    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
+    people = {name: world.make_user(f"of-{name}", f"osmo-{name}-user") for name in ("one", "two")}
     both_inserted = threading.Barrier(2)
     insert = submission.insert_workflows
 
@@ -123,14 +104,36 @@ def test_submissions_far_below_the_limit_do_not_wait_for_each_other(monkeypatch:
     monkeypatch.setattr(submission, "insert_workflows", insert_and_wait)
     results = run_concurrently(
         [
-            lambda pool=name: submit(  # type: ignore[misc]
+            lambda pool=name, actor=actor: submit(  # type: ignore[misc]
                 actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool))
             )
-            for name in ("one", "two")
+            for name, actor in people.items()
         ]
     )
     assert [result for result in results if isinstance(result, BaseException)] == []
     assert Workflow.objects.count() == 2
+
+
+def test_the_end_of_work_does_not_wait_for_a_submission_of_its_user_to_another_pool(
+    limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(max_live_workflows=2)
+    for name in ("one", "two"):
+        world.make_pool(name, 10)
+    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
+    first = world.submit_workflow(actor, "one")
+    insert = submission.insert_workflows
+    ended: list[object] = []
+
+    def insert_after_an_end(*arguments: Any) -> None:
+        ended.extend(run_concurrently([lambda: cancel_workflow(CancelWorkflow(name=first.name), actor=actor)]))
+        insert(*arguments)
+
+    monkeypatch.setattr(submission, "insert_workflows", insert_after_an_end)
+    world.submit_workflow(actor, "two")
+    assert [result for result in ended if isinstance(result, BaseException)] == []
+    assert dict(LiveWork.objects.values_list("pool__name", "workflows")) == {"one": 0, "two": 1}
+    assert verify() == []
 
 
 def test_tokens(most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:

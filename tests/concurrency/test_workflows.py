@@ -38,7 +38,7 @@ class TestSubmitAgainstDelete:
         world.make_pool("team", 100, a=60)
         world.admin_actor()
         meeting = Rendezvous(2)
-        meeting.after_call(monkeypatch, submission, "_refuse_or_accept")
+        meeting.after_call(monkeypatch, submission, "find_refusal")
         real = subpools.subpool_lifecycle.state_after_delete
 
         def decide_then_meet(*, live_workflows: int) -> SubpoolState:

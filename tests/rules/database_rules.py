@@ -113,6 +113,8 @@ DATABASE_RULES: dict[str, str] = {
     "pools_pool:subpools_within_guarantee": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[no guarantee under subpools]",
     "pools_pool:temporary_quota_is_a_raise": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[temporary_quota_is_a_raise]",
     "pools_pool:deadline_is_of_a_drain": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[deadline_is_of_a_drain]",
+    "pools_livework:live_work_once": f"{_VERIFY}::test_a_correct_ledger_has_no_difference",
+    "pools_livework:protect_derived": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[an edited counter of live work]",
     "pools_reservation:count_delete": f"{_NAMED_RULES}::test_ended_work_is_counted_off",
     "pools_reservation:count_insert": f"{_VERIFY}::test_a_correct_ledger_has_no_difference",
     "pools_reservation:count_update": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_reservation:count_update]",

@@ -39,9 +39,9 @@ from scheduling.services.workflows import user_actions
 from scheduling.services.workflows.submission import (
     Submission,
     SubmissionReceipt,
-    check_prepared,
     prepare_submissions,
     submit,
+    submit_prepared,
 )
 from tests.support.api_client import ApiClient
 
@@ -146,7 +146,7 @@ def reconcile(backend: str = "sim") -> dict[str, Any]:
 def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
     """The dry run of `submit`."""
     prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
-    return check_prepared(actor=actor, prepared=prepared)[0]
+    return submit_prepared(actor=actor, prepared=prepared, is_dry_run=True)[0]
 
 
 def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:

@@ -13,7 +13,7 @@ BEAT = "beat"
 CLUSTERS = "clusters"
 WEB_WORKERS = 2
 # The most of a process; a thread is started when it is needed. They share one interpreter lock, so more of them make
-# nothing faster that computes; but submissions that wait share a transaction, so more of them wait together.
+# nothing faster that computes.
 WEB_THREADS = 8
 WEBHOOK_THREADS = 2
 WORKER_PROCESSES = 2

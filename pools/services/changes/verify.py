@@ -71,6 +71,18 @@ LEDGER_CHECKS = (
         "{}: the counter {} says {}, its reservations add up to {}.",
     ),
     LedgerCheck(
+        "user_counter",
+        """
+        SELECT COALESCE(work.owner, held.owner), pool.name, COALESCE(work.workflows, 0), COALESCE(held.workflows, 0)
+        FROM pools_livework work
+        FULL JOIN (SELECT owner, pool_id, count(*) AS workflows FROM pools_reservation GROUP BY owner, pool_id) held
+            ON held.owner = work.owner AND held.pool_id = work.pool_id
+        JOIN pools_pool pool ON pool.id = COALESCE(work.pool_id, held.pool_id)
+        WHERE COALESCE(work.workflows, 0) <> COALESCE(held.workflows, 0) ORDER BY 1, 2
+        """,
+        "The live workflows of {} on {} are counted as {}, and {} have reservations.",
+    ),
+    LedgerCheck(
         "promises",
         """
         SELECT root.name, sum(part.last_quota), root.guarantee

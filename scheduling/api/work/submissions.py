@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cache, partial
+from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Literal, NotRequired, TypedDict, TypeVar
 
 from rest_framework.request import Request
@@ -31,6 +31,7 @@ from scheduling.api.work.workflow_bodies import WorkflowLinks
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.work.workflows import get_visible_workflow, queue_names_of
+from scheduling.services.workflows.resubmission import resubmission, retry_submission
 from scheduling.services.workflows.start_question import (
     WayIn,
     compare_ways_in,
@@ -41,10 +42,7 @@ from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     Submission,
     SubmissionReceipt,
-    check_prepared,
     prepare_submissions,
-    resubmission,
-    retry_submission,
     submit_prepared,
 )
 
@@ -99,7 +97,7 @@ class WorkflowSubmission(View):
         SubmitWorkflow, query_parameters=parameters_of(SubmissionQuery), body=SUBMISSION_BODY, answer=SubmissionAnswer
     )
     def post(self, request: Request, pool: str) -> Response:
-        return _run_once(self, pool, _read_submission_request(self, request))
+        return _submit_or_check(self, pool, _read_submission_request(self, request))
 
 
 class WorkflowBatchSubmission(View):
@@ -124,19 +122,20 @@ class WorkflowBatchSubmission(View):
         reader.raise_faults(error_code=ErrorCode.USAGE)
 
         links, query = WorkflowLinks(request), _read_query(BatchQuery, request)
-        prepare = _preparation(self, pool, submissions)
+        prepare = partial(prepare_submissions, actor=self.actor, pool=pool, submissions=submissions)
         if query.dry_run:
-            checked = check_prepared(actor=self.actor, prepared=prepare())
-            starts = _starts(self.actor, query, prepare())
+            prepared = prepare()
+            checked = submit_prepared(actor=self.actor, prepared=prepared, is_dry_run=True)
+            starts = _starts(self.actor, query, prepared)
             bodies = [_dry_run_body(receipt, links, start) for receipt, start in zip(checked, starts, strict=True)]
             return Response(BatchSubmissionAnswer(workflows=bodies))
 
-        def operation() -> Response:
-            receipts = submit_prepared(actor=self.actor, prepared=prepare())
+        def submit(prepared: PreparedSubmissions) -> Response:
+            receipts = submit_prepared(actor=self.actor, prepared=prepared)
             bodies = [_submission_body(receipt, links) for receipt in receipts]
             return Response(BatchSubmissionAnswer(workflows=bodies))
 
-        return self.run_once(operation, require=partial(_require_submit, self, pool), prepare=prepare)
+        return self.run_prepared_once(prepare, submit, require=partial(_require_submit, self, pool))
 
 
 class WorkflowRestart(View):
@@ -149,26 +148,43 @@ class WorkflowRestart(View):
         reader = BodyReader(body_object(request))
         reader.reject_unknown_keys(())
         reader.raise_faults(error_code=ErrorCode.USAGE)
-        return _run_once(self, pool, retry_submission(get_visible_workflow(self.actor, workflow)))
-
-
-def _preparation(view: View, pool: str, submissions: list[Submission]) -> Callable[[], PreparedSubmissions]:
-    """The part of a submission that needs no transaction; it is done once."""
-    return cache(partial(prepare_submissions, actor=view.actor, pool=pool, submissions=submissions))
+        return _submit_or_check(self, pool, retry_submission(get_visible_workflow(self.actor, workflow)))
 
 
 def _require_submit(view: View, pool: str) -> None:
     require_change(view.actor, SubmitWorkflow, {"pool": pool})
 
 
-def _run_once(view: View, pool: str, submission: Submission) -> Response:
-    query, prepare = _read_query(SubmissionQuery, view.request), _preparation(view, pool, [submission])
-    return view.run_once(
-        partial(_submit_or_check, view, query, prepare),
-        require=partial(_require_submit, view, pool),
-        is_preview=query.validation_only or query.dry_run,
-        prepare=prepare,
-    )
+def _submit_or_check(view: View, pool: str, submission: Submission) -> Response:
+    query, links = _read_query(SubmissionQuery, view.request), WorkflowLinks(view.request)
+    prepare = partial(prepare_submissions, actor=view.actor, pool=pool, submissions=[submission])
+    if query.validation_only or query.dry_run:
+        return Response(_check(view.actor, query, prepare(), links))
+
+    def submit(prepared: PreparedSubmissions) -> Response:
+        [receipt] = submit_prepared(actor=view.actor, prepared=prepared)
+        return Response(_submission_body(receipt, links))
+
+    return view.run_prepared_once(prepare, submit, require=partial(_require_submit, view, pool))
+
+
+def _check(
+    actor: Actor, query: SubmissionQuery, prepared: PreparedSubmissions, links: WorkflowLinks
+) -> SubmissionAnswer:
+    """The answer of a dry run or of a validation."""
+    [receipt] = submit_prepared(actor=actor, prepared=prepared, is_dry_run=True)
+    if query.validation_only:
+        message = _VALID_MESSAGE.format(pool=receipt.pool.name)
+        spec = receipt.rendered if query.dry_run else None  # `workflow validate` reads it
+        return _receipt_body(receipt, links, logs=message, spec=spec)
+    if not query.ways:
+        [start] = _starts(actor, query, prepared)
+        return _dry_run_body(receipt, links, start)
+    ways = compare_ways_in(actor, prepared)
+    asked = next((way.start for way in ways if way.code == "as_asked"), None)
+    body = _dry_run_body(receipt, links, start_body(asked))
+    body["ways"] = [_way_body(way) for way in ways]
+    return body
 
 
 def _read_query(kind: type[QueryT], request: Request) -> QueryT:
@@ -177,27 +193,6 @@ def _read_query(kind: type[QueryT], request: Request) -> QueryT:
         return read_query(kind, request)
     except BadInput as refusal:
         raise _usage_error(refusal.violations) from None
-
-
-def _submit_or_check(view: View, query: SubmissionQuery, prepare: Callable[[], PreparedSubmissions]) -> Response:
-    links = WorkflowLinks(view.request)
-    if query.validation_only:
-        [receipt] = check_prepared(actor=view.actor, prepared=prepare())
-        message = _VALID_MESSAGE.format(pool=receipt.pool.name)
-        spec = receipt.rendered if query.dry_run else None  # `workflow validate` reads it
-        return Response(_receipt_body(receipt, links, logs=message, spec=spec))
-    if query.dry_run:
-        [receipt] = check_prepared(actor=view.actor, prepared=prepare())
-        if query.ways:
-            ways = compare_ways_in(view.actor, prepare())
-            asked = next((way.start for way in ways if way.code == "as_asked"), None)
-            body = _dry_run_body(receipt, links, start_body(asked))
-            body["ways"] = [_way_body(way) for way in ways]
-            return Response(body)
-        [start] = _starts(view.actor, query, prepare())
-        return Response(_dry_run_body(receipt, links, start))
-    [receipt] = submit_prepared(actor=view.actor, prepared=prepare())
-    return Response(_submission_body(receipt, links))
 
 
 def _starts(actor: Actor, query: BatchQuery, prepared: PreparedSubmissions) -> list[StartAnswer | None]:

@@ -7,16 +7,14 @@ for a connection. Only the computed column is named here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from uuid import UUID
 
 from django.db import models
 
 from pools.database.driver import is_in_transaction
 from pools.database.prepared import read_rows
-from pools.database.transactions import request_id
-from pools.models.triggers import REQUEST_IDS
 from pools.services.configuration.reservations import reservations_sql
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
@@ -28,20 +26,18 @@ def insert_workflows(
     groups: Sequence[Group],
     tasks: Sequence[Task],
     needed_gpus: Sequence[int],
-    request_ids: Mapping[str, str],
 ) -> None:
     """Insert new workflows of a user, `owner`, with their reservations, and give each its name: `{spec_name}-{n}` with
-    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each; `request_ids` has
-    the id of its request for each uuid, for the audit entries.
+    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each.
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
-    The caller holds the lock of the tree and the one of the user's live work.
+    The caller holds the lock of the tree.
     """
     assert is_in_transaction()
-    is_own = set(request_ids.values()) == {request_id.get()}
     documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
-    parameters = [documents[0], list(needed_gpus), *documents[1:], owner, "" if is_own else json.dumps(request_ids)]
-    names = {uuid: name for uuid, name, _ in read_rows(_insert_statement(), parameters)}
+    names: dict[UUID, str] = dict(
+        read_rows(_insert_statement(), [documents[0], list(needed_gpus), *documents[1:], owner])
+    )
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
         workflow._state.adding = False
@@ -79,6 +75,5 @@ def _insert_statement() -> str:
         ), claims AS (
             {reservations_sql("SELECT uuid, full_name, pool_id, %s, priority, needed_gpus, submit_time FROM named")}
         )
-        -- The audit trigger reads the setting: it runs for the rows at the end of this statement.
-        SELECT uuid, full_name, set_config('{REQUEST_IDS}', %s, true) FROM named
+        SELECT uuid, full_name FROM named
     """

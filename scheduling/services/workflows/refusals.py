@@ -1,16 +1,60 @@
-"""The errors of a refused submission: one message, then all faults at once (design, O7.1)."""
+"""Refusals of a submission: the judgement of a leaf, and the errors, each with one message and then all faults at once
+(design, O7.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pools.domain.errors import BadInput, ErrorCode, Fault, Throttled, Violation
+from django.conf import settings
+
+from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Throttled, Violation
+from pools.domain.people.roles import Actor
 from pools.domain.values.counting import counted
-from scheduling.domain.judgement.admission import SubmissionRefusal
+from pools.locking import LeafReading
+from pools.models import Pool
+from pools.selectors.quotas.quota_potential import potential_limit
+from scheduling.domain.judgement.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
+from scheduling.domain.priorities import Priority
+from scheduling.domain.workflow_spec import WorkflowSpec
 
 MAX_DETAILS = 500
 ROOM_RETRY_SECONDS = 60
+
+
+def find_refusal(
+    actor: Actor, leaf: Pool, found: LeafReading, works: Sequence[tuple[Priority, WorkflowSpec]]
+) -> DomainError | None:
+    """Why the leaf does not take these workflows, or None: first the verdict on each (design, D5), then the limit of
+    the user's live workflows."""
+    root = found.root
+    most = potential_limit(root)
+    facts = LeafFacts(
+        pool=leaf.name,
+        quota=found.quota,
+        maximum=root.effective_maximum,
+        state=found.state,
+        tree=None if most is None else TreeLimit(most.gpus, most.node, most.limit, most.bound),
+        archived=root.archived,
+        maintenance=root.enable_maintenance,
+    )
+    refusals = [
+        submission_verdict(
+            facts, priority=priority, largest_gang=spec.largest_gang_gpus, ignores_maintenance=actor.is_admin
+        )
+        for priority, spec in works
+    ]
+    if first := next(filter(None, refusals), None):
+        if len(works) == 1 or not first.is_by_quota:  # a closed pool refuses all of them; one message is enough
+            return verdict_refusal(first, works[0][1].name if len(works) == 1 else None)
+        return batch_refusal([[refusal.violation] if refusal else [] for refusal in refusals], ErrorCode.RESOURCE)
+    return find_room_refusal(actor, found.live, len(works))
+
+
+def find_room_refusal(actor: Actor, live: int, requested: int) -> Throttled | None:
+    """Why so many more workflows are too many beside the live ones of the user, or None."""
+    limit = settings.OSMO.max_live_workflows
+    return live_work_refusal(actor.username, live, requested, limit) if live + requested > limit else None
 
 
 def file_refusal(faults: Sequence[Violation]) -> BadInput:

@@ -27,6 +27,7 @@ from scheduling.domain.forecast.calibration import Calibration
 from scheduling.domain.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.domain.forecast.smaller_work import smaller_work
 from scheduling.domain.priorities import Priority
+from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.garbage_collector import garbage_collector
 from scheduling.locking import try_forecast_turn
 from scheduling.selectors.forecast.asked_gangs import AskedWork, BackendPresent
@@ -38,10 +39,8 @@ from scheduling.selectors.work.submission_leaves import list_submission_leaves
 from scheduling.services.history.forecasts import read_calibration, sum_up
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
-    check_prepared,
     prepare_submissions,
-    with_priority,
-    with_spec,
+    submit_prepared,
 )
 
 FUTURES = 6
@@ -299,8 +298,8 @@ def _ways(actor: Actor, prepared: PreparedSubmissions) -> Iterator[tuple[str, st
     yield "as_asked", "as asked", prepared
     tried: list[tuple[str, str, PreparedSubmissions]] = []
     if item.priority is not Priority.LOW:
-        tried.append(("priority", "with priority LOW: it may be preempted", with_priority(prepared, Priority.LOW)))
-    tried += [(way.code, way.text, with_spec(prepared, way.spec)) for way in smaller_work(item.spec)]
+        tried.append(("priority", "with priority LOW: it may be preempted", _with_priority(prepared, Priority.LOW)))
+    tried += [(way.code, way.text, _with_spec(prepared, way.spec)) for way in smaller_work(item.spec)]
     for code, text, way in tried:
         if _is_accepted(actor, way):
             yield code, text, way
@@ -329,7 +328,19 @@ def _on_leaf(actor: Actor, prepared: PreparedSubmissions, leaf: Pool) -> Prepare
 
 def _is_accepted(actor: Actor, prepared: PreparedSubmissions) -> bool:
     try:
-        check_prepared(actor=actor, prepared=prepared)
+        submit_prepared(actor=actor, prepared=prepared, is_dry_run=True)
     except DomainError:
         return False
     return True
+
+
+def _with_priority(prepared: PreparedSubmissions, priority: Priority) -> PreparedSubmissions:
+    """The same work with another priority."""
+    items = [replace(item, submission=replace(item.submission, priority=priority)) for item in prepared.items]
+    return replace(prepared, items=items)
+
+
+def _with_spec(prepared: PreparedSubmissions, spec: WorkflowSpec) -> PreparedSubmissions:
+    """One workflow with other groups or tasks, for a dry run; its rendered file is that of the original."""
+    (item,) = prepared.items
+    return replace(prepared, items=[replace(item, spec=spec)])

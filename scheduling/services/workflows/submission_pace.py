@@ -1,13 +1,15 @@
 """The limit of the workflows that a user submits within a minute, if the operator has set one.
 
-The caller holds the lock of the user's live work alone, so that submissions side by side count each other.
+The caller holds the lock of the user's live work, so that submissions side by side count each other.
 """
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import connection
 
-from pools.domain.errors import BadInput, ErrorCode, Fault, Throttled, Violation
+from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Throttled, Violation
+from pools.domain.people.roles import Actor
 
 _PACE_SQL = """
     SELECT count(*), ceil(extract(epoch FROM
@@ -17,9 +19,12 @@ _PACE_SQL = """
 """
 
 
-def require_pace(*, username: str, user_id: int, requested: int, limit: int) -> None:
-    """Refuse workflows beyond `limit` a minute. Raises Throttled with the seconds until there is room, or BadInput for
-    a request that has more than the limit by itself."""
+def find_pace_refusal(actor: Actor, requested: int) -> DomainError | None:
+    """Why these workflows, which are inserted already, are too many now, or None: Throttled with the seconds until
+    there is room, or BadInput for a request that has more than the limit by itself."""
+    limit = settings.OSMO.max_submissions_per_minute
+    if not limit:
+        return None
     if requested > limit:
         message = (
             f"The request has {requested} workflows; a user submits at most {limit} a minute here. Nothing was stored: "
@@ -27,18 +32,19 @@ def require_pace(*, username: str, user_id: int, requested: int, limit: int) -> 
         )
         numbers: tuple[tuple[str, int], ...] = (("requested", requested), ("limit", limit))
         violation = Violation("workflow", Fault.TOO_MANY_IN_REQUEST, message, numbers=numbers)
-        raise BadInput(message, [violation], error_code=ErrorCode.RESOURCE)
+        return BadInput(message, [violation], error_code=ErrorCode.RESOURCE)
     with connection.cursor() as cursor:
-        # Room comes when this one, counted from the newest, is older than a minute.
-        cursor.execute(_PACE_SQL, [limit - requested + 1, user_id])
+        # Room comes when this one, counted from the newest, is older than a minute. The newest are of this request.
+        cursor.execute(_PACE_SQL, [limit + 1, actor.user_id])
         submitted, seconds = cursor.fetchone()
     if seconds is None:
-        return
+        return None
+    submitted -= requested
     pause = max(int(seconds), 1)
     message = (
-        f"{username} has submitted {submitted} workflows within a minute; with the {requested} of this request there "
-        f"would be more than {limit}, the most of one user. Nothing was stored: try again in {pause} s."
+        f"{actor.username} has submitted {submitted} workflows within a minute; with the {requested} of this request "
+        f"there would be more than {limit}, the most of one user. Nothing was stored: try again in {pause} s."
     )
     numbers = (("submitted", submitted), ("requested", requested), ("limit", limit))
     violation = Violation("workflow", Fault.TOO_MANY_SUBMISSIONS, message, numbers=numbers)
-    raise Throttled(message, [violation], error_code=ErrorCode.RESOURCE, retry_after=pause)
+    return Throttled(message, [violation], error_code=ErrorCode.RESOURCE, retry_after=pause)

@@ -82,7 +82,8 @@ from scheduling.services.history.replays import request_replay
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config
 from scheduling.services.workflows import user_actions
-from scheduling.services.workflows.submission import retry_submission, submit
+from scheduling.services.workflows.resubmission import retry_submission
+from scheduling.services.workflows.submission import submit
 from tests.support.agent_harness import kubernetes_backend
 from tests.support.world import admin_actor, make_pool, make_user, reconcile, request_quota, submit_workflow
 from tests.unit.gpu_quota.builders import make_amounts

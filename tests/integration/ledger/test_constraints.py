@@ -52,6 +52,7 @@ BROKEN = {
     "truncate of pools": ("TRUNCATE pools_pool CASCADE", "no_truncate"),
     "truncate of the trail": ("TRUNCATE pools_auditentry", "no_truncate"),
     "truncate of reservations": ("TRUNCATE pools_reservation", "no_truncate"),
+    "an edited counter of live work": ("UPDATE pools_livework SET workflows = 0", "live_work_follows_reservations"),
     "an edited counter": ("UPDATE pools_leafusage SET used = used + 1", "usage_follows_reservations"),
     "usage below zero": (
         "UPDATE pools_reservation SET held_gpus = -1",

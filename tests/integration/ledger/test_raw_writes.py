@@ -16,7 +16,7 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
-from pools.models import GpuUsage, LeafUsage, Pool
+from pools.models import GpuUsage, LeafUsage, LiveWork, Pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, PromisedStart, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -84,13 +84,14 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
 # Rows that follow from others: no statement but that of a trigger may write them.
 DERIVED = {
     "pools_leafusage": "used = used + 1",
+    "pools_livework": "workflows = workflows + 1",
     "pools_gpuusage": "workers = workers + 1",
     "pools_changetoken": "stamp = gen_random_uuid()",
     "pools_auditentry": "actor = 'somebody else'",
 }
 COUNTERS = [
     f"UPDATE {model._meta.db_table} SET {field.column} = {field.column} + 1"
-    for model in (LeafUsage, GpuUsage)
+    for model in (LeafUsage, LiveWork, GpuUsage)
     for field in model._meta.concrete_fields
     if isinstance(field, (models.IntegerField, models.DecimalField)) and field.column != "revision"
 ]

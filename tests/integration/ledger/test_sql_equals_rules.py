@@ -129,14 +129,17 @@ def test_the_filters_agree_with_the_bars(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_sum_of_active_subpools_is_the_same_in_every_form(seed: int) -> None:
     """Under the lock of a submission, in lists, and in the balance; the trigger holds it below the guarantee."""
-    roots = make_random_pools(seed)
+    roots, actor = make_random_pools(seed), world.make_user("ann")
     balances = read_balances(roots)
     listed = {pool.root.name: pool for pool in list_pools(SYSTEM)}
     for root in roots:
         balance = balances[root.pk]
-        locked = lock_leaf(root)
+        locked = lock_leaf(root, actor)
+        assert locked is not None
         assert locked.allocated == balance.allocated == listed[root.name].allocated
         assert locked.quota == balance.unallocated
         assert balance.allocated <= balance.guarantee
         for leaf in Pool.objects.filter(parent=root):
-            assert lock_leaf(leaf).quota == balance.quota_of(leaf.subpool_name)
+            locked = lock_leaf(leaf, actor)
+            assert locked is not None
+            assert locked.quota == balance.quota_of(leaf.subpool_name)

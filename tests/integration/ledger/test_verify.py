@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 
 BENT = {
     "counter": "UPDATE pools_leafusage SET used = used + 1, total_usage = total_usage + 1",
+    "user_counter": "UPDATE pools_livework SET workflows = workflows + 1",
     "promises": "UPDATE pools_pool SET guarantee = 29 WHERE name = 'team'",
     "archived": "UPDATE pools_pool SET subpool_state = 'ARCHIVED' WHERE name = 'team--a'",
     "drained": "UPDATE pools_pool SET updated_at = now() - interval '2 days' WHERE name = 'team--left'",
@@ -55,6 +56,7 @@ def pool_tree() -> None:
 
 
 DELETED = {
+    "user_counter": "DELETE FROM pools_livework",
     "counter": "DELETE FROM pools_leafusage",
     "gpu_usage": "DELETE FROM pools_gpuusage",
     "reservation": "DELETE FROM pools_reservation",
