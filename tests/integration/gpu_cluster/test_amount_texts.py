@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -54,10 +54,11 @@ UNREADABLE_COUNTS = ("", "0", "129", "x", "-1", "+1", "1.0", "1e1", " 1", "1 ", 
 AMOUNTS = ("tflops-request", "tflops-limit", "vram-request", "vram-limit")
 
 
-@pytest.fixture(autouse=True)
-def lab() -> None:
-    kubernetes_backend("ns")
-    apply_change(PutQueueGuard(backend="lab", mode="enforce"))
+@pytest.fixture(scope="module", autouse=True)
+def lab(module_data: Callable[[], Any]) -> None:
+    with module_data():
+        kubernetes_backend("ns")
+        apply_change(PutQueueGuard(backend="lab", mode="enforce"))
 
 
 @pytest.fixture

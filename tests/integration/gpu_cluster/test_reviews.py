@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -28,16 +29,17 @@ pytestmark = pytest.mark.django_db
 PREFIX = "tensor-fusion.ai/"
 
 
-@pytest.fixture(autouse=True)
-def lab() -> None:
-    kubernetes_backend("ns")
-    world.apply_change(PutQueueGuard(backend="lab", mode="enforce"))
-    world.apply_change(
-        PutGpuQuota(
-            namespace="team-a",
-            spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
+@pytest.fixture(scope="module", autouse=True)
+def lab(module_data: Callable[[], Any]) -> None:
+    with module_data():
+        kubernetes_backend("ns")
+        world.apply_change(PutQueueGuard(backend="lab", mode="enforce"))
+        world.apply_change(
+            PutGpuQuota(
+                namespace="team-a",
+                spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
+            )
         )
-    )
 
 
 def pod(uid: str = "u1", **marks: str) -> dict[str, Any]:

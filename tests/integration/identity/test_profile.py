@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pools.domain.changes.subpools import DeleteSubpool
@@ -12,12 +15,13 @@ from tests.support.api_client import Callers
 ADDRESS = "/api/profile/settings"
 
 
-@pytest.fixture(autouse=True)
-def some_pools(db: None) -> None:
-    world.make_pool("team", 100, b=10, a=20, gone=5)
-    world.make_pool("team2", 100)
-    world.make_pool("team-x", 100)
-    world.apply_change(DeleteSubpool(parent="team", subpool_name="gone"))
+@pytest.fixture(scope="module", autouse=True)
+def some_pools(module_data: Callable[[], Any]) -> None:
+    with module_data():
+        world.make_pool("team", 100, b=10, a=20, gone=5)
+        world.make_pool("team2", 100)
+        world.make_pool("team-x", 100)
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="gone"))
 
 
 class TestRead:
