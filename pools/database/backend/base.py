@@ -2,7 +2,10 @@
 for it under this name.
 
 The five lines marked "inside of Django" use what its manual does not describe (docs/decisions.md, "Own path to the
-driver"); the tests of a night run them with the newest pre-releases (tests/ops/test_newest_releases.py).
+driver"); the tests of a night run them with the newest pre-releases (tests/ops/test_newest_releases.py). Rows of
+`python -m bench request_cost` that are dearer without them: without prepared statements `workflow_list` by 20 % and
+`pool_quota_one` by 23 %, with Django's check of a kept connection `admission_review` by 35 %. The two lines of the log
+of queries save no time: without them it has no text of a prepared statement.
 """
 
 from __future__ import annotations
