@@ -20,8 +20,8 @@ from osmo_admin.access.directory_checks import check_directories
 from osmo_admin.env import RUNTIME_FILE, Env, PasswordLogin
 from osmo_admin.provider_env import setting_prefix
 from osmo_admin.variables import unknown_variables
-from pools.domain.people.sign_on import OpenIdProvider, SyncMode
 from pools.domain.values.counting import counted
+from pools.sign_on.providers import OpenIdProvider, SyncMode
 
 INSECURE_KEY_PREFIX = "insecure-"
 SHORTEST_KEY = 32

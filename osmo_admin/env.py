@@ -19,7 +19,7 @@ from environs import EnvError, ValidationError, validate
 
 from osmo_admin.provider_env import read_all_providers
 from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
-from pools.domain.people.sign_on import SignOnProvider
+from pools.sign_on.providers import SignOnProvider
 
 RUNTIME_FILE = "runtime.json"
 

@@ -11,7 +11,7 @@ from typing import Any
 from environs import Env as Reader
 from environs import EnvError, ValidationError, validate
 
-from pools.domain.people.sign_on import (
+from pools.sign_on.providers import (
     LdapDirectory,
     OpenIdProvider,
     SignOnProvider,

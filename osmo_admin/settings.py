@@ -210,7 +210,7 @@ WHITENOISE_USE_FINDERS = True  # files that are not built are served from their 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
-    "pools.security.sign_on_backend.SignOnBackend",
+    "pools.sign_on.backend.SignOnBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},

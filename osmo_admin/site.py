@@ -123,7 +123,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             for name, value in retry_after_header(form.refusal).items():
                 answer.headers[name] = value
         if isinstance(answer, HttpResponseRedirect) and settings.OSMO.sign_on_providers:
-            from osmo_admin.access.sign_on import follow_sign_on  # noqa: PLC0415  # as in get_urls
+            from osmo_admin.access.provider_pages import follow_sign_on  # noqa: PLC0415  # as in get_urls
             from pools.services.people.users import record_password_login  # noqa: PLC0415  # models, as above
 
             if not follow_sign_on(request):
@@ -135,7 +135,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Django's logout; a session that began at an identity provider ends there, too."""
-        from osmo_admin.access.sign_on import sign_out_address  # noqa: PLC0415  # as in get_urls
+        from osmo_admin.access.provider_pages import sign_out_address  # noqa: PLC0415  # as in get_urls
 
         title, address = sign_out_address(request) if request.method == "POST" else ("", "")
         context = {"provider_title": title, "provider_address": address}
@@ -161,10 +161,10 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return self.refusal_page(request, Forbidden(message))
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        from osmo_admin.access import account, client_login, sign_on  # noqa: PLC0415  # show forms, which are loaded with the pages
+        from osmo_admin.access import account, client_login, provider_pages  # noqa: PLC0415  # show forms, which are loaded with the pages
 
         search = path("search/", self.admin_view(self.search), name="search")
-        own = [*account.account_urls(self), *sign_on.sign_on_urls(self), *client_login.client_login_urls(self)]
+        own = [*account.account_urls(self), *provider_pages.sign_on_urls(self), *client_login.client_login_urls(self)]
         return [*own, search, *super().get_urls()]
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

@@ -20,7 +20,7 @@ from pools.services.configuration.cohort_cycles import mark_cycles_now
 from pools.services.configuration.subpools import archive_drained, end_temporary_quotas
 from pools.services.gpu_quota.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quota.gpu_quotas import sample_usage
-from pools.services.people.sign_on import check_due_identities
+from pools.sign_on.accounts import check_due_identities
 from scheduling.locking import LongWorkRuns, hold_long_work_turn
 from scheduling.services import notifications, task_names
 from scheduling.services.decisions import delete_old_decisions

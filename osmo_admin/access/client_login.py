@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from osmo_admin.access.sign_on import session_identity
+from osmo_admin.access.provider_pages import session_identity
 from osmo_admin.web.error_responses import STATUS_OF_KIND
 from pools.admin.base import actor_of
 from pools.domain.errors import DomainError

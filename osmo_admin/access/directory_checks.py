@@ -11,8 +11,8 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Caution
 
 from osmo_admin.provider_env import setting_prefix
-from pools.domain.people.sign_on import LdapDirectory, SyncMode
-from pools.security.directories import authorities
+from pools.sign_on.directories import authorities
+from pools.sign_on.providers import LdapDirectory, SyncMode
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 

@@ -15,8 +15,8 @@ from osmo_admin.access.login_limits import lockout_response
 from osmo_admin.web.error_responses import STATUS_OF_KIND
 from pools.admin import forms
 from pools.domain.errors import DomainError
-from pools.domain.people.sign_on import LdapDirectory, SyncMode
-from pools.services.people.sign_on import link_by_password
+from pools.sign_on.accounts import link_by_password
+from pools.sign_on.providers import LdapDirectory, SyncMode
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite

@@ -40,14 +40,14 @@ class LoginForm(AuthenticationForm):
 
     def get_invalid_login_error(self) -> ValidationError:
         """As Django's, unless a directory has said more."""
-        from pools.security.sign_on_backend import refusal_of  # noqa: PLC0415  # models, which are loaded later
+        from pools.sign_on.backend import refusal_of  # noqa: PLC0415  # models, which are loaded later
 
         refusal = refusal_of(self.request)
         return super().get_invalid_login_error() if refusal is None else self._refused(refusal)
 
     def confirm_login_allowed(self, user: Any) -> None:
         """As Django's, and our rule on our own passwords."""
-        from osmo_admin.access.sign_on import BACKEND  # noqa: PLC0415  # as above
+        from osmo_admin.access.provider_pages import BACKEND  # noqa: PLC0415  # as above
         from pools.services.people.password_logins import require_own_password_allowed  # noqa: PLC0415  # as above
 
         super().confirm_login_allowed(user)
@@ -70,7 +70,7 @@ class LoginForm(AuthenticationForm):
 
 def login_choices(request: HttpRequest) -> dict[str, Any]:
     """The ways to log in that the page offers in addition to the password."""
-    from osmo_admin.access.sign_on import directory_titles, provider_buttons  # noqa: PLC0415  # pages, which are loaded later
+    from osmo_admin.access.provider_pages import directory_titles, provider_buttons  # noqa: PLC0415  # pages, which are loaded later
 
     target = request.GET.get(REDIRECT_FIELD_NAME) or request.POST.get(REDIRECT_FIELD_NAME) or ""
     here = request.get_full_path() if request.path != reverse("admin:login") else ""

@@ -27,9 +27,9 @@ from osmo_admin.monitoring.health import count_missing_migrations
 from osmo_admin.ops.programs import process_commands
 from osmo_admin.provider_env import setting_prefix
 from pools.domain.errors import DomainError
-from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider
 from pools.models import Backend
-from pools.security import directories, openid
+from pools.sign_on import directories, openid
+from pools.sign_on.providers import LdapDirectory, OpenIdProvider
 
 OLDEST_POSTGRESQL = 15
 MAX_CLOCK_SKEW = 5.0  # seconds; logins allow 60, leases and promises of starts less

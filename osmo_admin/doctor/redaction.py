@@ -17,10 +17,10 @@ import yaml
 from django.conf import settings
 from django.db import Error as DatabaseError
 
-from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider
 from pools.models import NoticeTarget
 from pools.security.sealing import UnreadableSecret, unseal
 from pools.services.changes.secret_key import SEALED_FIELDS
+from pools.sign_on.providers import LdapDirectory, OpenIdProvider
 from scheduling.models import Workflow
 
 HIDDEN = "[hidden]"

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from pools.database.one_by_one import left_out_on_error
 from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.quotas.backend_capacity import read_capacities
-from pools.selectors.sign_on import signed_on_counts
+from pools.sign_on.identities import signed_on_counts
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.selectors.status.work_metrics import (
     read_decision_counts,

@@ -20,7 +20,7 @@ from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
-from pools.selectors.sign_on import sign_on_epochs
+from pools.sign_on.identities import sign_on_epochs
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12

@@ -34,7 +34,6 @@ from pools.locking import (
 )
 from pools.models import Cohort, GpuAllocation, Pool, Reservation, User
 from pools.permissions import require_platform
-from pools.selectors.sign_on import roles_given_by_groups
 from pools.services.changes.approval_check import approved
 from pools.services.changes.dry_run import read_effect, warnings_of
 from pools.services.changes.ownership import applying, forget_owners, set_owners
@@ -44,6 +43,7 @@ from pools.services.configuration.pools import delete_pool, put_pools
 from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
 from pools.services.people.users import create_user, grant_role, revoke_role
+from pools.sign_on.identities import roles_given_by_groups
 from scheduling.configuration.bodies import (
     SECTION_BY_KIND,
     SETTINGS_DEFAULTS,

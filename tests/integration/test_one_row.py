@@ -279,9 +279,9 @@ def _old_usage(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
 @case(task_names.CHECK_SIGN_ONS)
 def _sign_ons(patch: pytest.MonkeyPatch, _: Any) -> Callable[[], bool]:
     """With a provider in tests/integration/sign_on/test_unreadable_claims.py; here the loop alone."""
-    from pools.domain.people.sign_on import OpenIdProvider
     from pools.models import SignOnIdentity, User
-    from pools.services.people import sign_on
+    from pools.sign_on import accounts as sign_on
+    from pools.sign_on.providers import OpenIdProvider
 
     provider = OpenIdProvider("corp", "Corp", "https://id.example", "osmo", "")
     patch.setattr(sign_on, "configured_providers", lambda: {"corp": provider})

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from osmo_admin import checks
 from osmo_admin.env import PasswordLogin, load_environment
 from osmo_admin.ops.programs import process_commands
-from pools.domain.people.sign_on import OpenIdProvider
+from pools.sign_on.providers import OpenIdProvider
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
 from tests.support.up import clean_env, run_osmo_admin

@@ -34,7 +34,7 @@ def check(
     from osmo_admin.processes.database_server import refuse_unfit_server
     from pools.database.errors import is_database_away
     from pools.domain.values.counting import counted
-    from pools.selectors.sign_on import signed_on_counts
+    from pools.sign_on.identities import signed_on_counts
 
     call_command("check", deploy=deploy, fail_level="WARNING")
     refuse_unfit_server(connection.get_connection_params())

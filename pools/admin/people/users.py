@@ -34,11 +34,11 @@ from pools.domain.people.roles import (
 )
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform
-from pools.selectors.sign_on import identity_rows, linkable_providers, roles_kept_from_groups
 from pools.selectors.users import list_accounts, read_user
 from pools.services.people.accounts import set_active, set_roles
-from pools.services.people.sign_on import unlink
 from pools.services.people.users import create_user, set_password
+from pools.sign_on.accounts import unlink
+from pools.sign_on.identities import identity_rows, linkable_providers, roles_kept_from_groups
 
 if TYPE_CHECKING:
     from django.http import QueryDict

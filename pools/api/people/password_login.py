@@ -15,11 +15,11 @@ from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import TEXT, UtcText, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Fault, Unauthenticated, Violation
-from pools.security.sign_on_backend import SignOnBackend, refusal_of
-from pools.selectors.sign_on import current_identity
 from pools.services.people.client_logins import finish_password_login
 from pools.services.people.password_logins import require_own_password_allowed
 from pools.services.people.users import record_password_login
+from pools.sign_on.backend import SignOnBackend, refusal_of
+from pools.sign_on.identities import current_identity
 
 FIELDS = ("username", "password", "client_name")
 DIRECTORY_BACKEND = f"{SignOnBackend.__module__}.{SignOnBackend.__qualname__}"

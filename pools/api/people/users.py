@@ -18,10 +18,10 @@ from pools.domain.lists import UserQuery
 from pools.domain.people.roles import Actor
 from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
-from pools.selectors.sign_on import IdentityRow, identity_rows
 from pools.selectors.users import list_users, read_user
-from pools.services.people.sign_on import unlink
 from pools.services.people.users import create_user, delete_user, grant_role, revoke_role
+from pools.sign_on.accounts import unlink
+from pools.sign_on.identities import IdentityRow, identity_rows
 
 
 class UserAnswer(TypedDict):

@@ -14,7 +14,7 @@ from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigurationOwner, GpuQuota, KubernetesSettings, Pool, RoleAssignment
 from pools.representations.pool import pool_settings_of
-from pools.selectors.sign_on import roles_given_by_groups
+from pools.sign_on.identities import roles_given_by_groups
 from scheduling.configuration import bodies
 from scheduling.configuration.comparison import ObjectKey
 from scheduling.selectors.cluster.scheduler_settings import config_body, current_config

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
-from pools.domain.people.sign_on import OpenIdProvider, ProviderFacts, SyncMode
 from pools.models import ConfigurationOwner, User
-from pools.services.people.sign_on import sign_on
+from pools.sign_on.accounts import sign_on
+from pools.sign_on.providers import OpenIdProvider, ProviderFacts, SyncMode
 from tests.support.world import make_user, sign_in
 
 pytestmark = pytest.mark.django_db

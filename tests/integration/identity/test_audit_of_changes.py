@@ -69,8 +69,9 @@ from pools.services.configuration import approvals, backends, cohorts, config_hi
 from pools.services.configuration.config_history import current_revision
 from pools.services.configuration.config_rollback import rollback_configuration
 from pools.services.gpu_quota import gpu_allocations, gpu_quotas
-from pools.services.people import accounts, notice_targets, saved_views, sign_on, users
+from pools.services.people import accounts, notice_targets, saved_views, users
 from pools.services.people.access_tokens import create_token, delete_token
+from pools.sign_on import accounts as sign_on
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow

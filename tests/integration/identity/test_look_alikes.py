@@ -16,12 +16,12 @@ from osmo_admin.cli.server import app
 from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.people.roles import SYSTEM
-from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider, ProviderFacts
 from pools.domain.people.user_names import user_name_violations
 from pools.models import User
 from pools.services.people import users
-from pools.services.people.sign_on import sign_on
 from pools.services.people.users import create_user
+from pools.sign_on.accounts import sign_on
+from pools.sign_on.providers import LdapDirectory, OpenIdProvider, ProviderFacts
 from scheduling.configuration.files import BadFiles, ConfigurationFiles, read_file
 from scheduling.services.configuration import ApplyOptions, apply_configuration
 from tests.support.api_client import ApiClient

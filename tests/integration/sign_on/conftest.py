@@ -17,8 +17,8 @@ import httpx
 import pytest
 from django.test import Client
 
-from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider, SignOnProvider, SyncMode
-from pools.security import openid
+from pools.sign_on import openid
+from pools.sign_on.providers import LdapDirectory, OpenIdProvider, SignOnProvider, SyncMode
 from tests.support.directory import GROUPS, PEOPLE, READER, READER_PASSWORD, Directory
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET
 from tests.support.services import ROOT

@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from pools.api import events
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, SetActive
-from pools.domain.people.sign_on import SyncMode
 from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
 from pools.selectors.audit_trail import Login, read_audit_readers
-from pools.services.people.sign_on import check_due_identities
+from pools.sign_on.accounts import check_due_identities
+from pools.sign_on.providers import SyncMode
 from tests.integration.sign_on.conftest import FaultyProvider, provider_settings
 from tests.support.world import apply_change, make_user
 

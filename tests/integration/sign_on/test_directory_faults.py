@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import pytest
 
-from pools.domain.people.sign_on import LdapDirectory, SyncMode
 from pools.models import SignOnIdentity, User
-from pools.security import directories
+from pools.sign_on import directories
+from pools.sign_on.providers import LdapDirectory, SyncMode
 from tests.integration.sign_on.conftest import directory_settings
 from tests.integration.sign_on.test_directory_login import ANN, check_now, enter, errors_of, log_in, roles_of
 from tests.support.directory import GROUPS, PEOPLE, SUFFIX, Directory
@@ -93,7 +93,7 @@ class TestServers:
         self, directory: Directory, configure: Any, changes: dict[str, str], caplog: pytest.LogCaptureFixture
     ) -> None:
         log_in()
-        caplog.set_level(logging.WARNING, logger="pools.security.directories")
+        caplog.set_level(logging.WARNING, logger="pools.sign_on.directories")
         assert status(directory_settings(directory, **changes), configure) == 503
         assert "The directory corp" in caplog.text and "only-for-tests" not in caplog.text
         check_now()

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from osmo_admin.env import PasswordLogin
 from pools.domain.changes.users import CreateUser, GrantRole, SetActive
-from pools.domain.people.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
-from pools.services.people.sign_on import check_due_identities
+from pools.sign_on.accounts import check_due_identities
+from pools.sign_on.providers import SyncMode
 from tests.integration.sign_on.conftest import directory_settings
 from tests.support.directory import PEOPLE, Directory
 from tests.support.stack import find_free_port

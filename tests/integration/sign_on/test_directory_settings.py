@@ -14,7 +14,7 @@ from osmo_admin.access.directory_checks import check_directories
 from osmo_admin.checks import check_sign_on, refuse_unsafe_settings
 from osmo_admin.env import load_environment
 from osmo_admin.ops.programs import process_commands
-from pools.domain.people.sign_on import LdapDirectory, SyncMode
+from pools.sign_on.providers import LdapDirectory, SyncMode
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
 from tests.support.up import clean_env

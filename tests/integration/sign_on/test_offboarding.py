@@ -13,11 +13,11 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.tokens import CreateToken
-from pools.domain.people.sign_on import SyncMode
 from pools.models import AccessToken, AuditEntry, SignOnIdentity, User
-from pools.security import openid
-from pools.services.people import sign_on as service
-from pools.services.people.sign_on import check_due_identities
+from pools.sign_on import accounts as service
+from pools.sign_on import openid
+from pools.sign_on.accounts import check_due_identities
+from pools.sign_on.providers import SyncMode
 from tests.integration.sign_on.conftest import FaultyProvider, directory_settings, provider_settings
 from tests.integration.sign_on.test_browser_sign_on import check_now, is_signed_on, person, roles_of
 from tests.integration.sign_on.test_directory_login import ANN, log_in

@@ -8,7 +8,7 @@ import pytest
 from environs import EnvError
 
 from osmo_admin.env import load_environment
-from pools.domain.people.sign_on import OpenIdProvider, SyncMode
+from pools.sign_on.providers import OpenIdProvider, SyncMode
 
 CORP = {"OSMO_SSO": "corp", "OSMO_SSO_CORP_ISSUER": "https://id.example", "OSMO_SSO_CORP_CLIENT_ID": "osmo"}
 

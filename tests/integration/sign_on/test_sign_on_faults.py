@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pools.models import SignOnIdentity, User
-from pools.security import openid
+from pools.sign_on import openid
 from tests.integration.sign_on.conftest import FaultyProvider, provider_settings
 from tests.integration.sign_on.test_browser_sign_on import is_signed_on
 
@@ -38,7 +38,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.fixture
 def codes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The codes of the refusals, in order."""
-    from osmo_admin.access import sign_on
+    from osmo_admin.access import provider_pages as sign_on
 
     found: list[str] = []
     shown = sign_on._refusal_page
@@ -95,7 +95,7 @@ def test_an_answer_of_another_provider_is_refused(corp: FaultyProvider, codes: l
 
 
 def test_a_sign_on_that_waited_too_long(corp: FaultyProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    from osmo_admin.access import sign_on
+    from osmo_admin.access import provider_pages as sign_on
 
     query = corp.start()
     monkeypatch.setattr(sign_on, "ATTEMPT_LIFE", -1)

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.models import SignOnIdentity, User
-from pools.services.people import sign_on as service
+from pools.sign_on import accounts as service
 from tests.integration.sign_on.conftest import FaultyProvider
 from tests.integration.sign_on.test_browser_sign_on import is_signed_on, person, roles_of
 from tests.integration.sign_on.test_sign_on_faults import codes as codes  # noqa: PLC0414  (a fixture)

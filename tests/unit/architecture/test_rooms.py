@@ -25,7 +25,6 @@ TWO_WAY_ROOMS = [
     "osmo_admin.processes and osmo_admin.web",
     "pools.representations and pools.selectors",
     "pools.representations and pools.services",
-    "pools.security and pools.services",
 ]
 """The pairs that are left. A new one is a mistake."""
 

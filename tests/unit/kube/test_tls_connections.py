@@ -15,9 +15,9 @@ import pytest
 from urllib3.connection import HTTPConnection
 
 from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
-from pools.domain.people.sign_on import LdapDirectory
-from pools.security.directories import authorities
 from pools.security.tls_sockets import close_unfinished
+from pools.sign_on.directories import authorities
+from pools.sign_on.providers import LdapDirectory
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.client import KubernetesCluster
 from scheduling.kube.connection.cluster_access import KubeconfigAccess

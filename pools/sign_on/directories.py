@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pools.domain.errors import Busy, Fault, Forbidden, Throttled, Violation
-from pools.domain.people.sign_on import MAX_GROUPS, MAX_TEXT, LdapDirectory, ProviderFacts
 from pools.security.tls_sockets import close_unfinished
+from pools.sign_on.providers import MAX_GROUPS, MAX_TEXT, LdapDirectory, ProviderFacts
 
 if TYPE_CHECKING:
     from ldap3 import Connection, Tls

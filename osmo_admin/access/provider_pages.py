@@ -25,9 +25,9 @@ from django.views.decorators.http import require_GET, require_POST
 from osmo_admin.web.error_responses import STATUS_OF_KIND, retry_after_header
 from pools.domain.errors import BadInput, DomainError, Fault, Violation
 from pools.domain.page_addresses import SIGN_ON_PREFIX
-from pools.domain.people.sign_on import LdapDirectory, OpenIdProvider, not_renewable_message
 from pools.security.sealing import UnreadableSecret, unseal
-from pools.selectors.sign_on import current_identity
+from pools.sign_on.identities import current_identity
+from pools.sign_on.providers import LdapDirectory, OpenIdProvider, not_renewable_message
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pools.models import SignOnIdentity
 
 logger = logging.getLogger(__name__)
-BACKEND = "pools.security.sign_on_backend.SignOnBackend"
+BACKEND = "pools.sign_on.backend.SignOnBackend"
 ATTEMPTS_KEY = "sign_on_attempts"
 LINK_KEY = "sign_on_link"
 PROVIDER_KEY = "sign_on_provider"
@@ -95,8 +95,8 @@ def provider_buttons(next_url: str = "") -> list[dict[str, str]]:
 @require_GET
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Send the browser to the provider."""
-    from pools.security import openid  # noqa: PLC0415  # loaded by sign-ons only
-    from pools.services.people.sign_on import get_provider  # noqa: PLC0415
+    from pools.sign_on import openid  # noqa: PLC0415  # loaded by sign-ons only
+    from pools.sign_on.accounts import get_provider  # noqa: PLC0415
 
     try:
         provider = get_provider(name)
@@ -127,8 +127,8 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
 @require_GET
 def finish(request: HttpRequest, name: str) -> HttpResponse:
     """The provider has sent the browser back: let the person in, or say why not."""
-    from pools.security import openid  # noqa: PLC0415  # loaded by sign-ons only
-    from pools.services.people.sign_on import get_provider, sign_on  # noqa: PLC0415
+    from pools.sign_on import openid  # noqa: PLC0415  # loaded by sign-ons only
+    from pools.sign_on.accounts import get_provider, sign_on  # noqa: PLC0415
 
     attempts = _attempts(request)
     attempt = attempts.pop(request.GET.get("state", ""), None)
@@ -168,7 +168,7 @@ def link_page(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
     """Ask a person who has logged in whether their account shall be linked; then lead to the provider. The form cannot
     lead there by itself: the content policy lets no form leave the host."""
     from osmo_admin.access.directory_link import directory_link_page  # noqa: PLC0415  # a page, which is loaded later
-    from pools.services.people.sign_on import configured_providers, get_provider  # noqa: PLC0415  # loaded by sign-ons only
+    from pools.sign_on.accounts import configured_providers, get_provider  # noqa: PLC0415  # loaded by sign-ons only
 
     directory = configured_providers().get(name)
     if isinstance(directory, LdapDirectory):
@@ -196,16 +196,15 @@ def link_page(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def end_by_provider(request: HttpRequest, name: str) -> HttpResponse:
     """The provider itself says that a session has ended (OpenID Connect Back-Channel Logout). It signs what it says."""
-    from pools.security import openid  # noqa: PLC0415  # loaded by sign-ons only
-    from pools.services.people import sign_on  # noqa: PLC0415
+    from pools.sign_on import accounts, openid  # noqa: PLC0415  # loaded by sign-ons only
 
     try:
-        provider = sign_on.get_provider(name)
+        provider = accounts.get_provider(name)
         encoded = request.POST.get("logout_token", "")
         if not encoded or len(encoded) > MAX_LOGOUT_TOKEN:
             raise _bad_attempt(Fault.NO_LOGOUT_TOKEN, "logout_token is missing.")
         subject, session_id = openid.verify_logout_token(provider, encoded)
-        sign_on.end_by_provider(provider, subject, session_id)
+        accounts.end_by_provider(provider, subject, session_id)
     except DomainError as refusal:
         status = 400 if refusal.kind in {"forbidden", "bad_input"} else STATUS_OF_KIND[refusal.kind]
         return HttpResponse(refusal.message, status=status, content_type="text/plain; charset=utf-8")
@@ -215,8 +214,8 @@ def end_by_provider(request: HttpRequest, name: str) -> HttpResponse:
 def sign_out_address(request: HttpRequest) -> tuple[str, str]:
     """(title, address) with which the provider ends its session, too; empty texts if this browser's session did not
     begin there. What began with the sign-on ends here first."""
-    from pools.security import openid  # noqa: PLC0415  # loaded by sign-ons only
-    from pools.services.people.sign_on import configured_providers, end_sign_on  # noqa: PLC0415
+    from pools.sign_on import openid  # noqa: PLC0415  # loaded by sign-ons only
+    from pools.sign_on.accounts import configured_providers, end_sign_on  # noqa: PLC0415
 
     identity = session_identity(request)
     provider = configured_providers().get(request.session.get(PROVIDER_KEY, ""))

@@ -11,8 +11,8 @@ from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, Max
 from django.db.models.functions import Now
 
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.people.sign_on import SIGN_ON_ACTOR, OpenIdProvider, SignOnProvider, SyncMode, roles_of_groups
 from pools.models import ConfigurationOwner, RoleAssignment, SignOnIdentity, User
+from pools.sign_on.providers import SIGN_ON_ACTOR, OpenIdProvider, SignOnProvider, SyncMode, roles_of_groups
 
 
 @dataclass(frozen=True, slots=True)

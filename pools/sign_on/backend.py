@@ -6,9 +6,9 @@ from django.contrib.auth.backends import BaseBackend
 from django.http import HttpRequest
 
 from pools.domain.errors import DomainError, ErrorKind
-from pools.domain.people.sign_on import LdapDirectory
 from pools.models import User
-from pools.selectors.sign_on import find_signed_on_user, sign_on_providers
+from pools.sign_on.identities import find_signed_on_user, sign_on_providers
+from pools.sign_on.providers import LdapDirectory
 
 REFUSAL_ATTRIBUTE = "sign_on_refusal"
 """On a request: why a directory let nobody in, where the attempt counts as a failed login nevertheless."""
@@ -26,8 +26,8 @@ class SignOnBackend(BaseBackend):
         is_asked = any(isinstance(each, LdapDirectory) for each in sign_on_providers())
         if not is_asked or request is None or not username or not password:
             return None
-        from pools.security.directories import Ambiguous  # noqa: PLC0415  # where a directory is configured only
-        from pools.services.people.sign_on import sign_on_by_password  # noqa: PLC0415
+        from pools.sign_on.accounts import sign_on_by_password  # noqa: PLC0415
+        from pools.sign_on.directories import Ambiguous  # noqa: PLC0415  # where a directory is configured only
 
         try:
             return sign_on_by_password(username=username, password=password)

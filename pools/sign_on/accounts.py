@@ -1,8 +1,8 @@
 """Accounts that sign on through an identity provider or a directory: making and linking them, their roles, and the end
 of a sign-on.
 
-No request goes to the network under a lock: callers bring the verified facts (:mod:`pools.security.openid`,
-:mod:`pools.security.directories`).
+No request goes to the network under a lock: callers bring the verified facts (:mod:`pools.sign_on.openid`,
+:mod:`pools.sign_on.directories`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole, Unlink
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Fault, Forbidden, NotFound, Throttled, Violation
 from pools.domain.people.roles import Actor
-from pools.domain.people.sign_on import (
+from pools.locking import lock_user
+from pools.models import AccessToken, SignOnIdentity, User
+from pools.permissions import require_platform
+from pools.security.sealing import UnreadableSecret, seal, unseal
+from pools.services.changes.ownership import owned_names
+from pools.services.people.users import create_user, grant_role, revoke_role, role_violations
+from pools.sign_on import directories, openid
+from pools.sign_on.identities import sign_on_epoch, sign_on_providers
+from pools.sign_on.providers import (
     SIGN_ON_ACTOR,
     LdapDirectory,
     OpenIdProvider,
@@ -35,14 +43,6 @@ from pools.domain.people.sign_on import (
     roles_after_sync,
     roles_of_groups,
 )
-from pools.locking import lock_user
-from pools.models import AccessToken, SignOnIdentity, User
-from pools.permissions import require_platform
-from pools.security import directories, openid
-from pools.security.sealing import UnreadableSecret, seal, unseal
-from pools.selectors.sign_on import sign_on_epoch, sign_on_providers
-from pools.services.changes.ownership import owned_names
-from pools.services.people.users import create_user, grant_role, revoke_role, role_violations
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from pools.domain.errors import Busy, DomainError, Fault, Forbidden, Throttled, Violation
-from pools.domain.people.sign_on import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
 from pools.domain.values.stored_text import are_storable
+from pools.sign_on.providers import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
 
 logger = logging.getLogger(__name__)
 
