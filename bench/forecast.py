@@ -45,9 +45,9 @@ def _replay() -> dict[str, Any]:
     """A full cluster, 1,000 jobs that arrive within an hour, and then as many as end, so that the queue stays long."""
     import yaml
 
-    from scheduling.domain.forecast.forecaster import Forecaster
-    from scheduling.domain.replay.clock import LiveJob, ReplayClock
-    from scheduling.replay.run import ReplayRequest, replay
+    from scheduling.history.forecast.forecaster import Forecaster
+    from scheduling.history.replay.clock import LiveJob, ReplayClock
+    from scheduling.history.traces.run import ReplayRequest, replay
 
     class Watch(Forecaster):
         """Times each forecast in a long queue."""
@@ -90,8 +90,8 @@ def _replay() -> dict[str, Any]:
 def _live(installation: Installation) -> dict[str, Any]:
     """The same queue on a simulated backend: one round of the background, and dry runs over HTTP."""
     from pools.models import Backend, Node
+    from scheduling.history.starts.background import forecast_starts
     from scheduling.models import StartForecast
-    from scheduling.services.history.forecasts import forecast_starts
     from scheduling.services.simulated.reconcile import reconcile_backend
 
     backend = Backend.objects.create(name="waits", namespace="waits", auto_end=False)

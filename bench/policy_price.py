@@ -24,9 +24,9 @@ from pools.domain.configuration.backend_config import DEFAULT_AGEING, DEFAULT_RE
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.domain.engine.reasons.liveness import find_stuck
 from scheduling.domain.priorities import Priority
-from scheduling.domain.replay.clock import EndReason, LiveJob, ReplayClock, ReplayObserver, ReplayRules
-from scheduling.domain.replay.jobs import SECOND, Job
 from scheduling.garbage_collector import garbage_collector
+from scheduling.history.replay.clock import EndReason, LiveJob, ReplayClock, ReplayObserver, ReplayRules
+from scheduling.history.replay.jobs import SECOND, Job
 
 GPU = "default/gpu"
 HOUR = 3600 * SECOND

@@ -22,8 +22,8 @@ from pools.signals import (
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
 from scheduling.selectors.cluster.nodes import read_node_usage
-from scheduling.selectors.forecast.impact import read_impact
 from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
+from scheduling.selectors.what_if.impact import read_impact
 from scheduling.services.notifications import backends_changed
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 

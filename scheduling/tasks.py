@@ -21,11 +21,11 @@ from pools.services.configuration.subpools import archive_drained, end_temporary
 from pools.services.gpu_quota.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quota.gpu_quotas import sample_usage
 from pools.sign_on.accounts import check_due_identities
+from scheduling.history.own.replays import resume_replays, run_replay
+from scheduling.history.starts.background import forecast_starts
 from scheduling.locking import LongWorkRuns, hold_long_work_turn
 from scheduling.services import notifications, task_names
 from scheduling.services.decisions import delete_old_decisions
-from scheduling.services.history.forecasts import forecast_starts
-from scheduling.services.history.replays import resume_replays, run_replay
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.heartbeats import set_silent_offline
 from scheduling.services.kubernetes.syncing.queue_sync import (

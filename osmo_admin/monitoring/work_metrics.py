@@ -21,6 +21,7 @@ from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.sign_on.identities import signed_on_counts
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
+from scheduling.history.starts.background import forecast_scores
 from scheduling.selectors.status.work_metrics import (
     read_decision_counts,
     read_fair_shares,
@@ -30,7 +31,6 @@ from scheduling.selectors.status.work_metrics import (
     read_wait_histograms,
     read_waiting_work,
 )
-from scheduling.services.history.forecasts import forecast_scores
 
 _WORK_LABELS = ["pool", "leaf", "priority"]
 

@@ -17,9 +17,9 @@ from pools.domain.people.roles import Actor
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
+from scheduling.history.starts.question import compare_ways_in, starts_if_submitted
 from scheduling.selectors.work.submission_leaves import submission_leaves
 from scheduling.selectors.work.workflows import get_visible_workflow
-from scheduling.services.workflows.start_question import compare_ways_in, forecast_submissions
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     Submission,
@@ -147,7 +147,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
 def _read_starts(actor: Actor, prepared: PreparedSubmissions, *, with_ways: bool) -> dict[str, Any]:
     """The start of the work; with `with_ways` also the other ways in."""
     if not with_ways:
-        return {"start": forecast_submissions(actor, prepared)[0]}
+        return {"start": starts_if_submitted(actor, prepared)[0]}
     ways = compare_ways_in(actor, prepared)
     return {"start": next((way.start for way in ways if way.code == "as_asked"), None), "ways": ways}
 

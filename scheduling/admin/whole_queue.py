@@ -8,8 +8,8 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import WholeQueueFilterSet
 from scheduling.domain.list_columns import PENDING_COLUMNS
+from scheduling.history.starts.forecast_record import read_forecast_record
 from scheduling.models import Workflow
-from scheduling.selectors.forecast.forecast_record import read_forecast_record
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.selectors.work.leaf_names import leaf_names_of
 

@@ -20,7 +20,7 @@ from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.list_columns import RESULT_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.selectors.forecast.impact import read_cancel_impact
+from scheduling.selectors.what_if.impact import read_cancel_impact
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.resubmission import retry_submission
 from scheduling.services.workflows.submission import submit

@@ -17,11 +17,11 @@ from pools.api.views import View
 from pools.database.transactions import database_time
 from pools.domain.changes.command import read_command
 from scheduling.domain.changes.replays import DEFAULT_TRIES, RequestReplay
+from scheduling.history.own.history_replays import find_replay, list_replays
+from scheduling.history.own.own_replay import ReplayQuestion, ReplayResultAnswer, find_replay_backend
+from scheduling.history.own.replays import ReplayQuestionAnswer, ReplayRefusalAnswer, cancel_replay, request_replay
 from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus
-from scheduling.selectors.forecast.history_replays import find_replay, list_replays
-from scheduling.services.history.own_replay import ReplayQuestion, ReplayResultAnswer, find_replay_backend
-from scheduling.services.history.replays import ReplayQuestionAnswer, ReplayRefusalAnswer, cancel_replay, request_replay
 
 
 class ReplayAnswer(TypedDict):

@@ -19,7 +19,7 @@ from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.batch import add_lines
 from scheduling.scenario.bounds import WEB_BOUNDS
 from scheduling.scenario.parse import parse_scenario
-from scheduling.selectors.forecast.what_if import answer_live_question
+from scheduling.selectors.what_if.live_question import answer_live_question
 
 SIMULATION_CHANGE = object_with({"set": OBJECT, "remove": TEXT, "finish": {}, "submit": OBJECT}, required=[])
 SIMULATION_BODY = object_with(

@@ -21,7 +21,8 @@ from pools.domain.numbers import USAGE_NUMBERS
 from pools.domain.questions import Page, parameter
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
-from scheduling.replay.trace_file import csv_trace, swf_trace
+from scheduling.history.own.usage_trace import read_trace
+from scheduling.history.traces.trace_file import csv_trace, swf_trace
 from scheduling.selectors.reports.usage import (
     MAX_WORKFLOW_WINDOW,
     UsageAnswer,
@@ -29,7 +30,6 @@ from scheduling.selectors.reports.usage import (
     UsageRow,
     read_usage,
 )
-from scheduling.selectors.reports.usage_trace import read_trace
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 DEFAULT_WINDOW = timedelta(days=30)

@@ -19,8 +19,8 @@ from scheduling.domain.promised_starts import GRACE
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import BackendSchedulingState, Group
-from scheduling.selectors.forecast.promised_starts import overdue_message, overdue_promises, stuck_message
 from scheduling.selectors.queue.live_facts import read_live_facts
+from scheduling.selectors.status.promised_starts import overdue_message, overdue_promises, stuck_message
 from scheduling.services.usage_verification import find_usage_differences
 
 _ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))

@@ -17,7 +17,7 @@ def main(replay_id: str) -> None:
     django.setup()
     from django.db import OperationalError
 
-    from scheduling.services.history import replays
+    from scheduling.history.own import replays
 
     def wait(*_: object) -> dict[str, bool]:
         print("working", flush=True)

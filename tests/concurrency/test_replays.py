@@ -16,11 +16,11 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.models import User
+from scheduling.history.own import replays
 from scheduling.locking import LongWorkRuns, hold_long_work_turn, try_replay
 from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus
 from scheduling.services import notifications
-from scheduling.services.history import replays
 from tests.support import world
 from tests.support.services import ROOT, Services
 

@@ -24,9 +24,9 @@ from pools.services.gpu_quota import gpu_allocations
 from scheduling import tasks
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.statuses import TaskStatus
+from scheduling.history.starts import background as forecasts
 from scheduling.models import Group, HistoryReplay
 from scheduling.services import notifications, periodic_tasks, task_names, usage
-from scheduling.services.history import forecasts
 from scheduling.services.kubernetes import heartbeats
 from scheduling.services.notices import conditions, planning, sending
 from scheduling.services.simulated import end_due

@@ -14,9 +14,9 @@ from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.models import Backend, Node
-from scheduling.domain.replay.history_clock import HistoryClock, first_difference
+from scheduling.history.own.own_history import read_history
+from scheduling.history.replay.history_clock import HistoryClock, first_difference
 from scheduling.models import Decision
-from scheduling.selectors.forecast.own_history import read_history
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.properties.test_after_reconcile import ReconciledScene, change, work
 from tests.support.world import apply_change

@@ -31,9 +31,9 @@ from pools.services.changes.approval_check import approved
 from pools.services.gpu_quota.gpu_allocations import allocate
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
+from scheduling.history.own.own_replay import ReplayQuestion
+from scheduling.history.own.replays import request_replay, run_replay
 from scheduling.models import HistoryReplay
-from scheduling.services.history.own_replay import ReplayQuestion
-from scheduling.services.history.replays import request_replay, run_replay
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 

@@ -29,7 +29,8 @@ from pools.services.configuration import (
     subpools,
 )
 from pools.services.gpu_quota import gpu_allocations, gpu_quotas
-from pools.services.people import access_tokens, accounts, notice_targets, saved_views, sign_on, users
+from pools.services.people import access_tokens, accounts, notice_targets, saved_views, users
+from pools.sign_on import accounts as sign_on
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
 from scheduling.services import workflow_config

@@ -22,7 +22,7 @@ from pools.domain.numbers import REPLAY_NUMBERS
 from scheduling.domain.priorities import Priority
 
 if TYPE_CHECKING:
-    from scheduling.replay.run import Progress
+    from scheduling.history.traces.run import Progress
 
 SECONDS_BETWEEN_REPORTS = 0.5
 COLUMNS = (
@@ -136,13 +136,13 @@ def replay(
     named with its line.
     """
     from scheduling.domain.priorities import Priority
-    from scheduling.domain.replay.clock import ReplayRules, StuckReplay
-    from scheduling.replay import values
-    from scheduling.replay.advice import advise_from_files
-    from scheduling.replay.faults import ReplayFault
-    from scheduling.replay.run import ReplayRequest
-    from scheduling.replay.run import replay as run_replay
-    from scheduling.replay.trace import TraceOptions
+    from scheduling.history.replay.clock import ReplayRules, StuckReplay
+    from scheduling.history.traces import values
+    from scheduling.history.traces.advice import advise_from_files
+    from scheduling.history.traces.faults import ReplayFault
+    from scheduling.history.traces.run import ReplayRequest
+    from scheduling.history.traces.run import replay as run_replay
+    from scheduling.history.traces.trace import TraceOptions
 
     if own:
         given = {

@@ -27,11 +27,11 @@ from pools.models import Backend, Pool
 from pools.templatetags.osmo import span
 from scheduling.domain.changes.replays import DEFAULT_TRIES
 from scheduling.domain.list_columns import CHANGE_COLUMNS, PERSON_COLUMNS, REPLAY_COLUMNS, RIVAL_COLUMNS, TEAM_COLUMNS
+from scheduling.history.own.history_replays import find_replay, list_replays
+from scheduling.history.own.own_replay import ReplayQuestion, viewpoint, visible_roots
+from scheduling.history.own.replays import cancel_replay, request_replay
 from scheduling.models import HistoryReplay
-from scheduling.selectors.forecast.history_replays import find_replay, list_replays
 from scheduling.selectors.reports.usage_charts import PERIODS
-from scheduling.services.history.own_replay import ReplayQuestion, viewpoint, visible_roots
-from scheduling.services.history.replays import cancel_replay, request_replay
 
 ROWS = 4
 """The changes that the form has room for; a file of the client may have more."""

@@ -13,8 +13,8 @@ from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from scheduling.domain.lists import PendingQueueQuery
 from scheduling.domain.priorities import Priority
+from scheduling.selectors.queue.kept_starts import GangStart
 from scheduling.selectors.queue.visible_queue import (
-    GangStart,
     WaitingGang,
     WaitingReason,
     WaitingReservation,

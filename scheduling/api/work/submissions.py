@@ -30,14 +30,13 @@ from scheduling.api.work.work_schemas import (
 from scheduling.api.work.workflow_bodies import WorkflowLinks
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.selectors.work.workflows import get_visible_workflow, queue_names_of
-from scheduling.services.workflows.resubmission import resubmission, retry_submission
-from scheduling.services.workflows.start_question import (
+from scheduling.history.starts.question import (
     WayIn,
     compare_ways_in,
-    estimate_submissions,
-    forecast_submissions,
+    starts_if_submitted,
 )
+from scheduling.selectors.work.workflows import get_visible_workflow, queue_names_of
+from scheduling.services.workflows.resubmission import resubmission, retry_submission
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     Submission,
@@ -200,7 +199,7 @@ def _starts(actor: Actor, query: BatchQuery, prepared: PreparedSubmissions) -> l
     once, because the dry run of a large cluster has to stay quick."""
     if query.start is False:
         return [None] * len(prepared.items)
-    starts = (forecast_submissions if query.start else estimate_submissions)(actor, prepared)
+    starts = starts_if_submitted(actor, prepared, at_once=not query.start)
     return [start_body(start) for start in starts]
 
 

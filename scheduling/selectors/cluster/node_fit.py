@@ -15,8 +15,7 @@ from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
-from scheduling.selectors.forecast.asked_gangs import asked_tasks
-from scheduling.selectors.queue.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, node_facts
+from scheduling.selectors.queue.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, asked_tasks, node_facts
 from scheduling.selectors.queue.topology_needs import read_node_labels, topology_needs
 
 _SIZES_SQL = """

@@ -55,6 +55,7 @@ from scheduling.domain.judgement.tree_gates import TreeGates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
+from scheduling.domain.workflow_spec import GroupSpec
 from scheduling.garbage_collector import garbage_collector
 from scheduling.selectors.queue.cohorts_above import limits_its_borrowing, pool_cohort_limits, read_cohorts_above
 from scheduling.selectors.queue.dispatched_usage import read_dispatched_usage
@@ -531,3 +532,15 @@ class SharedObjects:
             plain = json.loads(written)
             self._trees[written] = tree_from_json(plain, 0)
         return self._trees[written] if written != "null" else None
+
+
+def asked_tasks(shapes: SharedObjects, group: GroupSpec) -> tuple[tuple[engine.TaskFacts, ...], GangTree | None]:
+    """The waiting tasks of a group that is not submitted yet, and its tree."""
+    tasks = tuple(
+        shapes.task(
+            task.name, task.sub_group, TaskStatus.SCHEDULING.value, task.gpu, task.cpu, task.memory_bytes,
+            task.storage_bytes, task.platform or "default", json.dumps(list(task.nodes_excluded)), "",
+        )
+        for task in group.tasks
+    )  # fmt: skip
+    return tasks, shapes.tree(None if group.gang is None else json.dumps(group.gang))

@@ -10,7 +10,7 @@ and named (`Workflow.visible_to`; design, D10); messages only count the other wo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -23,6 +23,7 @@ from pools.models import Backend
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.models import Group, Workflow
+from scheduling.selectors.queue.kept_starts import GangStart, read_kept_starts
 from scheduling.selectors.queue.pending_queue import (
     WAITING_STATUSES,
     GangOwner,
@@ -60,24 +61,6 @@ class WaitingReservation:
     nodes: Mapping[str, int] | None
     passed_by: int
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class GangStart:
-    """When a gang is forecast to start: times by which it starts with that probability, from that number of sampled
-    futures. None where too few of them start it; `never` is a sentence where none does."""
-
-    p10: datetime | None
-    p50: datetime | None
-    p90: datetime | None
-    samples: int
-    made_at: datetime
-    never: str | None
-
-    @property
-    def is_now(self) -> bool:
-        """Whether it can start in the next pass, as things stand."""
-        return self.p90 is not None and self.p90 == self.made_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +132,8 @@ def _render(found: Sequence[tuple[_QueueReader, PendingGang]]) -> list[WaitingGa
     """The gangs as their readers may see them, with the forecasts of their starts: one query, none without gangs."""
     if not found:
         return []
-    rows = read_rows(_STARTS_SQL, [[gang.group_id for _, gang in found]])
-    starts = {
-        group: GangStart(p10, p50, p90, samples, made_at, never or None)
-        for group, p10, p50, p90, samples, made_at, never in rows
-    }
+    starts = read_kept_starts({gang.group_id: gang.promise for _, gang in found})
     return [reader.render(gang, starts.get(gang.group_id)) for reader, gang in found]
-
-
-_STARTS_SQL = """
-    SELECT group_id, p10, p50, p90, samples, made_at, never FROM scheduling_startforecast WHERE group_id = ANY(%s)
-"""
 
 
 def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]:
@@ -257,7 +231,7 @@ class _QueueReader:
             nodes=texts.nodes,
             unblock_needs_all=gang.reason.needs_all_remedies,
             reservation=None if gang.promise is None else _reservation(gang, gang.promise, start),
-            start=_within(start, gang.promise),
+            start=start,
         )
 
     def _texts_of(self, reason: Reason) -> _ReasonTexts:
@@ -289,17 +263,6 @@ class _QueueReader:
 
     def _may_see(self, owned: GangOwner) -> bool:
         return self._actor.can_read_all or owned.root in self._roots or owned.owner_id == self._actor.user_id
-
-
-def _within(start: GangStart | None, promise: StartPromise | None) -> GangStart | None:
-    """A forecast that says nothing later than the certain latest start of a reservation."""
-    if start is None or promise is None or not promise.is_certain or promise.holds_dispatch:
-        return start
-    latest = promise.latest_start
-    if latest is None or latest < start.made_at or start.never is not None:
-        return start
-    p10, p50, p90 = (None if time is None else min(time, latest) for time in (start.p10, start.p50, start.p90))
-    return replace(start, p10=p10, p50=p50, p90=p90)
 
 
 def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | None) -> WaitingReservation:

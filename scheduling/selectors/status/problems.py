@@ -24,13 +24,13 @@ from pools.permissions import namespaces_for
 from pools.selectors.quotas.backend_capacity import oversubscription_warning
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.models import PromisedStart, QueueSync, StuckGroup, Workflow
-from scheduling.selectors.forecast.promised_starts import (
+from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
+from scheduling.selectors.status.promised_starts import (
     contradicted_promises,
     overdue_message,
     overdue_promises,
     stuck_message,
 )
-from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
 from scheduling.selectors.work.drains import read_late_drains
 
 LATE_FACTOR = 3

@@ -23,10 +23,10 @@ from pools.models import Backend, Notice, NoticeProgress
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.models import DecisionCount, Group, PromiseCount, StartCount, StuckGroup
-from scheduling.selectors.forecast.promised_starts import overdue_promises
 from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
 from scheduling.selectors.queue.pending_queue_cache import pending_queues
 from scheduling.selectors.status.problems import PERIOD_SECONDS
+from scheduling.selectors.status.promised_starts import overdue_promises
 
 ENDED_OUTCOMES = [outcome for outcome in PromiseOutcome if outcome != PromiseOutcome.OPEN]
 

@@ -11,8 +11,8 @@ from django.test import Client
 
 from pools.database.transactions import database_time
 from pools.models import Pool
+from scheduling.history.own import replays
 from scheduling.models import HistoryReplay
-from scheduling.services.history import replays
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 

@@ -11,16 +11,16 @@ from django.utils import timezone
 from pools.domain.changes.pools import PatchPool
 from pools.models import AuditEntry
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.domain.forecast.futures import sample_waits
 from scheduling.domain.priorities import Priority
+from scheduling.history.forecast.futures import sample_waits
+from scheduling.history.starts.forecast_facts import read_forecast_facts
+from scheduling.history.starts.question import starts_if_submitted
 from scheduling.models import Group, Workflow
-from scheduling.selectors.forecast.forecast_facts import read_forecast_facts
-from scheduling.selectors.forecast.impact import read_cancel_impact
-from scheduling.selectors.forecast.what_if import answer_live_question
 from scheduling.selectors.queue.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
-from scheduling.services.workflows.start_question import forecast_submissions
+from scheduling.selectors.what_if.impact import read_cancel_impact
+from scheduling.selectors.what_if.live_question import answer_live_question
 from scheduling.services.workflows.submission import Submission, prepare_submissions
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file
@@ -264,11 +264,11 @@ def test_a_dry_run_knows_that_the_work_would_be_held(fake_harness: AgentHarness)
     asked = [Submission(world.workflow_file("asked", 1))]
     submission = prepare_submissions(actor=actor, pool="team", submissions=asked)
     big(fake_harness)
-    (start,) = forecast_submissions(actor, submission)
+    (start,) = starts_if_submitted(actor, submission)
     assert start is not None
     assert start.is_now
     hold(fake_harness)
-    (start,) = forecast_submissions(actor, submission)
+    (start,) = starts_if_submitted(actor, submission)
     assert start is not None
     assert not start.is_now
 

@@ -10,8 +10,8 @@ import pytest
 
 from pools.database.transactions import database_time
 from pools.models import Backend
+from scheduling.history.own import replays
 from scheduling.models import Decision
-from scheduling.services.history import replays
 from tests.integration.engine.conftest import Cluster
 
 pytestmark = pytest.mark.django_db

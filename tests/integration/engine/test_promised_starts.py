@@ -13,8 +13,8 @@ from django.utils import timezone
 from pools.domain.changes.pools import PatchPool
 from pools.models import Backend
 from scheduling.domain.promised_starts import GRACE, PromiseOutcome, WithdrawalReason
+from scheduling.history.starts import background as forecasts
 from scheduling.models import BackendSchedulingState, Group, PromiseCount, PromisedStart, StartReservation, Workflow
-from scheduling.services.history import forecasts
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.apply_plan import PlanExecution
 from scheduling.services.simulated.reconcile import Scope, reconcile_backend

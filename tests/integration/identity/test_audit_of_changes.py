@@ -77,9 +77,9 @@ from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow, TagWorkflow
+from scheduling.history.own.own_replay import ReplayQuestion
+from scheduling.history.own.replays import request_replay
 from scheduling.selectors.work.workflows import get_visible_workflow
-from scheduling.services.history.own_replay import ReplayQuestion
-from scheduling.services.history.replays import request_replay
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config
 from scheduling.services.workflows import user_actions

@@ -30,9 +30,9 @@ from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
+from scheduling.history.starts.background import forecast_starts
 from scheduling.models import Decision, Group, PromisedStart, StartForecast, StuckGroup
 from scheduling.selectors.status.work_metrics import ENDED_OUTCOMES
-from scheduling.services.history.forecasts import forecast_starts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers

@@ -20,7 +20,7 @@ from pools.domain.values.query_values import parse_integer
 from pools.domain.values.scalars import typed_number
 from pools.models import Pool
 from scheduling.configuration.files import ConfigurationFiles, read_file
-from scheduling.replay.values import gpus
+from scheduling.history.traces.values import gpus
 from scheduling.scenario.batch import document_value
 from scheduling.scenario.parse import ScenarioError, parse_scenario
 from scheduling.specs import parse

@@ -14,8 +14,8 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Pool
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
+from scheduling.history.own import replays
 from scheduling.models import HistoryReplay
-from scheduling.services.history import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story, naive, replay
 from tests.support import world

@@ -16,8 +16,8 @@ from pools.domain.changes.pools import PatchPool
 from pools.models import AuditEntry, Backend
 from scheduling.api.own_replay import ReplayAnswer
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
+from scheduling.history.own import replays
 from scheduling.models import Decision
-from scheduling.services.history import replays
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 from tests.support.shapes import assert_has_shape
@@ -82,7 +82,7 @@ def test_without_changes_it_is_the_record(story: Story, admin: Any) -> None:
 
 
 def test_a_larger_quota_ends_the_wait(story: Story, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduling.domain.replay.past_measures.NOTICED", 0)
+    monkeypatch.setattr("scheduling.history.replay.past_measures.NOTICED", 0)
     answer = replay(admin, story.body(QUOTA_4))
     on, against = (answer[side]["teams"]["team--a"] for side in ("on", "against"))
     assert against["wait_mean_s"] < on["wait_mean_s"]

@@ -14,11 +14,11 @@ from django.utils import timezone
 from pools.domain.changes.users import DeleteUser, RevokeRole
 from pools.domain.errors import NotFound
 from pools.models import User
+from scheduling.history.own import replays
+from scheduling.history.own.history_replays import find_replay, list_replays
 from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus as Status
-from scheduling.selectors.forecast.history_replays import find_replay, list_replays
 from scheduling.services import notifications
-from scheduling.services.history import replays
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story
 from tests.support import world
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from scheduling.domain.forecast.calibration import FIRST_FACTOR, PACE
+from scheduling.history.forecast.calibration import FIRST_FACTOR, PACE
+from scheduling.history.starts.background import forecast_scores, forecast_starts, read_calibration
 from scheduling.models import Group, StartForecast, Task, WaitSpan
-from scheduling.services.history.forecasts import forecast_scores, forecast_starts, read_calibration
 from tests.support import world
 from tests.support.world import sign_in, workflow_file
 

@@ -13,11 +13,11 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.api.rendering import utc_text
 from pools.models import Backend, Node
+from scheduling.history.starts import asked_gangs
+from scheduling.history.starts import question as start_question
+from scheduling.history.starts.background import forecast_starts
 from scheduling.locking import FORECAST_LOCK_SPACE
 from scheduling.models import Group, StartForecast, Workflow
-from scheduling.selectors.queue import start_estimate
-from scheduling.services.history.forecasts import forecast_starts
-from scheduling.services.workflows import start_question
 from tests.support.world import make_pool, sign_in, submit_workflow, workflow_file
 
 KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
@@ -78,7 +78,7 @@ def large(full: Any) -> Any:
     """The same on a cluster of more nodes than a plain dry run reads."""
     backend = Backend.objects.get(pools__name="team")
     Node.objects.bulk_create(
-        Node(backend=backend, name=f"more{number}", gpus=0) for number in range(start_estimate.MOST_NODES)
+        Node(backend=backend, name=f"more{number}", gpus=0) for number in range(asked_gangs.MOST_NODES)
     )
     return full
 

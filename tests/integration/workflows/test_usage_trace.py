@@ -10,8 +10,8 @@ import pytest
 from pools.models import Pool
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
+from scheduling.history.traces.trace import TraceReader
 from scheduling.models import Group, WaitSpan
-from scheduling.replay.trace import TraceReader
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support.api_client import Callers
 from tests.support.world import apply_change, make_backend, make_pool, make_user, submit_workflow

@@ -29,7 +29,7 @@ WITHOUT_CHECK = {
     "pools/services/configuration/implicit_cohorts.py:get_or_create_cohorts": "a new cohort has no pools yet",
     "pools/services/people/notice_targets.py:update_target": "it sets columns of a target of notices",
     "pools/models/pool.py:leave_cohort": "each caller counts as a writer",
-    "scheduling/selectors/forecast/own_history.py:_configuration": "a pool of the past, which is not stored",
+    "scheduling/history/own/own_history.py:_configuration": "a pool of the past, which is not stored",
 }
 CALLERS_WITH_CHECK = {
     "pools/services/configuration/pool_configuration.py:_write": "write_pools",

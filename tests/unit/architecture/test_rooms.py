@@ -13,10 +13,11 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("osmo_admin", "pools", "scheduling")
 MOST_MODULES = 15
 HIGHER_LAYERS = {
-    "domain": {"models", "selectors", "services", "api", "admin", "tasks", "apps"},
-    "models": {"selectors", "services", "api", "admin", "tasks", "apps"},
-    "selectors": {"services", "api", "admin", "tasks", "apps"},
-    "services": {"api", "admin", "tasks", "apps"},
+    "domain": {"models", "selectors", "services", "history", "api", "admin", "tasks", "apps"},
+    "models": {"selectors", "services", "history", "api", "admin", "tasks", "apps"},
+    "selectors": {"services", "history", "api", "admin", "tasks", "apps"},
+    "services": {"history", "api", "admin", "tasks", "apps"},
+    "history": {"api", "admin", "tasks", "apps"},
     "api": {"admin", "tasks", "apps"},
 }
 TWO_WAY_ROOMS = [

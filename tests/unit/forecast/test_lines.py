@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL
-from scheduling.domain.forecast.arrivals import RecentArrivals
-from scheduling.domain.forecast.futures import NEVER, GangInfo, Present, sample_waits
-from scheduling.domain.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
-from scheduling.domain.forecast.runtimes import RunTimes, WorkKind
+from scheduling.history.forecast.arrivals import RecentArrivals
+from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
+from scheduling.history.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
+from scheduling.history.forecast.runtimes import RunTimes, WorkKind
 from tests.unit.engine.sample_clusters import facts, gang, queue
 
 KEPT = [KeptWaits(20, [300.0, None]), KeptWaits(0, [100.0, 50.0])]

@@ -8,11 +8,11 @@ import random
 import pytest
 
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
-from scheduling.domain.forecast.arrivals import Arrival, RecentArrivals
-from scheduling.domain.forecast.baseline import RECENT, RecentWaits
-from scheduling.domain.forecast.calibration import FIRST_FACTOR, MOST_STEP, PACE, Calibration, Shape
-from scheduling.domain.forecast.runtimes import RunTimeDraws, RunTimes, WorkKind
-from scheduling.domain.forecast.scoring import Score, pinball
+from scheduling.history.forecast.arrivals import Arrival, RecentArrivals
+from scheduling.history.forecast.baseline import RECENT, RecentWaits
+from scheduling.history.forecast.calibration import FIRST_FACTOR, MOST_STEP, PACE, Calibration, Shape
+from scheduling.history.forecast.runtimes import RunTimeDraws, RunTimes, WorkKind
+from scheduling.history.forecast.scoring import Score, pinball
 
 KIND = WorkKind("a", 1)
 

@@ -13,11 +13,11 @@ import yaml
 from typer.testing import CliRunner
 
 from osmo_admin.cli.client import app
-from scheduling.domain.forecast.forecaster import Forecaster
-from scheduling.domain.forecast.scoring import ScoredForecast
-from scheduling.replay.calibration_plot import observed_shares
-from scheduling.replay.faults import ReplayFault
-from scheduling.replay.run import ReplayRequest, replay
+from scheduling.history.forecast.forecaster import Forecaster
+from scheduling.history.forecast.scoring import ScoredForecast
+from scheduling.history.traces.calibration_plot import observed_shares
+from scheduling.history.traces.faults import ReplayFault
+from scheduling.history.traces.run import ReplayRequest, replay
 
 KEYS = ["asked", "coverage_80", "pinball", "pinball_baseline", "median_abs_error_s", "ms_per_forecast"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduling.domain.forecast.smaller_work import smaller_work
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
+from scheduling.history.forecast.smaller_work import smaller_work
 
 
 def tasks(*gpus: int, sub_groups: tuple[str, ...] = ()) -> tuple[TaskSpec, ...]:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from osmo_admin.cli.client import app
-from scheduling.domain.advisor.allotment import divide
-from scheduling.domain.advisor.dry_runs import dry_run_commands
-from scheduling.replay.advice import advise_from_files
-from scheduling.replay.run import ReplayRequest, replay
+from scheduling.history.advisor.allotment import divide
+from scheduling.history.advisor.dry_runs import dry_run_commands
+from scheduling.history.traces.advice import advise_from_files
+from scheduling.history.traces.run import ReplayRequest, replay
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduling.domain.priorities import Priority
-from scheduling.replay.trace import Trace, TraceOptions, TraceReader
+from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
 
 SWF = """; Version: 2
 1 0 0 100 4 -1 -1 4 200 -1 1 7 3 -1 -1 2 -1 -1

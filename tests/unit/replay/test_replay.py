@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from bench import replay_checks as checks
 from osmo_admin.cli.client import app
-from scheduling.domain.replay.clock import ReplayClock
-from scheduling.replay.run import ReplayRequest, replay
+from scheduling.history.replay.clock import ReplayClock
+from scheduling.history.traces.run import ReplayRequest, replay
 
 PARTS = {"summary", "teams"}
 HEADER = "submit_time,duration_s,gpus,team"

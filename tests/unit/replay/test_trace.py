@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.client import app
 from scheduling.domain.priorities import Priority
-from scheduling.replay.faults import MAX_LISTED
-from scheduling.replay.lines import MAX_LINE_BYTES
-from scheduling.replay.trace import TraceReader
+from scheduling.history.traces.faults import MAX_LISTED
+from scheduling.history.traces.lines import MAX_LINE_BYTES
+from scheduling.history.traces.trace import TraceReader
 
 HEADER = "submit_time,duration_s,gpus,team\n"
 LARGE = [(2, "submit_time"), (3, "duration_s"), (4, "gpus")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from scheduling.domain.priorities import Priority
-from scheduling.replay.trace import TraceReader
-from scheduling.replay.trace_file import TraceJob, csv_trace, swf_trace
+from scheduling.history.traces.trace import TraceReader
+from scheduling.history.traces.trace_file import TraceJob, csv_trace, swf_trace
 
 BEGIN = datetime(2026, 11, 1, 8, 30, 0, 250_000)
 JOBS = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.replay.sentences import format_seconds, replay_sentences
+from scheduling.history.replay.sentences import format_seconds, replay_sentences
 
 
 def row(wait: float | None, **more: int) -> dict[str, Any]:

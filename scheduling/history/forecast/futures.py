@@ -1,0 +1,166 @@
+"""Sampled futures: the one engine, run from the present state, on drawn run times and arrivals.
+
+A future looks at the engine at most `STEPS` times: first every few seconds, later in steps that grow with the time from
+now. It stops when the wanted work has started. docs/forecast.md says what else is approximated. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from random import Random
+
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.history.forecast.arrivals import RecentArrivals
+from scheduling.history.forecast.runtimes import RunTimeDraws, RunTimes, WorkKind
+
+STEPS = 120
+FIRST_STEP = 15.0
+GROWTH = 0.1
+ARRIVALS = 250
+NEVER = 60 * 86_400.0
+"""The wait of work that has not started when a future stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangInfo:
+    """What is known of a gang of the facts. `started`: when it started, None while it waits. `longest`: the seconds
+    that an earlier attempt ran before it was preempted."""
+
+    kind: WorkKind
+    started: float | None = None
+    longest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor have a forecast.
+    `held`: waiting gangs that come to the cluster when some others have started, by name; the names of the
+    others."""
+
+    now: float
+    facts: ClusterFacts
+    gangs: Mapping[str, GangInfo]
+    run_times: RunTimes
+    arrivals: RecentArrivals
+    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def sample_waits(
+    present: Present, wanted: Collection[str], count: int, seed: int, *, leave: bool = False
+) -> list[dict[str, float]]:
+    """The waits from now of the waiting gangs, in each of the futures. Of those that had not started when a future
+    stopped, the wanted gangs have `NEVER` and the others nothing.
+
+    `leave`: the wanted gangs are alternatives to each other, so each leaves the cluster in the instant of its start."""
+    return [_Future(present, Random(f"{seed} {n}")).run(wanted, leave=leave) for n in range(count)]  # noqa: S311  no secret
+
+
+class _Future:
+    def __init__(self, present: Present, random: Random) -> None:
+        self._now = now = present.now
+        self._held: dict[tuple[str, ...], list[GangFacts]] = {}
+        """The gangs that are held until some others have started, by the names of these."""
+        for fact in present.facts.gangs if present.held else ():
+            if fact.name in present.held:
+                self._held.setdefault(present.held[fact.name], []).append(fact)
+        here = tuple(fact for fact in present.facts.gangs if fact.name not in present.held)
+        self._state = KeptState(replace(present.facts, gangs=here) if self._held else present.facts)
+        self._draws = RunTimeDraws(present.run_times, now, random)
+        self._run_time: dict[str, float] = {}
+        self._number: dict[str, int] = {}
+        """The number of the running attempt of each gang that runs."""
+        self._attempts = 0
+        self._ends: list[tuple[float, str, int]] = []
+        self._waits: dict[str, float] = {}
+        waiting_queues = set()
+        for fact in present.facts.gangs:
+            info = present.gangs.get(fact.name)
+            if info is None:
+                continue
+            if info.started is None:
+                waiting_queues.add(fact.queue)
+                self._run_time[fact.name] = self._draws.run_time(info.kind, info.longest)
+            else:
+                run_time = self._draws.run_time(info.kind, max(now - info.started, info.longest))
+                self._run_time[fact.name] = run_time
+                self._number[fact.name] = 0
+                self._ends.append((info.started + run_time, fact.name, 0))
+        heapify(self._ends)
+        self._arrivals = present.arrivals.later(now, random, waiting_queues, ARRIVALS)
+
+    def run(self, wanted: Collection[str], *, leave: bool = False) -> dict[str, float]:
+        """Run until the wanted gangs have started; with `leave` each is gone then."""
+        missing = set(wanted)
+        following = next(self._arrivals, None)
+        time = self._now
+        for _ in range(STEPS):
+            self._drop_stale_ends()
+            if not self._ends and following is None:
+                break
+            due = self._ends[0][0] if self._ends else NEVER + self._now
+            if following is not None:
+                due = min(due, following[0])
+            before, time = time, max(due, time + max(FIRST_STEP, GROWTH * (time - self._now)))
+            while self._ends and self._ends[0][0] <= time:
+                _end, name, number = heappop(self._ends)
+                if self._number.get(name) == number:
+                    del self._number[name]
+                    self._state.ended(name)
+            while following is not None and following[0] <= time:
+                _arrived, fact, kind = following
+                self._state.arrived(fact)
+                self._run_time[fact.name] = self._draws.run_time(kind)
+                following = next(self._arrivals, None)
+            middle = max(due, (before + time) / 2)
+            self._follow(self._state.run(Fraction(time)).steps, middle)
+            if self._release():
+                self._follow(self._state.run(Fraction(time)).steps, middle)
+            while leave and (gone := [name for name in self._waits if name in missing]):
+                missing.difference_update(gone)
+                for name in gone:
+                    self._leave(name)
+                self._follow(self._state.run(Fraction(time)).steps, middle)
+            missing.difference_update(self._waits)
+            if not missing:
+                break
+        return self._waits | dict.fromkeys(missing, NEVER)
+
+    def _leave(self, name: str) -> None:
+        """The gang has started, or has even been taken back again, and is gone."""
+        self._number.pop(name, None)
+        self._run_time.pop(name, None)
+        self._state.ended(name)
+
+    def _release(self) -> bool:
+        """Let the gangs come for which the gang before them has started."""
+        started = [
+            names for names in self._held if all(name in self._waits or name not in self._run_time for name in names)
+        ]
+        for name in started:
+            for fact in self._held.pop(name):
+                self._state.arrived(fact)
+        return bool(started)
+
+    def _drop_stale_ends(self) -> None:
+        while self._ends and self._number.get(self._ends[0][1]) != self._ends[0][2]:
+            heappop(self._ends)
+
+    def _follow(self, steps: Sequence[Step], time: float) -> None:
+        for name in dict.fromkeys(step.gang for step in steps):
+            if name not in self._run_time:
+                continue
+            if not self._state.is_running(name):
+                self._number.pop(name, None)
+                continue
+            is_new = name not in self._number
+            if not is_new and all(step.gang != name or step.action is StepAction.START for step in steps):
+                continue  # an elastic gang grew
+            self._attempts += 1
+            self._number[name] = self._attempts
+            heappush(self._ends, (time + self._run_time[name], name, self._attempts))
+            self._waits.setdefault(name, time - self._now)

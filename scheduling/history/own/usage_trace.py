@@ -1,0 +1,50 @@
+"""The history of an installation as a trace: work that has ended, as one reader may see it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.db.models import F, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+
+from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.names import SEPARATOR, SHARED_QUEUE
+from pools.domain.people.roles import Actor
+from scheduling.domain.priorities import Priority
+from scheduling.history.traces.trace_file import TraceJob
+from scheduling.models import Group, WaitSpan, Workflow
+
+MAX_TRACE_JOBS = 200_000
+
+
+def read_trace(actor: Actor, since: datetime, until: datetime) -> list[TraceJob]:
+    """Each gang that was submitted in this time, held GPUs and has ended, in the order in which they began to wait.
+
+    Its duration is that of its last attempt. Raises BadInput when there are more than `MAX_TRACE_JOBS`."""
+    first_wait = WaitSpan.objects.filter(workflow_id=OuterRef("workflow_id"), group_id=OuterRef("pk"))
+    workflows = Workflow.objects.visible_to(actor).filter(submit_time__gte=since, submit_time__lt=until)
+    rows = (
+        Group.objects.filter(workflow__in=workflows, start_time__isnull=False, end_time__gt=F("start_time"), gpus__gt=0)
+        .annotate(
+            arrived=Coalesce(
+                Subquery(first_wait.order_by("since").values("since")[:1]), "ready_at", "workflow__submit_time"
+            )
+        )
+        .order_by("arrived", "workflow__name", "position")
+        .values_list(
+            "arrived", "start_time", "end_time", "gpus", "workflow__pool__name", "workflow__pool__parent_id",
+            "workflow__name", "workflow__submitted_by__username", "workflow__priority", "workflow__exec_timeout",
+        )[: MAX_TRACE_JOBS + 1]
+    )  # fmt: skip
+    jobs = []
+    for arrived, start, end, gpus, pool, parent, name, user, priority, limit in rows:
+        team = pool if parent is not None else f"{pool}{SEPARATOR}{SHARED_QUEUE}"
+        seconds = None if limit is None else limit.total_seconds()
+        submit = arrived.astimezone(UTC).replace(tzinfo=None)
+        if start is not None and end is not None:
+            duration = (end - start).total_seconds()
+            jobs.append(TraceJob(submit, duration, gpus, team, name, user, Priority(priority), seconds or None))
+    if len(jobs) > MAX_TRACE_JOBS:
+        message = f"A trace has at most {MAX_TRACE_JOBS} jobs; this time has more: give a later since."
+        raise BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_jobs", MAX_TRACE_JOBS),))])
+    return jobs

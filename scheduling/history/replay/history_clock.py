@@ -1,0 +1,464 @@
+"""The replay of a recorded history: the same submissions, cancellations, nodes and quotas, judged by the one engine.
+
+Unchanged, the engine judges at the times at which the record has decisions, and has to decide the same
+(:func:`first_difference`). With other quotas it judges at these times and after every event that none of them follows
+within `DELAY`. A gang that ends runs as long as in the record; one that the record cut off runs as long as its file
+says, or to the end of the window.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from heapq import heappop, heappush
+
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts, TaskFacts, TaskState
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.history.replay.history import Configuration, Ending, RecordedHistory, RecordedJob, RecordedStep
+from scheduling.history.replay.jobs import SECOND, seconds
+
+DELAY = 10 * SECOND
+"""A reconciliation follows an event within this time, where the record has one."""
+
+
+class TooLong(Exception):
+    """The caller's time for this replay is over."""
+
+
+class _Kind(IntEnum):
+    """What happens, in the order of one instant."""
+
+    END = 0
+    WORKFLOW_TIMEOUT = 1
+    QUEUE_TIMEOUT = 2
+    STOP = 3
+    CONFIGURE = 4
+    ARRIVE = 5
+
+
+@dataclass(slots=True)
+class PastJob:
+    """What became of one job. `used`: microseconds with GPUs in the window; `waits` and `runs`: from when to when it
+    waited for GPUs and had them there; `lost`: microseconds of its work that preemption threw away."""
+
+    job: RecordedJob
+    arrived: int | None = None
+    waits_since: int | None = None
+    start: int | None = None
+    turn: int = 0
+    ended: int | None = None
+    is_completed: bool = False
+    first_wait: int | None = None
+    starts: int = 0
+    preemptions: int = 0
+    reclaims: int = 0
+    used: int = 0
+    lost: int = 0
+    waits: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    _counted_from: int = 0
+
+    def begin(self, now: int) -> None:
+        """It holds its GPUs from now on."""
+        self.stop_waiting(now)
+        self.start = self._counted_from = now
+        self.turn += 1
+
+    def stop(self, now: int) -> None:
+        """It holds nothing from now on."""
+        self.stop_waiting(now)
+        if self.start is not None:
+            self.used += now - self._counted_from
+            self.runs.append((self._counted_from, now))
+        self.start = None
+        self.turn += 1
+
+    def stop_waiting(self, now: int) -> None:
+        """It does not wait for GPUs from now on."""
+        if self.waits_since is not None:
+            self.waits.append((self.waits_since, now))
+        self.waits_since = None
+
+    @property
+    def waited(self) -> int:
+        """Microseconds that it waited for GPUs in the window, waits after a preemption included."""
+        return sum(until - since for since, until in self.waits)
+
+    def wait_of(self, until: int) -> int | None:
+        """Its first wait for GPUs, up to the end of the window if it still waits; None if it did not wait in it."""
+        if self.first_wait is not None:
+            return self.first_wait
+        if self.arrived is None or self.starts or self.job.running:
+            return None
+        return (until if self.ended is None else self.ended) - self.arrived
+
+
+@dataclass(slots=True)
+class Past:
+    """What happened in a replay."""
+
+    until: int
+    jobs: Mapping[str, PastJob]
+    steps: list[RecordedStep] = field(default_factory=list)
+    configurations: list[tuple[int, Configuration]] = field(default_factory=list)
+    """From when on each configuration held."""
+    capacity: int = 0
+    """GPUs × microseconds."""
+
+
+Change = Callable[[Configuration], Configuration]
+
+
+def _never(_now: int) -> bool:
+    return False
+
+
+def _ignore(_past: PastJob) -> None:
+    """Nobody watches."""
+
+
+class HistoryClock:
+    """Runs one history."""
+
+    def __init__(
+        self,
+        history: RecordedHistory,
+        change: Change | None = None,
+        is_over: Callable[[int], bool] = _never,
+        watch: Callable[[PastJob], None] = _ignore,
+    ) -> None:
+        """`change` makes another configuration of each recorded one; None replays the record. `is_over` is called at
+        each instant, and tells when the caller's time is over. `watch` sees each job that started or was stopped; what
+        it raises ends the replay."""
+        self._history, self._change, self._is_over, self._watch = history, change, is_over, watch
+        self._judged = sorted({step.time for step in history.steps})
+        self._configuration = history.configurations[0]
+        self._next_configuration = 0
+        self._past = Past(history.until, {job.name: PastJob(job) for job in history.jobs})
+        self._workflows: dict[str, list[RecordedJob]] = {}
+        for job in history.jobs:
+            self._workflows.setdefault(job.workflow, []).append(job)
+        self._first_starts: dict[str, int] = {}
+        self._events: list[tuple[int, _Kind, int, str, int]] = []
+        self._capacity_since = history.since
+        self._needs_rebuild = False
+        self._last = history.since - 1
+        self._configure(history.since)
+        self._state = KeptState(self._facts(()))
+        self._begin()
+
+    def run(self) -> Past:
+        """Live through the window. Raises TooLong."""
+        history = self._history
+        while (now := self._next_instant()) is not None:
+            if self._is_over(now):
+                raise TooLong
+            while self._events and self._events[0][0] <= now:
+                self._happen(*heappop(self._events))
+            if self._needs_rebuild or self._configuration.draining:
+                self._needs_rebuild = False
+                self._state.rebuild(self._facts(self._state.facts().gangs))
+            if not self._configuration.is_offline:
+                self._follow(now, self._state.run(seconds(now)).steps)
+        self._count_capacity(history.until)
+        for past in self._past.jobs.values():
+            past.stop_waiting(history.until)
+            if past.start is not None:
+                since = max(past.start, history.since)
+                past.used += history.until - since
+                past.runs.append((since, history.until))
+        return self._past
+
+    # -- when -----------------------------------------------------------------------------------------------------
+
+    def _next_instant(self) -> int | None:
+        """The next time at which the engine judges; None after the end of the window."""
+        event = self._events[0][0] if self._events else None
+        at = bisect_left(self._judged, self._last + 1)
+        judged = self._judged[at] if at < len(self._judged) else None
+        if self._change is None or event is None or (judged is not None and judged <= max(event, self._last) + DELAY):
+            now = judged
+        else:
+            now = max(event, self._last)
+        if now is None or now > self._history.until:
+            return None
+        self._last = now
+        return now
+
+    # -- what ------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        history = self._history
+        for number, configuration in enumerate(history.configurations[1:], 1):
+            self._push(configuration.since, _Kind.CONFIGURE, number, "")
+        for number, job in enumerate(history.jobs):
+            if job.workflow_started is not None:
+                self._workflow_began(job.workflow, job.workflow_started)
+            if job.running:
+                past = self._past.jobs[job.name]
+                past.arrived = job.ready
+                self._state.arrived(gang_of(self._configuration, job, job.running))
+                assert job.started is not None
+                past.begin(job.started)
+                past._counted_from = history.since
+                self._plan_end(past)
+            elif not job.after:
+                self._push(max(job.ready, history.since), _Kind.ARRIVE, number, job.name)
+            if job.ending is Ending.STOPPED and job.ended is not None:
+                self._push(job.ended, _Kind.STOP, number, job.name)
+
+    def _push(self, time: int, kind: _Kind, number: int, name: str, turn: int = 0) -> None:
+        heappush(self._events, (time, kind, number, name, turn))
+
+    def _happen(self, time: int, kind: _Kind, number: int, name: str, turn: int) -> None:
+        if kind is _Kind.CONFIGURE:
+            self._count_capacity(time)
+            self._next_configuration = number
+            self._configure(time)
+            self._needs_rebuild = True
+            return
+        if kind is _Kind.WORKFLOW_TIMEOUT:
+            for job in self._workflows[name]:
+                past = self._past.jobs[job.name]
+                if past.arrived is not None and past.ended is None:
+                    self._end(past, time, is_completed=False)
+            return
+        past = self._past.jobs[name]
+        if past.ended is not None or (kind in {_Kind.END, _Kind.QUEUE_TIMEOUT} and past.turn != turn):
+            return
+        if kind is _Kind.ARRIVE:
+            self._arrive(past, time)
+        else:
+            self._end(past, time, is_completed=kind is _Kind.END and not past.job.fails)
+
+    def _arrive(self, past: PastJob, time: int) -> None:
+        job = past.job
+        past.arrived = time if job.after else job.ready
+        self._state.arrived(replace(gang_of(self._configuration, job, {}), waiting_since=_whole_seconds(past.arrived)))
+        self._wait(past, past.arrived)
+
+    def _wait(self, past: PastJob, now: int) -> None:
+        job, past.waits_since = past.job, max(now, self._history.since)
+        if job.queue_timeout is None:
+            return
+        end = now + job.queue_timeout
+        if job.ending is Ending.QUEUE_TIMEOUT and job.ended is not None and job.last_ready == now:
+            end = max(end, job.ended)
+        self._push(end, _Kind.QUEUE_TIMEOUT, 0, job.name, past.turn)
+
+    def _end(self, past: PastJob, time: int, *, is_completed: bool) -> None:
+        if past.arrived is not None:
+            self._state.ended(past.job.name)
+        past.stop(time)
+        past.ended, past.is_completed = time, is_completed
+        for number, job in enumerate(self._workflows[past.job.workflow]):
+            other = self._past.jobs[job.name]
+            if past.job.name not in job.after or other.arrived is not None or other.ended is not None:
+                continue
+            before = [self._past.jobs[name] for name in job.after if name in self._past.jobs]
+            if not is_completed:
+                self._end(other, time, is_completed=False)
+            elif all(each.is_completed for each in before):
+                self._push(time, _Kind.ARRIVE, number, job.name)
+
+    def _follow(self, now: int, steps: Sequence[Step]) -> None:
+        begun: dict[str, bool] = {}
+        for step in steps:
+            past = self._past.jobs[step.gang]
+            nodes = step.nodes if step.action in {StepAction.START, StepAction.MOVE} else ()
+            self._past.steps.append(RecordedStep(now, step.action.value, step.gang, step.tasks, tuple(nodes)))
+            if step.action is StepAction.RECLAIM:
+                past.reclaims += 1
+            elif step.action is StepAction.PREEMPT:
+                past.preemptions += 1
+            begun[step.gang] = begun.get(step.gang, False) or step.action is StepAction.MOVE
+        for name, is_moved in begun.items():
+            past, is_running = self._past.jobs[name], self._state.is_running(name)
+            if past.start is not None and (is_moved or not is_running):
+                past.lost += now - past.start
+                past.stop(now)
+                if not is_running:
+                    self._wait(past, now)
+                self._watch(past)
+            if is_running and past.start is None:
+                if past.first_wait is None and past.arrived is not None and not past.job.running:
+                    past.first_wait = now - past.arrived
+                past.starts += 1
+                past.begin(now)
+                self._workflow_began(past.job.workflow, now)
+                self._plan_end(past)
+                self._watch(past)
+
+    def _workflow_began(self, workflow: str, now: int) -> None:
+        """The time limit of a workflow counts from its first start."""
+        if workflow in self._first_starts:
+            return
+        self._first_starts[workflow] = now
+        jobs = self._workflows[workflow]
+        limit = jobs[0].exec_timeout
+        if limit is not None:
+            late = [job.ended for job in jobs if job.ending is Ending.EXEC_TIMEOUT and job.ended is not None]
+            end = now + limit
+            # The record ended it at a reconciliation after this time.
+            recorded = min((at for at in late if end <= at <= end + DELAY), default=end)
+            self._push(recorded, _Kind.WORKFLOW_TIMEOUT, 0, workflow)
+
+    def _plan_end(self, past: PastJob) -> None:
+        job, start = past.job, past.start
+        assert start is not None
+        if job.ending is Ending.WORKED and job.ended is not None and job.last_start == start:
+            self._push(job.ended, _Kind.END, 0, job.name, past.turn)
+            return
+        run = job.run_time if job.ending is Ending.WORKED else job.simulated
+        if run is not None:
+            self._push(max(start + run, self._last), _Kind.END, 0, job.name, past.turn)
+
+    # -- the cluster ----------------------------------------------------------------------------------------------
+
+    def _configure(self, now: int) -> None:
+        recorded = self._history.configurations[self._next_configuration]
+        self._configuration = recorded if self._change is None else self._change(recorded)
+        self._past.configurations.append((now, self._configuration))
+        self._capacity_since = now
+
+    def _count_capacity(self, now: int) -> None:
+        gpus = 0 if self._configuration.is_offline else sum(n.resources.get(GPU, 0) for n in self._configuration.nodes)
+        self._past.capacity += int(gpus) * (now - self._capacity_since)
+        self._capacity_since = now
+
+    def _facts(self, gangs: Iterable[GangFacts]) -> ClusterFacts:
+        """The configuration with these gangs; their nodes are those that there are now."""
+        now = self._configuration
+        names = {node.name for node in now.nodes}
+        kept = []
+        for gang in gangs:
+            job = self._past.jobs[gang.name].job
+            tasks = tuple(
+                replace(task, node=task.node if task.node in names else None, allowed_nodes=again.allowed_nodes)
+                for task, again in zip(gang.tasks, gang_of(now, job, {}).tasks, strict=True)
+            )
+            kept.append(replace(gang, tasks=tasks))
+        return ClusterFacts(
+            self._queues(), now.cohorts, tuple(kept), now.nodes, units=now.units, policy=now.policy
+        )  # fmt: skip
+
+    def _queues(self) -> tuple[QueueFacts, ...]:
+        """The queues; a subpool that drains keeps the quota that its active work needs, which its pool's shared leaf
+        does not get."""
+        draining = self._configuration.draining
+        if not draining:
+            return self._configuration.queues
+        kept = {name: min(quota, self._committed(name)) for name, quota in draining.items()}
+        queues = {queue.name: queue for queue in self._configuration.queues}
+        for name, quota in kept.items():
+            queue = queues[name]
+            queues[name] = with_gpu_quota(queue, quota)
+            container, shared = queue.parent or "", self._configuration.shared.get(queue.parent or "")
+            if shared is not None:
+                left = max(0, gpu_quota(queues[shared]) - quota)
+                queues[shared] = with_gpu_quota(queues[shared], left)
+                parts = sum(gpu_quota(each) for each in queues.values() if each.parent == container)
+                queues[container] = with_gpu_quota(queues[container], max(gpu_quota(queues[container]), parts))
+        return tuple(queues.values())
+
+    def _committed(self, queue: str) -> int:
+        total = 0
+        for jobs in self._workflows.values():
+            if jobs[0].queue != queue or jobs[0].priority.is_preemptible:
+                continue
+            active = [self._past.jobs[job.name] for job in jobs]
+            active = [past for past in active if past.ended is None and past.job.submitted <= self._last]
+            held = sum(past.job.gpus for past in active if past.start is not None)
+            total += max(held, max((past.job.gpus for past in active), default=0))
+        return total
+
+
+def gang_of(configuration: Configuration, job: RecordedJob, running: Mapping[str, str]) -> GangFacts:
+    """A job as the engine reads it; `running` are the nodes of its tasks."""
+    names = frozenset(node.name for node in configuration.nodes)
+    tasks: list[TaskFacts] = []
+    for task in job.tasks:
+        allowed = configuration.platforms.get(task.platform, frozenset()) - task.excluded
+        node = running.get(task.facts.name)
+        tasks.append(
+            replace(
+                task.facts,
+                state=TaskState.PENDING if node is None else TaskState.RUNNING,
+                node=node if node in names else None,
+                allowed_nodes=None if allowed == names else frozenset(allowed),
+            )
+        )
+    return GangFacts(
+        job.name, job.queue, tuple(tasks), job.priority.priority_class_value, job.priority.is_preemptible, job.rank,
+        job.tree, waiting_since=_whole_seconds(job.ready),
+        started=None if job.started is None else _whole_seconds(job.started),
+        time_limit=None if job.exec_timeout is None else _whole_seconds(job.exec_timeout),
+        expected_time=None if job.simulated is None else _whole_seconds(job.simulated),
+    )  # fmt: skip
+
+
+def starts_alone(configuration: Configuration, job: RecordedJob) -> bool:
+    """Whether a job starts on the cluster without any other work."""
+    now, gang = configuration, gang_of(configuration, job, {})
+    state = KeptState(ClusterFacts(now.queues, now.cohorts, (gang,), now.nodes, units=now.units))
+    state.run()
+    return state.is_running(job.name)
+
+
+def _whole_seconds(microseconds: int) -> int:
+    """The policy of a live backend reads whole seconds."""
+    return (microseconds + SECOND // 2) // SECOND
+
+
+def gpu_quota(queue: QueueFacts) -> Amount:
+    """The GPUs that are promised to a queue."""
+    return (queue.quota or {}).get(GPU, 0)
+
+
+def with_gpu_quota(queue: QueueFacts, quota: Amount) -> QueueFacts:
+    """The queue with another quota of GPUs."""
+    return replace(queue, quota={**(queue.quota or {}), GPU: quota})
+
+
+def shares_follow(recorded: Configuration, queues: Iterable[QueueFacts], named: Collection[str]) -> Configuration:
+    """The configuration with these queues. A subpool of the `named` queues takes its quota from the shared leaf of its
+    pool, or gives it back there, as in the ledger."""
+    now = {queue.name: queue for queue in queues}
+    for container, shared in recorded.shared.items():
+        parts = [queue for queue in now.values() if queue.parent == container and queue.name != shared]
+        touched = container in named or any(part.name in named for part in parts)
+        if not touched or shared in named or shared not in now:
+            continue
+        promised = gpu_quota(now[container])
+        if promised in {UNLIMITED, math.inf} or any(gpu_quota(part) == UNLIMITED for part in parts):
+            continue
+        taken = sum(gpu_quota(part) for part in parts)
+        left = max(0, promised - taken)
+        now[shared] = with_gpu_quota(now[shared], left)
+        now[container] = with_gpu_quota(now[container], max(promised, left + taken))
+    return replace(recorded, queues=tuple(now[queue.name] for queue in recorded.queues))
+
+
+@dataclass(frozen=True, slots=True)
+class StepDifference:
+    """The first step in which a replay and the record differ; None where one of them has no step."""
+
+    recorded: RecordedStep | None
+    replayed: RecordedStep | None
+
+
+def first_difference(recorded: Sequence[RecordedStep], replayed: Sequence[RecordedStep]) -> StepDifference | None:
+    """None if both have the same steps with the same tasks and nodes at the same times. The order within one time has
+    no meaning: starts in different trees are written tree by tree."""
+    one, other = sorted(recorded), sorted(replayed)
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            return StepDifference(a, None) if a < b else StepDifference(None, b)
+    if len(one) == len(other):
+        return None
+    return StepDifference(one[len(other)], None) if len(one) > len(other) else StepDifference(None, other[len(one)])

@@ -1,0 +1,1 @@
+"""When work starts: the forecasts that the background keeps, and the answer to a question of a person."""

@@ -1,0 +1,205 @@
+"""Makes the forecasts of waiting gangs in the background, keeps them, and scores the first one of each gang. Old
+forecasts are forgotten, and old promised starts with them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Max, Q, QuerySet
+from django.utils import timezone
+
+from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import one_snapshot
+from pools.models import Backend
+from scheduling.domain.promised_starts import PromiseOutcome
+from scheduling.garbage_collector import garbage_collector
+from scheduling.history.forecast.calibration import Calibration, Shape, hour_of
+from scheduling.history.forecast.futures import NEVER, sample_waits
+from scheduling.history.forecast.scoring import LEVELS, Score
+from scheduling.history.starts.forecast_facts import ForecastFacts, read_forecast_facts
+from scheduling.models import PromisedStart, StartForecast, WaitSpan
+
+FUTURES = 12
+LEAST_FUTURES = 2
+SECONDS = 10.0
+"""The time for one round. A large backend gets fewer futures, and those that the round does not reach are the first of
+the next one."""
+SCORES = 1000
+"""The last scored forecasts of a backend, which set the width of its next ones."""
+KEPT = timedelta(days=30)
+"""How long scores, and promised starts that have ended, are kept."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def forecast_starts() -> int:
+    """Forecast the starts of all waiting gangs, backend by backend; returns the number of forecasts."""
+    now = timezone.now()
+    with left_out_on_error("the scores of forecasts"):
+        _score(now)
+    StartForecast.objects.filter(made_at__lt=now - KEPT).delete()
+    # An open one of this age belongs to a gang that its backend does not know any more.
+    is_stale = Q(outcome=PromiseOutcome.OPEN, latest_start__lt=now - KEPT)
+    PromisedStart.objects.filter(Q(ended_at__lt=now - KEPT) | is_stale).delete()
+    until = time.monotonic() + SECONDS
+    newest = dict(StartForecast.objects.values_list("backend_id").annotate(Max("made_at")))
+    made = 0
+    for backend in sorted(Backend.objects.all(), key=lambda backend: (newest.get(backend.pk) or _LONG_AGO, backend.pk)):
+        if time.monotonic() > until:
+            break
+        with left_out_on_error("the forecasts of a backend", backend.name):
+            made += _forecast(backend, until)
+    return made
+
+
+def forecast_scores() -> Score:
+    """The scores of the last forecasts of all backends."""
+    score = Score()
+    for waits, wait in _last_scored().values_list("first_waits", "wait")[:SCORES]:
+        if waits is not None and wait is not None:
+            score.add(waits, wait)
+    return score
+
+
+def _last_scored() -> QuerySet[StartForecast]:
+    return StartForecast.objects.filter(wait__isnull=False, scored_at__isnull=False).order_by("-scored_at", "pk")
+
+
+def _score(now: datetime) -> None:
+    """Score the forecasts of gangs whose wait is over. A gang that ended without a start is not scored."""
+    with one_snapshot():
+        open_ones = {
+            row.pk: row for row in StartForecast.objects.filter(scored_at__isnull=True, first_made_at__isnull=False)
+        }
+        spans = WaitSpan.objects.filter(group_id__in=open_ones, until__isnull=False).order_by("until")
+        ends: dict[UUID, WaitSpan] = {}
+        for span in spans:
+            made = open_ones[span.group_id].first_made_at
+            if made is not None and span.until is not None and span.until >= made:
+                ends.setdefault(span.group_id, span)
+    changed = []
+    for group, span in ends.items():
+        row = open_ones[group]
+        assert row.first_made_at is not None
+        assert span.until is not None
+        row.scored_at = now
+        row.wait = (span.until - row.first_made_at).total_seconds() if span.started else None
+        changed.append(row)
+    StartForecast.objects.bulk_update(changed, ["scored_at", "wait"], batch_size=500)
+
+
+def _forecast(backend: Backend, until: float) -> int:
+    facts = read_forecast_facts(backend)
+    if facts is None:
+        return 0
+    calibration = read_calibration(backend)
+    futures = _sample(facts, until)
+    before = facts.gpus_before()
+    rows = []
+    for name, group in facts.waiting.items():
+        waits = [each[name] for each in futures]
+        row = _row(backend, group, facts.now, sum_up(waits, calibration))
+        row.gpus_before = before[name]
+        row.sampled_waits = [None if wait >= NEVER else round(wait, 1) for wait in waits]
+        rows.append(row)
+    StartForecast.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["group_id"],
+        update_fields=[
+            "backend_id", "made_at", "p10", "p50", "p90", "samples", "never", "gpus_before", "sampled_waits",
+        ],
+        batch_size=500,
+    )  # fmt: skip
+    _keep_first(rows)
+    return len(rows)
+
+
+def read_calibration(backend: Backend) -> Calibration:
+    """What the last scored forecasts of a backend teach: one query."""
+    calibration = Calibration()
+    scores = [
+        (hour_of(row.first_made_at.timestamp()), Shape(row.first_middle, row.first_spread), row.wait)
+        for row in reversed(_last_scored().filter(backend_id=backend.pk)[:SCORES])
+        if row.first_made_at is not None
+        and row.first_middle is not None
+        and row.first_spread is not None
+        and row.wait is not None
+    ]
+    together = Counter(hour for hour, _shape, _wait in scores)
+    for hour, shape, wait in scores:
+        calibration.scored(shape, wait, together[hour])
+    return calibration
+
+
+def _sample(facts: ForecastFacts, until: float) -> list[dict[str, float]]:
+    found: list[dict[str, float]] = []
+    with garbage_collector.paused():
+        for number in range(FUTURES):
+            if number >= LEAST_FUTURES and time.monotonic() > until:
+                break
+            seed = int(facts.present.now) * FUTURES + number
+            found += sample_waits(facts.present, facts.waiting, 1, seed)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStart:
+    """The quantiles of `LEVELS` in seconds from now, None where too few futures start it. `shape` None: none does."""
+
+    samples: int
+    waits: tuple[float | None, ...]
+    shape: Shape | None
+
+    @property
+    def never(self) -> str | None:
+        """A sentence where no future starts it."""
+        return f"It starts in none of {self.samples} sampled futures." if self.shape is None else None
+
+    def times(self, now: datetime) -> list[datetime | None]:
+        """The quantiles as times."""
+        return [None if wait is None else now + timedelta(seconds=wait) for wait in self.waits]
+
+
+def sum_up(waits: Sequence[float], calibration: Calibration) -> SampledStart:
+    """The forecast of a gang that has these waits, in seconds, in the sampled futures."""
+    known = [wait for wait in waits if wait < NEVER]
+    if not known:
+        return SampledStart(len(waits), (None,) * len(LEVELS), None)
+    shape = Shape.of(known)
+    share = len(known) / len(waits)
+    quantiles = calibration.quantiles(shape)
+    return SampledStart(
+        len(waits), tuple(q if level <= share else None for level, q in zip(LEVELS, quantiles, strict=True)), shape
+    )
+
+
+def _row(backend: Backend, group: UUID, now: datetime, sampled: SampledStart) -> StartForecast:
+    p10, p50, p90 = sampled.times(now)
+    never = sampled.never or ""
+    row = StartForecast(
+        group_id=group, backend_id=backend.pk, made_at=now, p10=p10, p50=p50, p90=p90, samples=sampled.samples,
+        never=never,
+    )  # fmt: skip
+    if sampled.shape is not None and None not in sampled.waits:
+        row.first_made_at, row.first_waits = now, list(sampled.waits)
+        row.first_middle, row.first_spread = sampled.shape.middle, sampled.shape.spread
+    return row
+
+
+def _keep_first(rows: Sequence[StartForecast]) -> None:
+    """Keep these forecasts as the first ones of their gangs where those have none."""
+    by_group = {row.pk: row for row in rows if row.first_made_at is not None}
+    missing = StartForecast.objects.filter(pk__in=by_group, first_made_at__isnull=True)
+    changed = []
+    for row in missing:
+        new = by_group[row.pk]
+        row.first_made_at, row.first_waits = new.first_made_at, new.first_waits
+        row.first_middle, row.first_spread = new.first_middle, new.first_spread
+        changed.append(row)
+    fields = ["first_made_at", "first_waits", "first_middle", "first_spread"]
+    StartForecast.objects.bulk_update(changed, fields, batch_size=500)

@@ -1,0 +1,149 @@
+"""The facts that a forecast of one backend knows: the state, how long work ran, what arrived; nothing that is still to
+come.
+
+The simulated end of running work (`Group.ends_at`) is never read here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from pools.database.transactions import one_snapshot
+from pools.domain.values.amounts import GPU, Number
+from pools.models import Backend
+from scheduling.domain.engine.facts import GangFacts, TaskFacts
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+from scheduling.history.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
+from scheduling.history.forecast.futures import GangInfo, Present
+from scheduling.history.forecast.lines import gang_gpus
+from scheduling.history.forecast.runtimes import RunTimes, WorkKind
+from scheduling.models import Group, Task
+from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds
+from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
+
+ATTEMPTS = 3000
+"""The last attempts of a backend from which run times are drawn."""
+ARRIVALS_SINCE = timedelta(days=1)
+_TAKEN = frozenset({TaskStatus.RESCHEDULED, TaskStatus.FAILED_PREEMPTED, TaskStatus.FAILED_EVICTED})
+"""An attempt with this status would have run longer."""
+_KIND = (
+    "workflow__pool__name", "gpus", "workflow__submitted_by__username", "workflow__spec_name", "workflow__exec_timeout",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastFacts:
+    """The present, the group of each waiting gang by its name in the facts, and the time of the snapshot. `live`: the
+    facts with the rows that their names refer to; `holds`: the work that is not sent to the cluster yet."""
+
+    present: Present
+    waiting: Mapping[str, UUID]
+    now: datetime
+    live: LiveFacts
+    holds: DispatchHolds
+
+    def gpus_before(self) -> dict[str, int]:
+        """The GPUs of the work that comes before each waiting gang in its queue, by name."""
+        waiting = [fact for fact in self.present.facts.gangs if fact.name in self.waiting]
+        total: Counter[str] = Counter()
+        found = {}
+        for fact in sorted(waiting, key=lambda fact: (-fact.priority, fact.submitted, fact.name)):
+            found[fact.name] = total[fact.queue]
+            total[fact.queue] += gang_gpus(fact)
+        return found
+
+
+def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False) -> ForecastFacts | None:
+    """The facts in one snapshot; None if nothing waits for GPUs, unless they are wanted then too. A fixed number of
+    queries."""
+    with one_snapshot():
+        now = timezone.now()
+        live = read_live_facts(backend)
+        holds = read_dispatch_holds(backend, live)
+        groups = _read_groups(backend)
+        begun = _read_running(backend)
+        gangs: dict[str, GangInfo] = {}
+        waiting: dict[str, UUID] = {}
+        for name, ref in live.gangs.items():
+            kind = groups.get(ref.group)
+            if kind is None:
+                continue
+            started = begun.get(ref.group)
+            gangs[name] = GangInfo(kind, None if started is None else started.timestamp())
+            if started is None:
+                waiting[name] = ref.group
+        if not waiting and not even_if_nothing_waits:
+            return None
+        present = Present(
+            now.timestamp(), live.facts, gangs, _read_run_times(backend), _read_arrivals(backend, live, now),
+            holds.held_names(live),
+        )  # fmt: skip
+    return ForecastFacts(present, waiting, now, live, holds)
+
+
+def _kind(pool: str, gpus: int, user: str, name: str, limit: timedelta | None) -> WorkKind:
+    return WorkKind(pool, gpus, user, name, None if limit is None else limit.total_seconds())
+
+
+def _read_groups(backend: Backend) -> dict[UUID, WorkKind]:
+    rows = Group.objects.filter(workflow__root_pool__backend=backend, end_time__isnull=True).order_by()
+    return {row[0]: _kind(*row[1:]) for row in rows.values_list("pk", *_KIND)}
+
+
+def _read_running(backend: Backend) -> dict[UUID, datetime]:
+    """When the running attempt of each running gang started."""
+    rows = Task.objects.filter(
+        group__workflow__root_pool__backend=backend, start_time__isnull=False, end_time__isnull=True
+    )
+    starts = rows.order_by("-start_time").values_list("group", "start_time")
+    return {group: start for group, start in starts if start is not None}
+
+
+def _read_run_times(backend: Backend) -> RunTimes:
+    rows = (
+        Task.objects.filter(group__workflow__root_pool__backend=backend, lead=True, start_time__isnull=False)
+        .order_by("-start_time")
+        .values_list("start_time", "end_time", "status", *(f"group__{column}" for column in _KIND))
+    )
+    known = RunTimes()
+    for start, end, status, *kind in reversed(rows[:ATTEMPTS]):
+        attempt = known.started(_kind(*kind), start.timestamp())
+        if end is not None:
+            RunTimes.ended(attempt, end.timestamp(), is_whole=TaskStatus(status) not in _TAKEN)
+    return known
+
+
+def _read_arrivals(backend: Backend, live: LiveFacts, now: datetime) -> RecentArrivals:
+    """The groups that began to wait in the last day, as gangs of equal tasks that need GPUs only."""
+    queue_of = {leaf: queue for queue, leaf in live.leaves.items()}
+    rows = (
+        Group.objects.filter(workflow__root_pool__backend=backend, ready_at__gte=now - ARRIVALS_SINCE, gpus__gt=0)
+        .annotate(size=Count("tasks", filter=Q(tasks__retry_id=0)))
+        .order_by("-ready_at")
+        .values_list("ready_at", "size", "workflow__priority", "workflow__pool", *_KIND)
+    )
+    found = RecentArrivals()
+    latest = max((gang.submitted for gang in live.facts.gangs), default=0)
+    for ready, size, priority, pool, *kind in reversed(rows[:REMEMBERED]):
+        queue = queue_of.get(pool)
+        if queue is None:
+            continue
+        make = partial(_later_gang, queue, kind[1], max(1, size), Priority(priority), latest + 1)
+        found.add(Arrival(ready.timestamp(), _kind(*kind), queue, make))
+    return found
+
+
+def _later_gang(queue: str, gpus: int, size: int, priority: Priority, submitted: Number) -> GangFacts:
+    size = min(size, gpus)
+    each, more = divmod(gpus, size)
+    tasks = tuple(TaskFacts(f"~{i}", {GPU: each + (i < more)}) for i in range(size))
+    return GangFacts("~", queue, tasks, priority.priority_class_value, priority.is_preemptible, submitted)

@@ -1,1 +1,0 @@
-"""Reads for forecasts, replays and what-if questions."""

@@ -1,0 +1,1 @@
+"""What a change would mean for the work that is there."""

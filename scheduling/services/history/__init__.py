@@ -1,1 +1,0 @@
-"""Forecasts, replays and advice."""
