@@ -11,7 +11,7 @@ import pytest
 from tests.support.up import run_osmo_admin
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-BACKUP = Path(__file__).with_name("0ac3b85.tar.gz")
+BACKUP = Path(__file__).with_name("29ed02b4.tar.gz")
 # Kinds of objects that are newer than the installation of the other test of upgrades.
 NEWER_TABLES = {
     "pools_approvalrequest",
