@@ -8,7 +8,7 @@ import re
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,7 +46,7 @@ class LoadResult:
 
 def run_load(
     base_url: str,
-    jwt: str,
+    jwt: str | Sequence[str],
     *,
     clients: int,
     seconds: float,
@@ -54,13 +54,14 @@ def run_load(
     trust: ssl.SSLContext | None = None,
 ) -> LoadResult:
     """Let `clients` send for `seconds`. `next_request(client, number)` makes each client's requests; with `trust` they
-    speak TLS."""
-    return asyncio.run(_run(base_url, jwt, clients, seconds, next_request, trust))
+    speak TLS. Of several tokens each client takes one, in turn."""
+    tokens = [jwt] if isinstance(jwt, str) else jwt
+    return asyncio.run(_run(base_url, tokens, clients, seconds, next_request, trust))
 
 
 async def _run(
     base_url: str,
-    jwt: str,
+    tokens: Sequence[str],
     clients: int,
     seconds: float,
     next_request: Callable[[int, int], LoadRequest],
@@ -68,13 +69,16 @@ async def _run(
 ) -> LoadResult:
     parts = urlsplit(base_url)
     loop = asyncio.get_running_loop()
-    common = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {jwt}\r\nContent-Type: application/json\r\n"
+    heads = [
+        f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {jwt}\r\nContent-Type: application/json\r\n"
+        for jwt in tokens
+    ]
     begin = time.perf_counter()
     ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(clients)]
-    connections = [
-        _Client(common.encode(), functools.partial(next_request, index), begin + seconds, ends[index])
-        for index in range(clients)
-    ]
+    connections = []
+    for index, end in enumerate(ends):
+        head = heads[index % len(heads)].encode()
+        connections.append(_Client(head, functools.partial(next_request, index), begin + seconds, end))
     for each in connections:
         await loop.create_connection(lambda each=each: each, parts.hostname, parts.port, ssl=trust)  # type: ignore[misc]
     await asyncio.gather(*ends)
