@@ -9,6 +9,7 @@ from django.db.models import OuterRef, Subquery, Sum, TextField, Value
 from django.db.models.functions import Cast, Concat
 
 from pools.database.prepared import read_rows
+from pools.database.transactions import is_in_snapshot
 from pools.models.change_tokens import COHORTS, ChangeToken, TokenKind
 
 Result = TypeVar("Result")
@@ -77,6 +78,6 @@ class KeptResult(Generic[Result]):
         if kept is not None and kept[0] == token:
             return kept[1]
         result = self._read()
-        if self._read_token() == token:  # outside of a snapshot, a change may have come between the two
+        if is_in_snapshot() or self._read_token() == token:  # else a change may have come between the two
             self._kept = token, result
         return result

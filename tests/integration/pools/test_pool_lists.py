@@ -241,7 +241,7 @@ def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiClient) -> None
     for number in range(1, 15):
         put_pool(admin, f"p{number}", pool_config(10), a=1, b=2, c=3)
     assert query_counts() == few
-    assert max(few) <= 6
+    assert max(few) <= 7  # 6 in a snapshot, where no change can come between a token and its rows
 
 
 @pytest.mark.parametrize("query", [{"all_pools": "maybe"}, {"include_archived": "2"}])
