@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from django.db import connection, models
 
@@ -91,14 +91,6 @@ def known_row(model: type[Row], names: Sequence[str], values: Sequence[Any]) -> 
 def column_names(model: type[models.Model]) -> tuple[str, ...]:
     """All columns of a model."""
     return tuple(field.attname for field in model._meta.concrete_fields)
-
-
-def keep_related(row: models.Model, name: str, rows: models.QuerySet[Any], found: list[Any]) -> None:
-    """Let `row.name.all()` give rows that were read by hand, as after `prefetch_related`. `rows` is an unevaluated
-    queryset of their model."""
-    kept: Any = rows  # Django has no public way to fill a queryset
-    kept._result_cache, kept._prefetch_done = found, True
-    cast("Any", row)._prefetched_objects_cache = {**getattr(row, "_prefetched_objects_cache", {}), name: rows}
 
 
 @cache

@@ -112,7 +112,7 @@ class WorkflowAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         actor = actor_of(request)
         workflow = get_full_workflow(actor, object_id, all_attempts=True)
-        groups = list(workflow.groups.all())
+        groups = workflow.loaded_groups
         queue, _ = queue_names_of(workflow)
         subject = f"workflow/{workflow.name}"
         status = WorkflowStatus(workflow.status)
@@ -126,7 +126,7 @@ class WorkflowAdmin(PolicyAdmin):
             gang_columns=GANG_COLUMNS,
             task_columns=TASK_COLUMNS,
             groups=[
-                (group, list(group.tasks.all()), waiting_gangs.get(group.name), read_gang_tree_rows(group))
+                (group, group.loaded_tasks, waiting_gangs.get(group.name), read_gang_tree_rows(group))
                 for group in groups
             ],
             queue=queue,

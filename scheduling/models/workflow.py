@@ -105,6 +105,9 @@ class Workflow(models.Model):
     app_uuid = models.TextField(blank=True)
     app_version = models.TextField(blank=True)
 
+    loaded_groups: list[Group]
+    """Its groups in their order, if `get_full_workflow` has read it; not a column."""
+
     objects = WorkflowQuerySet.as_manager()
 
     class Meta:
@@ -174,6 +177,9 @@ class Group(models.Model):
     end_time = models.DateTimeField(null=True)
     ends_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True)
+
+    loaded_tasks: list[Task]
+    """Its tasks in their order, if `get_full_workflow` has read it; not a column."""
 
     class Meta:
         ordering = ["workflow", "position"]

@@ -280,7 +280,7 @@ def detailed_list_entry(row: WorkflowRow, links: WorkflowLinks) -> ListedWorkflo
 def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[str, WaitingGang]) -> WorkflowAnswer:
     """One workflow with groups and tasks, which must be loaded; `waiting` has the reason of each group that waits."""
     queue, k8s_queue = queue_names_of(workflow)
-    groups = list(workflow.groups.all())
+    groups = workflow.loaded_groups
     assert workflow.root_pool.backend is not None
     first = min(waiting.values(), key=lambda gang: gang.position, default=None)
     return {
@@ -389,7 +389,7 @@ def _group_body(
         "k8s_queue": k8s_queue,
         "waiting": None if waiting is None else queue_position_body(waiting),
         "gang": gang_body(read_gang_tree_rows(group)),
-        "tasks": [_task_body(workflow, group, task, links) for task in group.tasks.all()],
+        "tasks": [_task_body(workflow, group, task, links) for task in group.loaded_tasks],
     }
 
 

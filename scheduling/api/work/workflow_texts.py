@@ -103,7 +103,7 @@ class WorkflowEventLog(View):
         backend = _backend_of(workflow)
         if backend.kind != Backend.Kind.KUBERNETES:
             return _text_response(_join_last_lines(list(map(str, lines)), query.last_n_lines))
-        groups = [] if attempts else list(workflow.groups.all())
+        groups = [] if attempts else workflow.loaded_groups
         of_tasks = attempts or _latest_attempts(workflow)
         return _streamed_response(_with_cluster_events(lines, backend, groups, of_tasks, query.last_n_lines))
 
@@ -129,8 +129,8 @@ def _latest_attempts(workflow: Workflow) -> list[Task]:
     """The latest attempt of every task, in the order of the file."""
     return [
         task
-        for group in workflow.groups.all()
-        for task in {each.name: each for each in sorted(group.tasks.all(), key=lambda each: each.retry_id)}.values()
+        for group in workflow.loaded_groups
+        for task in {each.name: each for each in sorted(group.loaded_tasks, key=lambda each: each.retry_id)}.values()
     ]
 
 
@@ -143,7 +143,7 @@ def _requested_attempts(query: LineQuery, workflow: Workflow) -> list[Task]:
         raise BadInput.of([Violation("retry_id", Fault.BAD_QUERY, message)])
     if not task:
         return []
-    attempts = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
+    attempts = [each for group in workflow.loaded_groups for each in group.loaded_tasks if each.name == task]
     if not attempts:
         raise NotFound(f"Workflow {workflow.name} has no such task.", workflow_id=workflow.name)
     attempt = max(each.retry_id for each in attempts) if retry is None else retry

@@ -140,7 +140,7 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
     """The groups of one workflow that wait, by name. The caller has loaded them (`get_full_workflow`) and
     checked that `actor` may see the workflow."""
     backend = workflow.root_pool.backend
-    groups = [group for group in workflow.groups.all() if group.status in WAITING_STATUSES]
+    groups = [group for group in workflow.loaded_groups if group.status in WAITING_STATUSES]
     if backend is None or not groups:
         return {}
     requested = {group.pk for group in groups}

@@ -83,7 +83,7 @@ def compare_workflows(actor: Actor, first: str, second: str) -> WorkflowsSideByS
     """Compare two workflows by name or uuid. Eight queries. Raises NotFound if one does not exist or `actor` may not
     see it."""
     one, other = (get_full_workflow(actor, name, all_attempts=True) for name in (first, second))
-    gangs_of_one, gangs_of_other = ({each.name: each for each in work.groups.all()} for work in (one, other))
+    gangs_of_one, gangs_of_other = ({each.name: each for each in work.loaded_groups} for work in (one, other))
     now = timezone.now()
     waits = _read_waits([*gangs_of_one.values(), *gangs_of_other.values()], now)
     return WorkflowsSideBySide(
@@ -118,8 +118,8 @@ def _pairs(first: _Values, second: _Values) -> Iterator[ComparedFact]:
 
 
 def _workflow_values(workflow: Workflow, now: datetime) -> _Values:
-    groups = list(workflow.groups.all())
-    attempts = [task for group in groups for task in group.tasks.all()]
+    groups = workflow.loaded_groups
+    attempts = [task for group in groups for task in group.loaded_tasks]
     backend = workflow.root_pool.backend
     return {
         ("status", "Status", FactUnit.TEXT): workflow.status,
@@ -146,7 +146,7 @@ def _workflow_values(workflow: Workflow, now: datetime) -> _Values:
 def _gang_values(group: Group | None, waits: _Waits, now: datetime) -> _Values:
     if group is None:
         return {}
-    attempts = list(group.tasks.all())
+    attempts = group.loaded_tasks
     latest = {task.name: task for task in attempts}.values()
     by_cause = waits.get(group.pk, {})
     return {

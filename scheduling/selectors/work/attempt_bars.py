@@ -16,9 +16,9 @@ def read_attempt_chart(workflow: Workflow, now: datetime) -> AttemptChart | None
 
 
 def _facts(workflow: Workflow) -> Iterator[AttemptFact]:
-    for group in workflow.groups.all():
+    for group in workflow.loaded_groups:
         since: dict[str, datetime | None] = {}
-        for task in group.tasks.all():
+        for task in group.loaded_tasks:
             yield AttemptFact(
                 group.name, task.name, task.retry_id, TaskStatus(task.status), task.node_name,
                 since.get(task.name, group.ready_at), task.start_time, task.end_time,

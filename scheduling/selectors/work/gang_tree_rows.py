@@ -19,7 +19,7 @@ def read_gang_tree_rows(group: Group) -> list[GangTreeRow]:
     if group.gang is None:
         return []
     latest: dict[str, Task] = {}
-    for task in group.tasks.all():
+    for task in group.loaded_tasks:
         if task.name not in latest or latest[task.name].retry_id < task.retry_id:
             latest[task.name] = task
     tree = tree_from_json(group.gang, len(latest))

@@ -37,14 +37,14 @@ def attempt_label(task: Task) -> str:
 
 def task_log_lines(workflow: Workflow) -> list[LogLine]:
     """Starts and ends of all tasks, oldest first. Groups and tasks must be loaded."""
-    found = [line for group in workflow.groups.all() for task in group.tasks.all() for line in _attempt_lines(task)]
+    found = [line for group in workflow.loaded_groups for task in group.loaded_tasks for line in _attempt_lines(task)]
     return sorted(found, key=lambda line: (line.time, line.subject))
 
 
 def event_log_lines(workflow: Workflow) -> list[LogLine]:
     """The lines of :func:`task_log_lines`, and the events of the workflow and of its groups. One more query."""
     found = list(_audit_lines(workflow))
-    for group in workflow.groups.all():
+    for group in workflow.loaded_groups:
         if group.ready_at:
             found.append(LogLine(group.ready_at, group.name, f"waits for {group.gpus} GPUs"))
         if group.end_time and not group.start_time:

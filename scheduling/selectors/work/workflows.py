@@ -17,7 +17,7 @@ from pools.domain import names
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
 from pools.models import Backend, Pool, User
-from pools.selectors.submission_path import column_names, columns_sql, keep_related, known_row
+from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.models import Group, Task, Workflow
 
 # By hand, because Django needs more time to build the objects of five tables than PostgreSQL to answer.
@@ -153,7 +153,8 @@ def _parse_uuid(text: str) -> UUID | None:
 
 
 def get_full_workflow(actor: Actor, name: str, *, all_attempts: bool = False) -> Workflow:
-    """A workflow with its groups and their tasks: the latest attempt of each, or all attempts. Three queries.
+    """A workflow with its `loaded_groups` and their `loaded_tasks`: the latest attempt of each, or all attempts. Three
+    queries.
 
     Raises NotFound if it does not exist or `actor` may not see it.
     """
@@ -161,15 +162,13 @@ def get_full_workflow(actor: Actor, name: str, *, all_attempts: bool = False) ->
     tasks_sql = _ALL_TASKS_SQL if all_attempts else _LATEST_TASKS_SQL
     groups = [known_row(Group, column_names(Group), row) for row in read_rows(_GROUPS_SQL, [workflow.pk])]
     tasks = [known_row(Task, column_names(Task), row) for row in read_rows(tasks_sql, [[group.pk for group in groups]])]
+    workflow.loaded_groups = groups
+    for group in groups:
+        group.workflow, group.loaded_tasks = workflow, []
     by_pk = {group.pk: group for group in groups}
-    of_group: dict[UUID, list[Task]] = {group.pk: [] for group in groups}
     for task in tasks:
         task.group = by_pk[task.group_id]
-        of_group[task.group_id].append(task)
-    for group in groups:
-        group.workflow = workflow
-        keep_related(group, "tasks", Task.objects.all(), of_group[group.pk])
-    keep_related(workflow, "groups", Group.objects.all(), groups)
+        task.group.loaded_tasks.append(task)
     return workflow
 
 

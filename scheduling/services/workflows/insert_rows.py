@@ -40,7 +40,6 @@ def insert_workflows(
     )
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
-        workflow._state.adding = False
 
 
 @cache

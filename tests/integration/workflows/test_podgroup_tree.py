@@ -53,9 +53,9 @@ def test_earlier_attempts_are_not_counted(gang: Any) -> None:
     first = Task.objects.get(name="prefill-1-0")
     first.status = "FAILED_PREEMPTED"
     first.save()
-    first.pk, first._state.adding = uuid.uuid4(), True
+    first.pk = uuid.uuid4()
     first.retry_id, first.status, first.node_name = 1, "SCHEDULING", ""
-    first.save()
+    first.save(force_insert=True)
 
     for verbose in ("False", "True"):
         (group,) = gang.get("/api/workflow/inference-service-1", verbose=verbose)["groups"]
@@ -83,7 +83,7 @@ def test_other_gangs_have_none(alice: Any) -> None:
 
 
 def test_the_tree_costs_no_query(gang: Any) -> None:
-    (group,) = get_full_workflow(gang.actor, "inference-service-1").groups.all()
+    (group,) = get_full_workflow(gang.actor, "inference-service-1").loaded_groups
     with CaptureQueriesContext(connection) as queries:
         assert len(read_gang_tree_rows(group)) == 5
     assert len(queries) == 0
