@@ -126,7 +126,7 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     expect_text(available, "decides")
     available.get_by_role("link", name=tree.corp).click()
     page.wait_for_url(f"**/pools/cohort/node/cohort/{tree.corp}/#available")
-    capped = page.locator("#subtree_quota").get_by_text("effective quota, capped by the lending limit")
+    capped = page.locator("#subtree_quota").get_by_text("capped")
     expect(capped).to_have_count(1)
 
 

@@ -185,10 +185,10 @@ def test_the_deadline_of_a_drain_is_given_shown_and_changed(as_person: Callable[
     chief = as_person("chief")
     assert "this is possible only while it is DELETING" in chief.get(DEADLINE).content.decode()
     preview = chief.post(DELETE, {"drain_by": "2999-01-01 10:00", "step": "preview"}, follow=True)
-    assert "cannot be the deadline of a drain" in preview.content.decode()
+    assert "drain_by" in preview.context["form"].errors
     end = timezone.now().replace(second=0, microsecond=0) + timedelta(days=2)
     preview = chief.post(DELETE, {"drain_by": f"{end:%Y-%m-%d %H:%M}", "step": "preview"}, follow=True)
-    assert f"should have ended by {end:%Y-%m-%d %H:%M} UTC; no work is stopped then." in preview.content.decode()
+    assert f"{end:%Y-%m-%d %H:%M} UTC" in preview.content.decode()
     chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
     assert Pool.objects.get(name="team--a").drain_by == end
     page = " ".join(chief.get("/pools/pool/team/change/").content.decode().split())

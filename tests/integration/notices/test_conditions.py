@@ -154,18 +154,16 @@ def test_a_second_row_is_refused() -> None:
         NoticeCondition.objects.create(**values)
 
 
-def test_a_drain_beyond_its_deadline_is_told_once(bob: Actor, hook: Hook) -> None:
+def test_a_drain_beyond_its_deadline_is_reported_once(bob: Actor, hook: Hook) -> None:
     hook(admin_actor(), name="teams", pool="team", kinds=["drain"])
     submit_workflow(bob, "team--a", 4, name="long")
     _reconcile()
-    apply_change(
-        DeleteSubpool(parent="team", subpool_name="a", drain_by=timezone.now() + timedelta(hours=1)),
-        actor=admin_actor(),
-    )
+    deadline = timezone.now() + timedelta(hours=1)
+    apply_change(DeleteSubpool(parent="team", subpool_name="a", drain_by=deadline), actor=admin_actor())
     find_conditions()
     plan_notices()
     (deleted,) = Notice.objects.filter(target__name="teams")
-    assert "This work should have ended by" in deleted.text
+    assert f"{deadline:%Y-%m-%d %H:%M} UTC" in deleted.text
     Notice.objects.all().delete()
     Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
     assert _told() == [("teams", "drain", "pool/team--a")]

@@ -441,7 +441,7 @@ def test_cancel_dry_run(osmo, stub):
         {"dry_run": True, "before": {"status": "RUNNING"}, "after": {"status": "FAILED_CANCELED"}, "violations": []},
     )
     text = osmo.ok("workflow", "cancel", "b-1", "--dry-run")
-    assert text.splitlines() == ["Dry run: nothing was changed.", "status: RUNNING → FAILED_CANCELED"]
+    assert text.splitlines()[1:] == ["status: RUNNING → FAILED_CANCELED"]
     assert stub.last.query == {"force": ["False"], "dry_run": ["True"]}
 
 
