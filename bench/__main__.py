@@ -24,7 +24,7 @@ NAMES = (
 
 
 ALONE = {"start"}
-"""Measured without the installation of the others beside it."""
+"""Measured without the installation that the others need."""
 
 
 def main() -> int:

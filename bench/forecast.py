@@ -23,7 +23,7 @@ FIRST = 1_300
 """Jobs that arrive at once after the first ones have filled the cluster."""
 LATER = 40
 """Forecasts that are measured in the replay, while 1,000 jobs wait; earlier jobs have none."""
-ASKED = 20
+QUESTIONS = 20
 LIMIT_MS = 200.0
 
 
@@ -111,15 +111,15 @@ def _live(installation: Installation) -> dict[str, Any]:
         "round_ms": round(round_ms),
         "round_ms_per_forecast": round(round_ms / max(1, made), 1),
         "futures": StartForecast.objects.filter(backend_id=backend.pk).values_list("samples", flat=True).first(),
-        "dry_run_ms": _dry_runs(installation, pools, "start=true", ASKED),
-        "dry_run_without_start_ms": _dry_runs(installation, pools, "start=false", ASKED),
+        "dry_run_ms": _dry_runs(installation, pools, "start=true", QUESTIONS),
+        "dry_run_without_start_ms": _dry_runs(installation, pools, "start=false", QUESTIONS),
         "ways_ms": _dry_runs(installation, pools, "ways=true", 3),
     }
 
 
 def _dry_runs(installation: Installation, pools: list[str], query: str, count: int) -> dict[str, float]:
     token = installation.login()
-    file = "workflow:\n  name: asked\n  resources: {default: {gpu: 4}}\n  tasks: [{name: t, image: u, command: [sh]}]\n"
+    file = "workflow:\n  name: new\n  resources: {default: {gpu: 4}}\n  tasks: [{name: t, image: u, command: [sh]}]\n"
     body = json.dumps({"file": file}).encode()
     times = []
     for number in range(count):

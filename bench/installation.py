@@ -76,7 +76,7 @@ def run_installation() -> Iterator[Installation]:
 
 
 def find_command() -> str:
-    """The command beside this interpreter."""
+    """The command in the directory of this interpreter."""
     command = Path(sys.executable).with_name("osmo-admin")
     return str(command) if command.exists() else "osmo-admin"
 

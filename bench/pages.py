@@ -56,7 +56,7 @@ PAGES = {
     "metrics": "/metrics",
 }
 NO_PAGES = {"record of use (REST)", "metrics"}
-"""Measured beside the pages, without their target."""
+"""Measured with the pages, without their target."""
 
 
 def run(installation: Installation, *, seconds: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled unt
 checks for one leaf whether a request of GPUs and two more resources fits, with the reason; `start` checks,
 reserves and releases them; `submission` is the most that a pool could ever hold. Each 2,000 times.
 
-Beside them, 20 times each: `naive` is the rule T ≥ −borrowing limit (design, Q2) over the whole tree; `read` makes the
+Moreover, 20 times each: `naive` is the rule T ≥ −borrowing limit (design, Q2) over the whole tree; `read` makes the
 tree from facts, once per transaction of starts; `numbers` computes every number of every node, for a page. Milliseconds
 are those of one core, independent of other processes.
 """

@@ -218,7 +218,7 @@ class _Instant:
 
 def check_instants(trace: Mapping[int, TraceRow], runs: Sequence[RunRow], cluster: ClusterSizes) -> list[str]:
     """(c) No waiting job of one GPU could have started in a free and permitted GPU. (e) HIGH and NORMAL work inside its
-    quota never waits behind LOW work; told of jobs of one GPU, for which every GPU of LOW work is room."""
+    quota never waits behind LOW work; counted for jobs of one GPU, to which every GPU of LOW work is room."""
     started = {run.job for run in runs}
     events: list[tuple[Fraction, int, str, Any]] = [(row.submit, 0, "submit", row) for row in trace.values()]
     for time, is_start, sign, run in _changes(runs):

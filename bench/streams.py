@@ -1,7 +1,7 @@
 """Open event streams, and the time until a change is in each of them: `python -m bench streams`.
 
 500 streams of one pool admin, then 500 of as many pool admins, each a connection of its own that comes back as a
-browser does. Beside them Chromium shows the page of the pool. A client makes a subpool over HTTP every two seconds. The
+browser does. Meanwhile Chromium shows the page of the pool. A client makes a subpool over HTTP every two seconds. The
 time of a change is from its answer, which follows its commit, to its event in the last of all streams, and to its row
 in the page; a negative time counts as 0. The streams load no pages; 500 open pages that show the changed pool would
 each fetch theirs again.

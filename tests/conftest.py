@@ -176,7 +176,7 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
 @pytest.fixture(scope="module")
 def module_data(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Any]]:
     """Opens a transaction around the tests of a module, whose own transactions are savepoints of it. For a fixture of
-    this scope that makes, inside `with module_data():`, what all tests of a module begin with; not beside `ledger`. The
+    this scope that makes, inside `with module_data():`, what all tests of a module begin with; not with `ledger`. The
     `now()` of the database is the time at which the module began."""
     from django.db import transaction
 

@@ -99,7 +99,7 @@ def check_providers() -> Iterator[Finding]:
     """Each OpenID provider: its metadata and its keys, read anew."""
     for provider in settings.OSMO.sign_on_providers:
         if isinstance(provider, OpenIdProvider):
-            yield _asked(
+            yield _answered(
                 "provider", provider.name, partial(openid.ask_again, provider),
                 f"The provider {provider.name} answers with its metadata and keys.",
                 f"Compare {setting_prefix(provider)}ISSUER, name resolution, the proxy and the firewall on the way.",
@@ -110,7 +110,7 @@ def check_directories() -> Iterator[Finding]:
     """Each directory (LDAP): a connection, with TLS, and a bind with our account."""
     for directory in settings.OSMO.sign_on_providers:
         if isinstance(directory, LdapDirectory):
-            yield _asked(
+            yield _answered(
                 "directory", directory.name, partial(directories.try_connection, directory),
                 f"The directory {directory.name} takes our account.",
                 f"Compare {setting_prefix(directory)}URLS, BIND_DN and BIND_PASSWORD, and the authority of its "
@@ -118,7 +118,7 @@ def check_directories() -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _asked(check: str, subject: str, ask: Callable[[], None], answer: str, advice: str) -> Finding:
+def _answered(check: str, subject: str, ask: Callable[[], None], answer: str, advice: str) -> Finding:
     try:
         ask()
     except DomainError as problem:
@@ -237,7 +237,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     process_commands.WEBHOOK: (*_EVERY, check_certificate),
 }
 # Too dear for every few minutes, or known otherwise: clusters have metrics of their own, mail has its notices.
-ONLY_WHEN_ASKED = (check_mail, check_clusters)
+ONLY_ON_REQUEST = (check_mail, check_clusters)
 
 
 def run_checks(kind: str, *, all_of_them: bool) -> list[Finding]:
@@ -245,7 +245,7 @@ def run_checks(kind: str, *, all_of_them: bool) -> list[Finding]:
     found: list[Finding] = []
     with closing(connection):
         for check in CHECKS[kind]:
-            if all_of_them or check not in ONLY_WHEN_ASKED:
+            if all_of_them or check not in ONLY_ON_REQUEST:
                 found += check()
     return found
 

@@ -1,8 +1,8 @@
 """Heartbeats of the processes, for the readiness probe of the web server.
 
 The worker, beat and clusters processes each renew a key in Redis that expires by itself. A missing key means that the
-process does not run, hangs, or has lost the broker. Each process, also of the web and webhook servers, registers beside
-it the marks of its secret keys (:func:`pools.security.sealing.key_marks`), under a name of its own.
+process does not run, hangs, or has lost the broker. Each process, also of the web and webhook servers, also
+registers the marks of its secret keys (:func:`pools.security.sealing.key_marks`), under a name of its own.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from psycopg import pq
 
 OLDEST_VERSION = 15
 ANSWER_SECONDS = 3.0
-"""How long a session is waited for; a pooler whose sessions are all taken would answer after minutes."""
+"""The longest wait for a session; a pooler whose sessions are all taken would answer after minutes."""
 MOST_OTHERS = 5
 _REFUSED_PARAMETER = ("unsupported startup parameter", "unsupported options startup parameter")
 

@@ -29,7 +29,7 @@ class Lane:
         self._untaken = 0
         """Jobs that no thread has taken yet."""
         self._idle = 0
-        """Threads that wait for a job, or are about to. As long as the jobs are no more, each has a thread."""
+        """Threads that wait for a job, or are about to. While there are not more jobs than these, each has a thread."""
 
     def waiting(self) -> int:
         """The number of jobs that no thread has taken yet."""

@@ -20,7 +20,7 @@ CONFIGS = "configs"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectPreview(Generic[ResultT]):
     """The preview of a change of one object. `read_state` returns its configuration under :data:`CONFIGS` (None without
-    an object) beside further facts; `label_of` names a path of the configuration, `messages` say the effect of the
+    an object) and further facts; `label_of` names a path of the configuration, `messages` say the effect of the
     change, and `tables` are further tables. `mark_of` a state identifies it where no version does."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"

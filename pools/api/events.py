@@ -80,7 +80,7 @@ class _Round:
         self.end, self.newest = end, newest
         self._lock = threading.Lock()
         self._readers: dict[Login, AuditReader] | None = None
-        self._asked: frozenset[Login] = frozenset()
+        self._present: frozenset[Login] = frozenset()
         self._entries: dict[tuple[StreamPosition, str | None], Entries | None] = {}
 
     def read(self, login: Login, place: StreamPosition, known: str | None) -> Batch | None:
@@ -90,7 +90,7 @@ class _Round:
             if self._readers is None or (place, known) not in self._entries:
                 self._read_for_all(place, known)
             entries, readers = self._entries[place, known], self._readers
-        if entries is None or readers is None or login not in self._asked:
+        if entries is None or readers is None or login not in self._present:
             return _read_batch(login, place, self.end, known)
         reader = readers.get(login)
         if reader is None:
@@ -102,8 +102,8 @@ class _Round:
         reads by itself."""
         with one_snapshot():  # which ends before anything is sent
             if self._readers is None:
-                self._asked = _logins.present()
-                self._readers = read_audit_readers(self._asked, timezone.now())
+                self._present = _logins.present()
+                self._readers = read_audit_readers(self._present, timezone.now())
             found = entries_after(None, place, self.end, limit=BATCH_SIZE + 1, known_snapshot=known)
         is_long = len(found) > BATCH_SIZE
         self._entries[place, known] = None if is_long else [(at, entry, _entry_event(at, entry)) for at, entry in found]

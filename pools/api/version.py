@@ -14,7 +14,7 @@ from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.api.warnings_header import CONTRACT_VERSION
 
-# Beside the body, which is OSMO's: clients of others may refuse a key that they do not know.
+# Outside of the body, which is OSMO's: clients of others may refuse a key that they do not know.
 PRODUCT_HEADER = "X-OSMO-Admin-Version"
 
 

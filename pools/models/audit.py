@@ -20,7 +20,7 @@ IS_CONFIGURATION = ~Q(action__startswith="workflow.")
 
 
 TOKEN_OBJECTS = "token/"  # noqa: S105  # no secret
-"""How the objects of entries of access tokens begin."""
+"""The objects of entries of access tokens begin with this."""
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time

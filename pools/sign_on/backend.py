@@ -23,8 +23,8 @@ class SignOnBackend(BaseBackend):
     ) -> User | None:
         """The user whose name and password are right in a directory. Raises DomainError: the password was right and the
         person is refused, or none was checked. Other refusals are on the request, and count as failed logins."""
-        is_asked = any(isinstance(each, LdapDirectory) for each in sign_on_providers())
-        if not is_asked or request is None or not username or not password:
+        has_directory = any(isinstance(each, LdapDirectory) for each in sign_on_providers())
+        if not has_directory or request is None or not username or not password:
             return None
         from pools.sign_on.accounts import sign_on_by_password  # noqa: PLC0415
         from pools.sign_on.directories import Ambiguous  # noqa: PLC0415  # where a directory is configured only

@@ -129,7 +129,7 @@ def exchange_code(provider: OpenIdProvider, started: StartedSignOn, code: str, r
         },
     )
     claims = verify_id_token(provider, _text(answer, "id_token"), nonce=started.nonce)
-    _require_what_was_asked(provider, claims)
+    _require_what_was_requested(provider, claims)
     return _facts(provider, claims, answer, "")
 
 
@@ -165,7 +165,7 @@ def verify_id_token(provider: OpenIdProvider, encoded: str, *, nonce: str | None
     return claims
 
 
-def _require_what_was_asked(provider: OpenIdProvider, claims: Mapping[str, Any]) -> None:
+def _require_what_was_requested(provider: OpenIdProvider, claims: Mapping[str, Any]) -> None:
     """A provider may ignore `max_age` and `acr_values`, so its answer decides (OpenID Connect Core, sections 3.1.2.1
     and 3.1.3.7). Raises Forbidden."""
     demands = provider.extra_parameters

@@ -71,7 +71,7 @@ def list_heads(
 
 @register.filter
 def attributes(column: Column, classes: str = "") -> SafeString:
-    """The attributes of a cell of the column; narrow windows show the heading beside the cell."""
+    """The attributes of a cell of the column; narrow windows show the heading next to the cell."""
     classes = " ".join([classes, "oa-right"] if column.is_right else [classes]).strip()
     return format_html('data-label="{}"{}', column.heading, format_html(' class="{}"', classes) if classes else "")
 
@@ -82,10 +82,10 @@ def _head(context: dict[str, Any], column: Column) -> SafeString:
     is_sorted = order is not None and order.key == column.sort
     direction = ("descending" if order.is_descending else "ascending") if is_sorted else "none"
     if order is not None:
-        asked = f"-{column.sort}" if is_sorted and not order.is_descending else column.sort
+        choice = f"-{column.sort}" if is_sorted and not order.is_descending else column.sort
         name = format_html(
             '<a class="oa-sort" href="{}">{}<span aria-hidden="true">{}</span></a>',
-            query(context, **{SORT_PARAMETER: asked, "page": None}),
+            query(context, **{SORT_PARAMETER: choice, "page": None}),
             name,
             f" {_ARROWS[direction]}" if is_sorted else "",
         )

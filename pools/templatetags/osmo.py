@@ -231,7 +231,7 @@ def state_label(state: str) -> str:
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A picture of `static/osmo/icons.svg` for people who see; the text beside it or the label is for everybody."""
+    """A picture of `static/osmo/icons.svg` for people who see; the text next to it or the label is for everybody."""
     address = static("osmo/icons.svg")
     return format_html('<svg class="oa-icon" aria-hidden="true"><use href="{}#{}"></use></svg>', address, name)
 

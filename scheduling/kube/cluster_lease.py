@@ -30,7 +30,7 @@ from scheduling.kube.connection.resource_kinds import LEASE
 DURATION_SECONDS = 7
 RENEW_SECONDS = 2.0
 SAFE_SECONDS = 4.5
-"""How long after the last renewal was sent a write may begin."""
+"""The time after the last renewal was sent in which a write may begin."""
 
 
 _UNUSABLE = (errors.ObjectNotFound, errors.AccessDenied, errors.InvalidObject)

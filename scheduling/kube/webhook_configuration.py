@@ -22,7 +22,7 @@ from scheduling.kube.connection.port import Cluster, ResourceKind
 
 TIMEOUT_SECONDS = 5
 TIMEOUT_FOR_OTHERS_SECONDS = 1
-"""How long an API server waits for our answer where it goes on without one."""
+"""The time for which an API server waits for our answer where it goes on without one."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 SELF_SUBJECT_REVIEW = ResourceKind(

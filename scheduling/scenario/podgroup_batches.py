@@ -48,7 +48,7 @@ def validate_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch
 
 
 def _other_kind(value: Any) -> str | None:
-    """The kind of a Kubernetes object that is no PodGroup; None for everything else."""
+    """The kind of a Kubernetes object that is not a PodGroup; None for everything else."""
     if value is None:
         return "empty document"
     kind = value.get("kind") if isinstance(value, dict) and "apiVersion" in value else None

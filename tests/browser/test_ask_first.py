@@ -19,7 +19,7 @@ def test_a_researcher_asks_before_submitting(scene: PoolScene, signed_in: Callab
     scene.create_subpool("a", 16)
     scene.create_subpool("b", 8)
     scene.run_workflows(f"{scene.pool}--a", gpus=8, count=2)
-    name = scene.stack.unique_name("asked")
+    name = scene.stack.unique_name("new")
     tab = signed_in(scene.pool_user, **VIEWS[view])
     page = tab.open("/scheduling/workflow/submit/")
     page.get_by_label("Pool or subpool").select_option(f"{scene.pool}--a")

@@ -85,8 +85,8 @@ def test_a_frozen_process_gives_its_place_to_others(template: Services, monkeypa
             assert _status(pk) == ReplayStatus.COMPLETED
 
         process.send_signal(signal.SIGCONT)
-        told, _ = process.communicate("\n", timeout=60)
-        assert told == "lost\n"
+        output, _ = process.communicate("\n", timeout=60)
+        assert output == "lost\n"
         assert HistoryReplay.objects.get(pk=first).answer == {}, "it wakes up and has nothing to say"
 
 

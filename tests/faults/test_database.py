@@ -116,7 +116,7 @@ def test_a_locked_tree_is_refused_in_time(installation: FaultyInstallation) -> N
         answer = installation.submit(held, name)  # answered although the lock is not released
         assert_unavailable(answer)
         assert "nothing was changed" in answer.json()["message"]
-        assert installation.submit(free, installation.unique_name("beside")).status_code == 200
+        assert installation.submit(free, installation.unique_name("other")).status_code == 200
     assert installation.workflow_statuses(name) == {}
     assert installation.submit(held, name).status_code == 200
     installation.wait_all_running(name)

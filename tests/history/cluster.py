@@ -163,8 +163,8 @@ class HistoryCluster:
             elif phase == "Pending" and "deletionTimestamp" not in pod["metadata"]:
                 waiting[_gang(pod)].append(pod)
         for _, gang in sorted(waiting.items(), key=lambda each: each[1][0]["metadata"]["creationTimestamp"]):
-            if (asked := sum(map(_gpus, gang))) <= free:
-                free -= asked
+            if (needed := sum(map(_gpus, gang))) <= free:
+                free -= needed
                 for pod in gang:
                     started = {"running": {"startedAt": _now()}}
                     self._set_status(

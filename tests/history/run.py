@@ -170,7 +170,7 @@ def _run_load(installation: Any, recorder: Recorder, options: argparse.Namespace
             raise
 
     threads = [threading.Thread(target=run, args=(client,), name=client.user, daemon=True) for client in clients]
-    began = told = time.monotonic()
+    began = printed = time.monotonic()
     sampler.start()
     for thread in threads:
         thread.start()
@@ -179,9 +179,9 @@ def _run_load(installation: Any, recorder: Recorder, options: argparse.Namespace
             attacker.tick(progress.begun)
             if failures:
                 raise RuntimeError("a client failed") from failures[0]
-            if time.monotonic() - told > 15:
-                told = time.monotonic()
-                print(f"{told - began:5.0f} s: {progress.begun} operations, {attacker.begun} faults", flush=True)
+            if time.monotonic() - printed > 15:
+                printed = time.monotonic()
+                print(f"{printed - began:5.0f} s: {progress.begun} operations, {attacker.begun} faults", flush=True)
             time.sleep(0.02)
     finally:
         sampler.stop()

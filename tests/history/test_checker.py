@@ -295,15 +295,15 @@ def two_submissions_have_the_same_answer(lines: Lines) -> None:
 
 @fault("refused_calls_change_nothing")
 def a_refused_resize_changed_something(lines: Lines) -> None:
-    asked, _ = call(lines, "PATCH", "/subpool/a", 1)
+    sent, _ = call(lines, "PATCH", "/subpool/a", 1)
     found = entry(lines, "subpool.updated", "pool/team--a")
-    found["request_id"], found["actor"] = asked["id"], asked["user"]
+    found["request_id"], found["actor"] = sent["id"], sent["user"]
 
 
 @fault("refused_calls_change_nothing")
 def a_dry_run_changed_something(lines: Lines) -> None:
-    asked, _ = call(lines, "PATCH", "dry_run=True")
-    entry(lines, "subpool.updated", "pool/team--a")["request_id"] = asked["id"]
+    sent, _ = call(lines, "PATCH", "dry_run=True")
+    entry(lines, "subpool.updated", "pool/team--a")["request_id"] = sent["id"]
 
 
 @fault("refused_calls_change_nothing")
@@ -340,8 +340,8 @@ def a_repeat_is_answered_differently(lines: Lines) -> None:
 
 @fault("repeats_are_answered_alike")
 def a_repeat_is_done_again(lines: Lines) -> None:
-    asked, _ = call(lines, "POST", "priority=HIGH", 1)
-    again = dict(entry(lines, "workflow.submitted", "workflow/h2-1"), request_id=asked["id"])
+    sent, _ = call(lines, "POST", "priority=HIGH", 1)
+    again = dict(entry(lines, "workflow.submitted", "workflow/h2-1"), request_id=sent["id"])
     rows(lines, "pools_auditentry").append(dict(again, id=999))
 
 
@@ -557,12 +557,12 @@ def the_list_shows_an_archived_subpool(lines: Lines) -> None:
 def the_list_shows_two_pools_at_two_moments(lines: Lines) -> None:
     """While the call waits, `team--a` is resized first, and another pool after that. The answer shows `team` before,
     and the other pool after: each of them was so, but never both."""
-    asked, answer = call(lines, "GET", "all_pools=True")
+    sent, answer = call(lines, "GET", "all_pools=True")
     resized = dict(entry(lines, "subpool.updated", "pool/team--a"))
     resized["id"] += 1000
     resized["before"], resized["after"] = resized["after"], dict(resized["after"], last_quota=5)
-    middle = (asked["t"] + answer["t"]) / 2e3 + 1.7e15 - lines[0]["t"] / 1e3
-    asked["t"] -= 10_000_000_000
+    middle = (sent["t"] + answer["t"]) / 2e3 + 1.7e15 - lines[0]["t"] / 1e3
+    sent["t"] -= 10_000_000_000
     resized["_committed"] = int(middle)
     one(lines, "pools_pool", name="team--a").update(last_quota=5, version=3)
     made = dict(entry(lines, "pool.created", "pool/team"), id=900, object="pool/other", _committed=int(middle) - 10**9)
@@ -576,7 +576,7 @@ def the_list_shows_two_pools_at_two_moments(lines: Lines) -> None:
     shown = {"name": "other", "resource_usage": usage | {"total_capacity": "8", "total_free": "6"}}
     pool_quota(lines)["node_sets"][0]["pools"].append(shown)
     (found,) = check_record(build(lines), ["pool_quotas_show_one_state"])
-    assert "no moment of the other pools" in found.sentence
+    assert "not one of the other pools" in found.sentence
 
 
 def audit_page(lines: Lines, limit: int = 4) -> list[dict[str, Any]]:
@@ -726,7 +726,7 @@ def stop_running_work(lines: Lines, when: str) -> None:
 
 
 def repeat_sample(lines: Lines, *seconds: float) -> None:
-    """The sample was read again, so many seconds later each."""
+    """The sample was read again, each time this number of seconds later."""
     first = [line for line in lines if line["kind"] == "rows" and line["when"] == "sample"]
     place = lines.index(first[-1]) + 1
     for number, later in enumerate(seconds, 2):
@@ -748,7 +748,7 @@ def a_gang_of_a_cohort_waits_at_rest_and_nothing_runs(lines: Lines) -> None:
 
 
 @fault("nothing_waits_on_an_idle_cluster")
-def samples_see_a_gang_wait_beside_an_idle_cluster(lines: Lines) -> None:
+def samples_see_a_gang_wait_on_an_idle_cluster(lines: Lines) -> None:
     stop_running_work(lines, "sample")
     repeat_sample(lines, 2, 70, 125)
 
@@ -809,7 +809,7 @@ def the_usage_of_a_pool_is_not_that_of_its_leaves(lines: Lines) -> None:
 
 @fault("reads_show_one_state")
 def a_list_mixes_two_states(lines: Lines) -> None:
-    """Use of one moment beside the quota of another: each was right once, both never together."""
+    """Use of one moment with the quota of another: each was right once, both never together."""
     _, answer = call(lines, "GET", "/subpool", 1)
     part = answer["body"]["subpools"][0]
     part.update(last_quota=4, quota=4, version=1, available=4 - part["used"])
@@ -855,8 +855,8 @@ def a_quota_that_fits_is_refused(lines: Lines) -> None:
 
 @fault("quota_refusals_are_true")
 def a_version_that_was_right_is_refused(lines: Lines) -> None:
-    asked, _ = call(lines, "PATCH", "/subpool/a", 2)
-    asked["request"]["if_match"] = '"2"'
+    sent, _ = call(lines, "PATCH", "/subpool/a", 2)
+    sent["request"]["if_match"] = '"2"'
 
 
 @fault("an_order_of_calls_exists")
@@ -1007,7 +1007,7 @@ def test_a_task_that_starts_and_moves_in_one_cycle_holds_its_gpus_from_the_start
 
 
 def test_a_pause_of_the_scheduler_is_no_fault() -> None:
-    """A gang waits beside an idle cluster for less than the bound, and then runs; or it may not start at all."""
+    """A gang waits although the cluster is idle for less than the bound, and then runs; or it may not start at all."""
     paused = tell()
     stop_running_work(paused, "sample")
     repeat_sample(paused, 2, 100)
@@ -1029,7 +1029,7 @@ def test_a_pause_of_the_scheduler_is_no_fault() -> None:
 def test_samples_after_a_shifted_clock_of_beat_say_nothing_about_the_scheduler() -> None:
     """Its periodic tasks may not come for a day, and a flushed broker has lost the notification."""
     lines = tell()
-    samples_see_a_gang_wait_beside_an_idle_cluster(lines)
+    samples_see_a_gang_wait_on_an_idle_cluster(lines)
     first = next(line for line in lines if line["kind"] == "rows" and line["when"] == "sample")
     shift = {"kind": "fault", "fault": 1, "name": "shift_clock", "phase": "begin", "target": "beat-1", "step": 1}
     lines.insert(lines.index(first), {"n": first["n"], "t": first["t"], **shift})

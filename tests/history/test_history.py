@@ -22,7 +22,7 @@ def run_history(*options: object, seconds: float) -> subprocess.CompletedProcess
 
 
 @pytest.mark.fault
-@pytest.mark.timeout(400)  # it starts a whole installation, and other tests run beside it
+@pytest.mark.timeout(400)  # it starts a whole installation, and other tests run at the same time
 def test_a_short_history_under_faults_is_right(tmp_path: Path) -> None:
     done = run_history(
         "--seed", 15, "--operations", 200, "--faults", 4, "--processes", 1, "--out", tmp_path, seconds=380

@@ -52,7 +52,7 @@ def other(
     worker = getattr(request.config, "workerinput", {}).get("workerid")
     servers = KillableServers.create(current_services(worker).number)
     stack = Restored(servers, tmp_path_factory.mktemp("restored"), django_db_blocker, {"OSMO_SETTLE_INTERVAL": "600"})
-    stack._numbers = itertools.count(1000)  # names of its own beside those of the backup
+    stack._numbers = itertools.count(1000)  # other names than those of the backup
     try:
         servers.start_missing()
         stack.create_database()
@@ -135,9 +135,9 @@ def test_a_backup_under_load_is_restored_and_verified(story: Story, other: Resto
     assert len(found) == story.manifest["rows"]["scheduling_workflow"]
 
 
-def test_a_copy_cannot_work_beside_the_original(story: Story, other: Restored) -> None:
+def test_a_copy_cannot_work_next_to_the_original(story: Story, other: Restored) -> None:
     (sentence,) = (line for line in story.output.splitlines() if line.startswith("This is a copy: its backends "))
-    assert re.search(rf"\b{story.cluster}\b", sentence)  # beside those of other tests
+    assert re.search(rf"\b{story.cluster}\b", sentence)  # among those of other tests
     (row,) = other.query(
         "SELECT access, kubeconfig_file, sync_mode FROM pools_kubernetessettings"
         f" JOIN pools_backend backend ON backend.id = backend_id WHERE backend.name = '{story.cluster}'"

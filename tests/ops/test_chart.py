@@ -33,7 +33,7 @@ from tests.support.services import ROOT
 
 pytestmark = pytest.mark.helm
 
-# Each switch with what it needs beside it.
+# Each switch with what else it needs.
 SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "webhook.enabled": {},
     "clusters.enabled": {},

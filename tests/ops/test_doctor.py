@@ -203,10 +203,10 @@ def test_a_full_disk_and_a_certificate_near_its_end(settings: Any, tmp_path: Pat
 
 
 def test_processes_are_asked_and_a_silent_one_is_named(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, bool]] = []
+    calls: list[tuple[str, bool]] = []
 
     def run(kind: str, *, all_of_them: bool) -> list[Finding]:
-        asked.append((kind, all_of_them))
+        calls.append((kind, all_of_them))
         return [Finding("broker", "", True, "It answers.")]
 
     monkeypatch.setattr(checks, "run_checks", run)
@@ -216,7 +216,7 @@ def test_processes_are_asked_and_a_silent_one_is_named(db: None, monkeypatch: py
     for each in (worker, beat):
         each.step(client)
     assert [report.kind for report in read_reports()] == ["beat", "worker"]
-    assert asked == [("worker", False), ("beat", False)], "the dear checks only when somebody asks"
+    assert calls == [("worker", False), ("beat", False)], "the slow checks only when somebody asks"
     stop = threading.Event()
 
     def answer() -> None:
@@ -230,7 +230,7 @@ def test_processes_are_asked_and_a_silent_one_is_named(db: None, monkeypatch: py
     finally:
         stop.set()
         thread.join()
-    assert asked[2:] == [("worker", True)]
+    assert calls[2:] == [("worker", True)]
     assert [finding.ok for finding in found["worker"]] == [True]
     (silent,) = problems(list(found["beat"]))
     assert "has not answered within 1 s" in silent.message

@@ -33,7 +33,7 @@ def test_what_is_private_is_the_same_in_the_newest_releases(tmp_path: Path, caps
     with capsys.disabled():
         print(f"\nthe newest releases: {versions}")
     run = subprocess.run(
-        # Warnings of what a later release removes are no errors here: other packages use it too.
+        # Warnings of what a later release removes are not errors here: other packages use it too.
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default", *TESTS],
         cwd=ROOT,
         env=_own_environment() | {"PYTHONPATH": str(newest)},

@@ -265,7 +265,7 @@ def test_a_database_whose_data_has_disappeared_is_not_replaced_by_an_empty_one(u
 
 
 def check_whole_again(installation: UpProcess, old: dict[str, int], dead: set[str]) -> None:
-    """Without any help all processes run and work, and the restarts are told."""
+    """Without any help all processes run and work, and the restarts are reported."""
     deadline = time.monotonic() + 90
     body: dict[str, Any] = {}
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Variables of the environment that nobody reads are told: by `check`, and by each process when it starts."""
+"""Variables of the environment that nobody reads are named: by `check`, and by each process when it starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MISTYPED = "OSMO_LOCK_TIMEOUT is set, and nothing reads a variable of this name.
         ("OSMO_XYZZY", "docs/settings.md has all variables; remove it."),
     ],
 )
-def test_a_variable_that_nobody_reads_is_told_with_the_nearest_one(name: str, advice: str) -> None:
+def test_a_variable_that_nobody_reads_is_reported_with_the_nearest_one(name: str, advice: str) -> None:
     assert unknown_variables(READ, [name, "PATH"]) == [
         f"{name} is set, and nothing reads a variable of this name. {advice}"
     ]

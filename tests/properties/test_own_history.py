@@ -35,8 +35,8 @@ DAYS = st.lists(st.tuples(st.lists(work, min_size=2, max_size=5), st.lists(fault
 
 class FaultyScene(ReconciledScene):
     """The installation, with nodes that shrink and grow and a backend that goes offline and comes back. With `limits`
-    its pools are in a cohort below another one, may borrow and lend so many GPUs (None: any number), and leave it and
-    join it again."""
+    its pools are in a cohort below another one, may borrow and lend these numbers of GPUs (None: any number), and leave
+    it and join it again."""
 
     def __init__(self, limits: tuple[int | None, int | None] | None) -> None:
         super().__init__()

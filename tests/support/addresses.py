@@ -316,8 +316,8 @@ def create_example_installation() -> None:
     reconcile_backend(backend.pk)
     now, change = database_time(), {"set": {"name": "team--a", "quota": 9}}
     question = ReplayQuestion(now - timedelta(hours=1), now, [change], "sim")
-    asked = request_replay(actor=User.objects.get(username="root").as_actor(), question=question)
-    run_replay(asked.pk)
+    replay = request_replay(actor=User.objects.get(username="root").as_actor(), question=question)
+    run_replay(replay.pk)
     HistoryReplay.objects.update(id=REPLAY)
     for name in ("b", "gone"):
         world.apply_change(DeleteSubpool(parent="team", subpool_name=name))

@@ -56,7 +56,7 @@ def run_helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def template(values: Mapping[str, Any], *, namespace: str = NAMESPACE) -> subprocess.CompletedProcess[str]:
-    """Render the chart with these values beside the required ones; names are as in `--set`."""
+    """Render the chart with these values and the required ones; names are as in `--set`."""
     given = [f"{name}={_text(value)}" for name, value in {**REQUIRED, **values}.items()]
     return run_helm("template", "osmo", str(CHART), "--namespace", namespace, "--set", ",".join(given))
 

@@ -8,7 +8,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import Cluster, ResourceKind
 
-FOREIGN_LABEL = "beside"
+FOREIGN_LABEL = "foreign"
 """The label by which tests that count pods leave them out."""
 
 _FOREIGN_OWNER = "somebody"

@@ -58,7 +58,7 @@ class State:
         )
 
     def sign(self, claims: dict[str, Any]) -> str:
-        """A signed token, with the fault that was asked for."""
+        """A signed token, with the requested fault."""
         fault = self.fault
         claims = claims | fault.get("claims", {})
         for name in fault.get("without", []):
@@ -128,32 +128,32 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(401, {"error": "invalid_client"})
         state.calls += 1
         if form["grant_type"] == "authorization_code":
-            asked = state.codes.pop(form["code"], None)
+            login = state.codes.pop(form["code"], None)
             challenge = _b64(hashlib.sha256(form["code_verifier"].encode()).digest())
-            if asked is None or challenge != asked["code_challenge"] or form["redirect_uri"] != asked["redirect_uri"]:
+            if login is None or challenge != login["code_challenge"] or form["redirect_uri"] != login["redirect_uri"]:
                 return self._answer(400, {"error": "invalid_grant"})
-            return self._answer(200, state.tokens(asked["sub"], asked["nonce"]))
+            return self._answer(200, state.tokens(login["sub"], login["nonce"]))
         subject = state.refresh_tokens.pop(form["refresh_token"], None)
         if subject is None or subject not in state.people:
             return self._answer(400, {"error": "invalid_grant"})
         return self._answer(200, state.tokens(subject, None))
 
-    def _control(self, asked: dict[str, Any]) -> None:
+    def _control(self, orders: dict[str, Any]) -> None:
         state = self.state
-        state.fault = asked.get("fault", state.fault)
-        state.is_down = asked.get("down", state.is_down)
-        if "person" in asked:
-            state.person = asked["person"]
+        state.fault = orders.get("fault", state.fault)
+        state.is_down = orders.get("down", state.is_down)
+        if "person" in orders:
+            state.person = orders["person"]
             if state.person["sub"] in state.people:
                 state.people[state.person["sub"]] = dict(state.person)
-        if asked.get("rotate"):
+        if orders.get("rotate"):
             state.rotate()
-        state.people.pop(asked.get("end", ""), None)
+        state.people.pop(orders.get("end", ""), None)
         answer: dict[str, Any] = {"calls": state.calls}
-        if "sign" in asked:
+        if "sign" in orders:
             now = int(time.time())
             claims = {"iss": state.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 60, "jti": secrets.token_hex(4)}
-            answer["token"] = state.sign(claims | asked["sign"])
+            answer["token"] = state.sign(claims | orders["sign"])
         self._answer(200, answer)
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:

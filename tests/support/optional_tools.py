@@ -82,9 +82,9 @@ def find_pgbouncer() -> str | None:
 
 
 def find_helm() -> str | None:
-    """The path of helm: on the PATH, or beside the Python of the tests."""
-    beside = Path(sys.executable).with_name("helm")
-    return shutil.which("helm") or (str(beside) if beside.exists() else None)
+    """The path of helm: on the PATH, or next to the Python of the tests."""
+    near = Path(sys.executable).with_name("helm")
+    return shutil.which("helm") or (str(near) if near.exists() else None)
 
 
 def is_ci() -> bool:

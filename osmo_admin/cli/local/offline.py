@@ -105,7 +105,7 @@ def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEX
     _print_batch(batch, output, validation_text)
     if batch.skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in batch.skipped.items())
-        typer.echo(f"Skipped, because they are no PodGroup: {kinds}.", err=True)
+        typer.echo(f"Skipped, because they are not PodGroups: {kinds}.", err=True)
     raise typer.Exit(validation_exit_code(batch))
 
 

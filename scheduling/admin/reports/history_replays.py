@@ -47,7 +47,7 @@ def _hours(hours: float) -> str:
 
 
 _SHOWN: Mapping[str, Callable[[Any], str]] = {"s": span, GPU_HOURS: _hours, "": str}
-"""How a number is written, by its unit."""
+"""The text of a number, by its unit."""
 TEAM_KEYS = "jobs wait_mean_s wait_p90_s starts reclaims preemptions used_gpu_h"
 ADVICE_KEYS = "jobs wait_mean_s waiting_gpu_h lost_gpu_h reclaims"
 

@@ -180,8 +180,8 @@ def _check(
         [start] = _starts(actor, query, prepared)
         return _dry_run_body(receipt, links, start)
     ways = compare_ways_in(actor, prepared)
-    asked = next((way.start for way in ways if way.code == "as_asked"), None)
-    body = _dry_run_body(receipt, links, start_body(asked))
+    as_written = next((way.start for way in ways if way.code == "as_asked"), None)
+    body = _dry_run_body(receipt, links, start_body(as_written))
     body["ways"] = [_way_body(way) for way in ways]
     return body
 

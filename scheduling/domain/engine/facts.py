@@ -155,10 +155,10 @@ class PolicyFacts:
     """The policy of a backend at the time `now`, in seconds: against endless waiting
     (`rules/reservation.py`), and which victims go (`rules/least_loss.py`).
 
-    A gang that heads its leaf gets a start reservation after `reserve_after` seconds; None: never. `ageing`: how many
-    seconds older NORMAL work has to be to come before HIGH work of its leaf; None: always after.
-    `submitted_per_second`: by how much `submitted` grows in a second. `are_totals`: the facts have running work as
-    totals only, which tells nothing about a reservation: those that are given stay, and hold their nodes."""
+    A gang that heads its leaf gets a start reservation after `reserve_after` seconds; None: never. `ageing`: the
+    seconds by which NORMAL work has to be older to come before HIGH work of its leaf; None: always after.
+    `submitted_per_second`: the growth of `submitted` in a second. `are_totals`: the facts have running work as
+    totals only, from which no reservation follows: the given ones stay, and hold their nodes."""
 
     now: Number = 0
     reserve_after: Number | None = None

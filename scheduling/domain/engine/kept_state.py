@@ -35,7 +35,7 @@ class KeptState:
         self._first_signatures = self.world.signatures
         self._other_keys = frozenset(resource_keys(replace(facts, gangs=())))
         self._uses: Counter[object] = Counter()
-        """How many gangs use each resource key and each set of allowed nodes."""
+        """The number of gangs that use each resource key and each set of allowed nodes."""
         for gang in facts.gangs:
             self._uses.update(_shapes_of(gang))
         self._requests_before: dict[int, dict[int, Number]] = {}

@@ -29,15 +29,15 @@ class GangResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OptionalPods:
-    """Pods beyond the minimum of gangs that run, which wait too: how many pods, of how many gangs, and the first gangs
-    by name."""
+    """Pods beyond the minimum of gangs that run, which wait too: the number of pods, the number of their gangs, and the
+    first gangs by name."""
 
     pods: int = 0
     gangs: int = 0
     first: tuple[str, ...] = ()
 
-    def beside(self, gang: GangState) -> OptionalPods:
-        """With those of one more gang."""
+    def with_gang(self, gang: GangState) -> OptionalPods:
+        """These pods and those of one more gang."""
         first = (*self.first, gang.fact.name) if len(self.first) < MAX_NAMED_GANGS else self.first
         return OptionalPods(self.pods + sum(gang.waiting), self.gangs + 1, first)
 
@@ -101,7 +101,7 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
         if gang is None:
             break
         if gang.is_running:
-            behind = behind.beside(gang)
+            behind = behind.with_gang(gang)
         else:
             put(gang)
         pending[leaf.index].advance()

@@ -34,7 +34,7 @@ OTHERS = "others"
 """The name of all queues that the reader does not know."""
 
 Share = Callable[[int, float], bool]
-"""Asked at each instant with the number of the replay and its share that is done: whether it has to stop."""
+"""Called at each instant with the number of the replay and its share that is done: whether it has to stop."""
 
 
 def find_past_pools(history: RecordedHistory, names: Mapping[str, str], *, with_lending: bool) -> list[AdvicePool]:

@@ -20,7 +20,7 @@ from scheduling.history.advisor.trials import Trial, Trials
 FIRST_STEP = 4
 """The first moves are a quarter of the pool."""
 KNOWN_IN_A_ROW = 30
-"""So many random moves that were tried before end the search."""
+"""After this number of random moves in a row that were tried before, the search ends."""
 HALF = 0.5
 
 

@@ -23,11 +23,11 @@ GRAIN = 10.0
 LEAST_SPREAD, MOST_SPREAD = 0.55, 1.2
 FIRST_FACTOR, LEAST_FACTOR, MOST_FACTOR = 1.3, 1.0, 5.0
 PACE, MOST_STEP = 0.3, 0.1
-"""How far the errors of all forecasts of one hour move a factor, and that of one forecast at most."""
+"""The step by which the errors of all forecasts of one hour move a factor, and the largest step for one forecast."""
 TO_MEAN = 0.2
 """The part of the way from the sampled middle to the mean of the waits that are scored."""
 LATER = 0.2
-"""So many spreads is the middle later than the sampled one."""
+"""The spreads by which the middle is later than the sampled one."""
 MEMORY = 0.003
 """The weight of the newest wait in that mean."""
 

@@ -31,7 +31,7 @@ Queue = tuple[str, Priority]
 Key = tuple[str, Priority, int]
 """A queue and a size class."""
 FIRST_ID = 900_000_000
-"""Sampled jobs have rows behind those of a trace,"""
+"""Sampled jobs have rows after those of a trace,"""
 LATER = 10**18
 """and come after all of them."""
 
@@ -58,8 +58,8 @@ class FutureSet:
 
 @dataclass(slots=True)
 class Open:
-    """A forecast whose work waits. `hour`: of its making. `counts`: it is part of the scores; every forecast widens or
-    narrows later ones."""
+    """A forecast whose work waits. `hour`: the hour in which it was made. `counts`: it is part of the scores; every
+    forecast widens or narrows later ones."""
 
     hour: int
     shape: Shape
@@ -69,7 +69,7 @@ class Open:
 
 
 class Forecaster(ReplayObserver):
-    """Forecasts and their scores. It sees what happened; of a job's duration nothing before its end."""
+    """Forecasts and their scores. It sees what happened, and the duration of a job only at its end."""
 
     def __init__(
         self, *, futures: int = FUTURES, score_since: int = 0, stopwatch: Callable[[], float] = time.perf_counter
@@ -87,7 +87,7 @@ class Forecaster(ReplayObserver):
         """The number of forecasts of each hour."""
         self.calibration = Calibration()
         self.score, self.baseline_score = Score(), Score()
-        self.asked = self.sets_made = 0
+        self.made_for_scores = self.sets_made = 0
         self.scored: list[ScoredForecast] = []
         self._made = 0
         self._seconds = 0.0
@@ -106,14 +106,14 @@ class Forecaster(ReplayObserver):
             return
         wait = (now - job.submit) / SECOND
         self._recent.started(job.team, job.gpus, wait)
-        asked = self._open.pop(live.name, None)
-        if asked is None:
+        forecast = self._open.pop(live.name, None)
+        if forecast is None:
             return
-        self.calibration.scored(asked.shape, wait, self._made_in[asked.hour])
-        if asked.counts:
-            self.score.add(asked.quantiles, wait)
-            self.baseline_score.add(asked.baseline, wait)
-            self.scored.append(ScoredForecast(asked.quantiles, wait))
+        self.calibration.scored(forecast.shape, wait, self._made_in[forecast.hour])
+        if forecast.counts:
+            self.score.add(forecast.quantiles, wait)
+            self.baseline_score.add(forecast.baseline, wait)
+            self.scored.append(ScoredForecast(forecast.quantiles, wait))
 
     def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
         attempt = self._attempts.pop(live.name)
@@ -137,7 +137,7 @@ class Forecaster(ReplayObserver):
         self._seconds += self._stopwatch() - began
         counts = live.job.submit >= self._score_since
         self._made += 1
-        self.asked += counts
+        self.made_for_scores += counts
         baseline = self._recent.forecast(live.job.team, live.job.gpus)
         hour = hour_of(clock.now / SECOND)
         self._made_in[hour] += 1
@@ -185,7 +185,7 @@ class Forecaster(ReplayObserver):
         """The scores of the forecasts (docs/forecast.md)."""
         errors = sorted(abs(each.quantiles[1] - each.wait) for each in self.scored)
         return {
-            "asked": self.asked,
+            "asked": self.made_for_scores,
             "coverage_80": self.score.coverage,
             "pinball": self.score.pinball,
             "pinball_baseline": self.baseline_score.pinball,

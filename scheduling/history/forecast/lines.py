@@ -20,7 +20,7 @@ YOUNG = 400.0
 AGE = 0.2
 """An older one may have this part of the middle wait as its age."""
 BEYOND = 1.3
-"""So many times the GPUs before any work of a set may be before work that reads it."""
+"""The GPUs before work that reads a set, as a multiple of those before any work of the set, are at most this."""
 
 
 def is_young(age: float, middle: float) -> bool:
@@ -85,17 +85,17 @@ def _read_one(ordered: Sequence[KeptWaits], number: int, before: int, gpus: int)
     return min(line.wait(before, gpus), NEVER)
 
 
-def is_like(asked: GangFacts, other: GangFacts) -> bool:
-    """Whether asked work waits like another gang that has as many GPUs before it: it is as large and may be preempted
-    as that one, it does not come before it, and no task of it needs more of a resource, or other nodes."""
-    if (asked.queue, asked.preemptible, asked.tree is None) != (other.queue, other.preemptible, other.tree is None):
+def is_like(new: GangFacts, other: GangFacts) -> bool:
+    """Whether new work waits like another gang that has as many GPUs before it: it is as large and may be preempted as
+    that one, it does not come before it, and no task of it needs more of a resource, or other nodes."""
+    if (new.queue, new.preemptible, new.tree is None) != (other.queue, other.preemptible, other.tree is None):
         return False
-    if other.priority < asked.priority or size_class(gang_gpus(asked)) != size_class(gang_gpus(other)):
+    if other.priority < new.priority or size_class(gang_gpus(new)) != size_class(gang_gpus(other)):
         return False
-    if any(task.allowed_nodes not in {each.allowed_nodes for each in other.tasks} for task in asked.tasks):
+    if any(task.allowed_nodes not in {each.allowed_nodes for each in other.tasks} for task in new.tasks):
         return False
     most = _largest(other)
-    return all(amount <= most.get(key, 0) for key, amount in _largest(asked).items())
+    return all(amount <= most.get(key, 0) for key, amount in _largest(new).items())
 
 
 def gang_gpus(gang: GangFacts) -> int:

@@ -33,25 +33,25 @@ class ScoredForecast:
 class Score:
     """The sums of forecasts that are scored. Times in seconds."""
 
-    asked: int = 0
+    count: int = 0
     inside: int = 0
     loss: float = 0.0
 
     def add(self, forecast: Sequence[float], actual: float) -> None:
         """Score one forecast: its three quantiles, and the true value."""
-        self.asked += 1
+        self.count += 1
         self.inside += forecast[0] <= actual <= forecast[-1]
         self.loss += mean_pinball(forecast, actual)
 
     @property
     def coverage(self) -> float | None:
         """The share of true values between the lowest and the highest quantile; None before the first."""
-        return self.inside / self.asked if self.asked else None
+        return self.inside / self.count if self.count else None
 
     @property
     def pinball(self) -> float | None:
         """The mean loss; None before the first."""
-        return self.loss / self.asked if self.asked else None
+        return self.loss / self.count if self.count else None
 
 
 def quantile(ordered: Sequence[float], level: float) -> float:

@@ -29,7 +29,7 @@ class Work(Protocol):
         """Whether the time is used up, so that `must_stop` is true for no other reason."""
 
     def must_stop(self, share: float) -> bool:
-        """Asked at each instant with the share of the work that is done, from 0 to 1."""
+        """Called at each instant with the share of the work that is done, from 0 to 1."""
 
 
 def advise_on_own_history(

@@ -42,7 +42,7 @@ MAX_PEOPLE = 200
 CHANGED_KEYS = frozenset({"quota", "limit", "weight"})
 
 Pace = Callable[[float], bool]
-"""Asked at each instant with the share of the work that is done, from 0 to 1: whether the replay has to stop."""
+"""Called at each instant with the share of the work that is done, from 0 to 1: whether the replay has to stop."""
 
 
 class StepAnswer(TypedDict):
@@ -278,12 +278,12 @@ class _QuotaChange:
     def larger_pools(self, recorded: Configuration) -> list[str]:
         """A sentence for each pool whose subpools would need more quota than the pool has."""
         after = {queue.name: queue for queue in self(recorded).queues}
-        asked = {self._names[entry["set"]["name"]] for entry in self._changes}
+        changed = {self._names[entry["set"]["name"]] for entry in self._changes}
         named = {queue: name for name, queue in self._names.items()}
         lines = []
         for queue in recorded.queues:
             had, needs = gpu_quota(queue), gpu_quota(after[queue.name])
-            if queue.name in recorded.shared and queue.name in named and queue.name not in asked and needs > had:
+            if queue.name in recorded.shared and queue.name in named and queue.name not in changed and needs > had:
                 name = named[queue.name]
                 lines.append(f"{name} would need {needs} GPUs of quota for its subpools; it has {had}.")
         return lines

@@ -47,7 +47,7 @@ MAX_KEPT = 20
 MAX_WORK_SECONDS = 300.0
 """The time of one replay, without its pauses."""
 TURN_SECONDS = 5.0
-"""How long a replay works before other long background work may go first."""
+"""The time for which a replay works before other long background work may go first."""
 PAUSE_SECONDS = 3.0
 """Longer than the time after which other long work tries again (LONG_JOB_RETRY_SECONDS in :mod:`scheduling.tasks`)."""
 LOST_AFTER = timedelta(minutes=1)

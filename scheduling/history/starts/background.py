@@ -32,7 +32,7 @@ the next one."""
 SCORES = 1000
 """The last scored forecasts of a backend, which set the width of its next ones."""
 KEPT = timedelta(days=30)
-"""How long scores, and promised starts that have ended, are kept."""
+"""The time for which scores, and promised starts that have ended, are kept."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 

@@ -13,7 +13,7 @@ from scheduling.history.starts.forecast_facts import ForecastFacts
 from scheduling.models import StartForecast
 
 MOST_READ = 200
-"""The last gangs like the asked work that are read."""
+"""The most gangs like the new work that are read, the last ones first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,15 @@ class KeptFutures:
     made_at: datetime
 
 
-def read_kept_futures(
-    facts: ForecastFacts, asked: GangFacts, together: Collection[GangFacts] = ()
-) -> KeptFutures | None:
+def read_kept_futures(facts: ForecastFacts, new: GangFacts, together: Collection[GangFacts] = ()) -> KeptFutures | None:
     """What the kept futures say of a gang that would come now as the last of its priority; None where no gang like it
     waits in its queue, or the futures are too old. `together`: gangs that come before it. One query at most."""
     queue = [
         fact
         for fact in facts.present.facts.gangs
-        if fact.queue == asked.queue and fact.name in facts.waiting and fact.priority >= asked.priority
+        if fact.queue == new.queue and fact.name in facts.waiting and fact.priority >= new.priority
     ]
-    like = sorted((fact for fact in queue if is_like(asked, fact)), key=lambda fact: (-fact.priority, fact.submitted))
+    like = sorted((fact for fact in queue if is_like(new, fact)), key=lambda fact: (-fact.priority, fact.submitted))
     if not like:
         return None
     groups = [facts.waiting[fact.name] for fact in like[-MOST_READ:]]
@@ -42,12 +40,12 @@ def read_kept_futures(
     if not kept or made_at is None:
         return None
     most = max(kept, key=lambda gang: gang.before)
-    before = sum(map(gang_gpus, queue)) + sum(gang_gpus(fact) for fact in together if fact.queue == asked.queue)
+    before = sum(map(gang_gpus, queue)) + sum(gang_gpus(fact) for fact in together if fact.queue == new.queue)
     middle = sorted(0.0 if wait is None else wait for wait in most.waits)[len(most.waits) // 2]
     age = (facts.now - made_at).total_seconds()
     if not is_young(age, middle) or not is_within(before, most.before):
         return None
-    return KeptFutures(read_waits(kept, before, gang_gpus(asked)), made_at)
+    return KeptFutures(read_waits(kept, before, gang_gpus(new)), made_at)
 
 
 def _read(groups: Collection[UUID]) -> tuple[list[KeptWaits], datetime | None]:

@@ -1,11 +1,10 @@
 """The forecast start of a submission, and shorter ways in, answered before it is sent, for everybody who may submit.
 
-The engine runs from the present state with the asked work added: once as things stand, and where the work would wait,
-in a few sampled futures (:mod:`scheduling.history.forecast.futures`). On a cluster with much work futures are shared:
-those of the last background round where work like it waits in the queue
-(:mod:`scheduling.history.starts.kept_futures`),
-else one set for all ways in. The answer is times alone; queues and work of others are never part of it. Nothing is
-written.
+The engine runs from the present state with the proposed work added: once as things stand, and where the work would
+wait, in a few sampled futures (:mod:`scheduling.history.forecast.futures`). On a cluster with much work futures are
+shared: those of the last background round where work like it waits in the queue
+(:mod:`scheduling.history.starts.kept_futures`), else one set for all ways in. The answer is times alone; queues and
+work of others are never part of it. Nothing is written.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from scheduling.garbage_collector import garbage_collector
 from scheduling.history.forecast.calibration import Calibration
 from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.history.forecast.smaller_work import smaller_work
-from scheduling.history.starts.asked_gangs import AskedWork, BackendPresent, is_small_cluster
 from scheduling.history.starts.background import read_calibration, sum_up
 from scheduling.history.starts.kept_futures import read_kept_futures
+from scheduling.history.starts.proposed_gangs import BackendPresent, ProposedWork, is_small_cluster
 from scheduling.locking import try_forecast_turn
 from scheduling.selectors.queue.dispatch_holds import with_holds
 from scheduling.selectors.queue.kept_starts import GangStart, read_start_of_last_before
@@ -57,8 +56,8 @@ _CODES = ("as_asked", "pool", "priority", "minimum", "gpus")
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """One way to submit the work. `code`: `as_asked`, `pool`, `priority`, `minimum` or `gpus`; `gpus`: with so many it
-    starts; `starts_now`: in the next pass, as things stand; `start` None: not computed."""
+    """One way to submit the work. `code`: `as_asked`, `pool`, `priority`, `minimum` or `gpus`; `gpus`: it starts with
+    them; `starts_now`: in the next pass, as things stand; `start` None: not computed."""
 
     code: str
     text: str
@@ -86,13 +85,13 @@ def starts_if_submitted(
         if not has_turn:
             return [None] * len(prepared.items)
         question = _Question(BackendPresent(prepared.leaf.root))
-        return question.starts(_asked(actor, prepared), time.monotonic() + SECONDS)
+        return question.starts(_proposed(actor, prepared), time.monotonic() + SECONDS)
 
 
 def compare_ways_in(actor: Actor, prepared: PreparedSubmissions) -> list[WayIn]:
-    """The ways to submit one workflow, the earliest start first: as asked, on other pools of this person, with priority
-    LOW, with a smaller minimum, with fewer GPUs. Only ways that a submission would accept. Raises Throttled while
-    another question of this person is being answered."""
+    """The ways to submit one workflow, the earliest start first: as the file says, on other pools of this person, with
+    priority LOW, with a smaller minimum, with fewer GPUs. Only ways that a submission would accept. Raises Throttled
+    while another question of this person is being answered."""
     assert actor.user_id is not None, "only people submit"
     with try_forecast_turn(actor.user_id) as has_turn:
         if not has_turn:
@@ -109,9 +108,9 @@ def compare_ways_in(actor: Actor, prepared: PreparedSubmissions) -> list[WayIn]:
         found: list[WayIn] = []
         for ways in by_backend.values():
             question = _Question(BackendPresent(ways[0][2].leaf.root))
-            asked = [each for _code, _text, way in ways for each in _asked(actor, way)]
-            answers = question.alternatives(asked, until, at_least=0 if found else 1)
-            for (code, text, _way), work, (starts_now, start) in zip(ways, asked, answers, strict=True):
+            proposed = [each for _code, _text, way in ways for each in _proposed(actor, way)]
+            answers = question.alternatives(proposed, until, at_least=0 if found else 1)
+            for (code, text, _way), work, (starts_now, start) in zip(ways, proposed, answers, strict=True):
                 gpus = work.spec.largest_gang_gpus
                 found.append(WayIn(code, text, work.leaf.name, work.priority, gpus, starts_now, start))
     return sorted(found, key=_earliest_first)
@@ -123,8 +122,8 @@ def _earliest_first(way: WayIn) -> tuple[bool, bool, float, int]:
     return middle is None, way.start is None, 0.0 if middle is None else middle.timestamp(), _CODES.index(way.code)
 
 
-def _asked(actor: Actor, prepared: PreparedSubmissions) -> list[AskedWork]:
-    return [AskedWork(prepared.leaf, item.spec, item.priority, actor.username) for item in prepared.items]
+def _proposed(actor: Actor, prepared: PreparedSubmissions) -> list[ProposedWork]:
+    return [ProposedWork(prepared.leaf, item.spec, item.priority, actor.username) for item in prepared.items]
 
 
 class _Question:
@@ -136,14 +135,14 @@ class _Question:
         self._rest: KeptState | None = None
 
     def alternatives(
-        self, asked: Sequence[AskedWork], until: float, *, at_least: int
+        self, proposed: Sequence[ProposedWork], until: float, *, at_least: int
     ) -> list[tuple[bool, GangStart | None]]:
         """Whether each starts in the next pass if it alone is submitted, and its start; None where the time was over.
-        The first ones are answered in any case: `at_least` so many."""
+        The first `at_least` ones are answered in any case."""
         if self._shares_futures:
-            return self._alternatives_together(asked, until, at_least)
+            return self._alternatives_together(proposed, until, at_least)
         found: list[tuple[bool, GangStart | None]] = []
-        for each in asked:
+        for each in proposed:
             start = self._now(each)
             starts_now = start is not None
             if start is None and (len(found) < at_least or time.monotonic() < until):
@@ -156,14 +155,14 @@ class _Question:
         return len(self._facts.present.gangs) > MOST_APART
 
     def _alternatives_together(
-        self, asked: Sequence[AskedWork], until: float, at_least: int
+        self, proposed: Sequence[ProposedWork], until: float, at_least: int
     ) -> list[tuple[bool, GangStart | None]]:
         """Alternatives share futures, and each leaves a future in the instant of its start. Those of one queue would be
         in each other's way there, so a second set has the further ones of each queue, the smallest first."""
         found: list[tuple[bool, GangStart | None]] = []
         sets: list[list[int]] = [[], []]
         seen = set()
-        for number, each in enumerate(asked):
+        for number, each in enumerate(proposed):
             start = self._now(each)
             starts_now = start is not None
             start = start or self._kept_start(each)
@@ -172,26 +171,26 @@ class _Question:
                 place = each.leaf.pk, each.priority.is_preemptible
                 sets[place in seen].append(number)
                 seen.add(place)
-        sets[1].sort(key=lambda number: asked[number].spec.largest_gang_gpus)
+        sets[1].sort(key=lambda number: proposed[number].spec.largest_gang_gpus)
         for group in filter(None, sets):
             if group[0] < at_least or time.monotonic() < until:
-                works = [asked[number] for number in group]
+                works = [proposed[number] for number in group]
                 starts = self._sampled(works, min(until, time.monotonic() + SECONDS), would_wait=True, leave=True)
                 for number, start in zip(group, starts, strict=True):
                     found[number] = (False, start)
         return found
 
-    def starts(self, asked: Sequence[AskedWork], until: float) -> list[GangStart | None]:
+    def starts(self, proposed: Sequence[ProposedWork], until: float) -> list[GangStart | None]:
         """The start of each, if all are submitted now; None where the leaf runs no work."""
-        if not self._shares_futures or len(asked) > 1:
-            return self._sampled(asked, until)
-        start = self._now(asked[0]) or self._kept_start(asked[0])
-        return self._sampled(asked, until, would_wait=True) if start is None else [start]
+        if not self._shares_futures or len(proposed) > 1:
+            return self._sampled(proposed, until)
+        start = self._now(proposed[0]) or self._kept_start(proposed[0])
+        return self._sampled(proposed, until, would_wait=True) if start is None else [start]
 
-    def _now(self, asked: AskedWork) -> GangStart | None:
+    def _now(self, proposed: ProposedWork) -> GangStart | None:
         """The start of work that starts in the next pass, as things stand; None if it would wait. A cluster at rest is
         kept from one question to the next as long as no answer changes it."""
-        present, (names,) = self._with([asked])
+        present, (names,) = self._with([proposed])
         if not names:
             return None
         if not self._shares_futures:
@@ -200,7 +199,7 @@ class _Question:
         new = [gang for gang in facts.gangs if gang.name in names]
         if self._rest is None:
             rest = KeptState(replace(facts, gangs=facts.gangs[: -len(new)]))
-            if rest.run(now).steps:  # what starts now may depend on the asked work
+            if rest.run(now).steps:  # what starts now may depend on the proposed work
                 return self._start_now() if self._running(present, names).issuperset(names) else None
             self._rest = rest
         for gang in new:
@@ -214,9 +213,9 @@ class _Question:
                 self._rest.ended(name)
         return self._start_now() if is_running else None
 
-    def _kept_start(self, asked: AskedWork) -> GangStart | None:
+    def _kept_start(self, proposed: ProposedWork) -> GangStart | None:
         """The start of work that would wait, from the futures of the last background round; None if they cannot say."""
-        gangs = [fact for fact, _kind in self._backend.gangs(asked)]
+        gangs = [fact for fact, _kind in self._backend.gangs(proposed)]
         if not gangs:
             return None
         kept = []
@@ -229,11 +228,11 @@ class _Question:
         return self._sum_up(waits, min(read.made_at for read in kept))
 
     def _sampled(
-        self, asked: Sequence[AskedWork], until: float, *, would_wait: bool = False, leave: bool = False
+        self, proposed: Sequence[ProposedWork], until: float, *, would_wait: bool = False, leave: bool = False
     ) -> list[GangStart | None]:
         """The start of each from futures that are made now. `would_wait`: none starts in the next pass, as is known.
         `leave`: they are alternatives; else all are submitted."""
-        present, names = self._with(asked)
+        present, names = self._with(proposed)
         wanted = [name for each in names for name in each]
         with garbage_collector.paused():
             futures: list[dict[str, float]] = []
@@ -265,12 +264,12 @@ class _Question:
         now = self._facts.now
         return GangStart(now, now, now, 1, now, None)
 
-    def _with(self, asked: Sequence[AskedWork]) -> tuple[Present, list[list[str]]]:
+    def _with(self, proposed: Sequence[ProposedWork]) -> tuple[Present, list[list[str]]]:
         """The present with this work, and the names of its gangs."""
         before = self._facts.present
         infos, names = dict(before.gangs), list[list[str]]()
         new: list[GangFacts] = []
-        for number, each in enumerate(asked):
+        for number, each in enumerate(proposed):
             gangs = list(self._backend.gangs(each, number))
             new += [fact for fact, _kind in gangs]
             infos |= {fact.name: GangInfo(kind) for fact, kind in gangs}
@@ -305,9 +304,9 @@ def _ways(actor: Actor, prepared: PreparedSubmissions) -> Iterator[tuple[str, st
             yield "pool", f"on {leaf.name}", other
 
 
-def _other_leaves(actor: Actor, asked: Pool) -> list[Pool]:
+def _other_leaves(actor: Actor, proposed: Pool) -> list[Pool]:
     """The first other pools and subpools of this person: those of the same pool, then those of its cluster."""
-    names = list_submission_leaves(actor, near=asked, most=MOST_POOLS)
+    names = list_submission_leaves(actor, near=proposed, most=MOST_POOLS)
     return [leaf for name in names if (leaf := find_leaf_with_root(name)) is not None]
 
 

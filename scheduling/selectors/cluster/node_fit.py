@@ -15,7 +15,15 @@ from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
-from scheduling.selectors.queue.live_facts import CPU, MEMORY, STORAGE, UNITS, SharedObjects, asked_tasks, node_facts
+from scheduling.selectors.queue.live_facts import (
+    CPU,
+    MEMORY,
+    STORAGE,
+    UNITS,
+    SharedObjects,
+    node_facts,
+    proposed_tasks,
+)
 from scheduling.selectors.queue.topology_needs import read_node_labels, topology_needs
 
 _SIZES_SQL = """
@@ -72,7 +80,7 @@ def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, st
 def _refusal(backend: Backend, group: GroupSpec, keys: Mapping[str, str]) -> str | None:
     nodes = list(Node.objects.filter(backend=backend))
     shapes = SharedObjects(nodes)
-    tasks, tree = asked_tasks(shapes, group)
+    tasks, tree = proposed_tasks(shapes, group)
     needs = topology_needs(keys, group, read_node_labels(backend)) if group.required_topology_keys & keys.keys() else ()
     facts = ClusterFacts(
         queues=(_UNLIMITED,),

@@ -57,7 +57,7 @@ class MappedNode:
 
 @dataclass(frozen=True, slots=True)
 class TaskFit:
-    """So many tasks of `gpus` GPUs each could start now if only free GPUs on nodes mattered."""
+    """The number of tasks of `gpus` GPUs each that could start now if only free GPUs on nodes mattered."""
 
     gpus: int
     tasks: int

@@ -76,12 +76,12 @@ class DispatchHolds:
         if not self._pools:
             return found
         parents = {queue.name: queue.parent for queue in live.facts.queues}
-        asked: dict[int, dict[UUID, GangFacts]] = {}
+        by_root: dict[int, dict[UUID, GangFacts]] = {}
         for gang in new:
             root = live.roots.get(parents.get(gang.queue) or "")
             if root is not None and root in self._pools and gang.queue in live.leaves:
-                asked.setdefault(root, {})[uuid4()] = gang
-        for root, gangs in asked.items():
+                by_root.setdefault(root, {})[uuid4()] = gang
+        for root, gangs in by_root.items():
             pool = self._pools[root]
             rows = [_waiting_gang(group, gang, live.leaves[gang.queue], pool.now) for group, gang in gangs.items()]
             kept = pool.held_back(rows)
@@ -176,8 +176,8 @@ def _find_possible(live: LiveFacts, holds: Iterable[DispatchHold], now: float) -
         if ref.group not in by_group:
             continue
         alone = ClusterFacts(whole.queues, whole.cohorts, (facts[name],), whole.nodes, units=whole.units)
-        beside = replace(whole, gangs=(*running, facts[name]), demand={}, policy=None)
-        if _starts(alone, name) and not (by_group[ref.group].may_be_in_vain(now) and _starts(beside, name)):
+        together = replace(whole, gangs=(*running, facts[name]), demand={}, policy=None)
+        if _starts(alone, name) and not (by_group[ref.group].may_be_in_vain(now) and _starts(together, name)):
             found.add(ref.group)
     return found
 

@@ -534,7 +534,7 @@ class SharedObjects:
         return self._trees[written] if written != "null" else None
 
 
-def asked_tasks(shapes: SharedObjects, group: GroupSpec) -> tuple[tuple[engine.TaskFacts, ...], GangTree | None]:
+def proposed_tasks(shapes: SharedObjects, group: GroupSpec) -> tuple[tuple[engine.TaskFacts, ...], GangTree | None]:
     """The waiting tasks of a group that is not submitted yet, and its tree."""
     tasks = tuple(
         shapes.task(

@@ -160,10 +160,10 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     """Answers to questions that differ only in `by` and `bucket`. Their sums are computed once, in one statement."""
     first = questions[0]
     slots = _read_slots(actor, first.since, first.until)
-    are_leaves_asked = bool(first.pools) or any(question.by is UsageKey.SUBPOOL for question in questions)
-    values = _values(actor, first, slots, are_leaves_asked=are_leaves_asked)
+    has_leaves = bool(first.pools) or any(question.by is UsageKey.SUBPOOL for question in questions)
+    values = _values(actor, first, slots, has_leaves=has_leaves)
     sees_capacity = actor.can_read_all and not first.pools and not first.users
-    found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=are_leaves_asked)
+    found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=has_leaves)
     answers = []
     for question, (sums, capacities) in zip(questions, found, strict=True):
         rows = _read_by_workflow(question, slots, values) if question.by is UsageKey.WORKFLOW else sums
@@ -205,7 +205,7 @@ def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
     return _Slots(stored_from, stored_until, computed, joined)
 
 
-def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, are_leaves_asked: bool) -> dict[str, Any]:
+def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, has_leaves: bool) -> dict[str, Any]:
     """The parameters of the statements. Of the pools of which no leaf is wanted, the sums are enough."""
     computed = slots.computed
     visible = [] if actor.can_read_all else list(actor.pools_with(Permission.POOL_READ))
@@ -221,8 +221,8 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, are_leaves_
         "end": max((end for _, end in computed), default=question.since),
         "sees_all": actor.can_read_all,
         "visible": visible,
-        "may_join_leaves": not (are_leaves_asked and actor.can_read_all and not question.pools),
-        "detailed": (list(question.pools) or visible) if are_leaves_asked else [],
+        "may_join_leaves": not (has_leaves and actor.can_read_all and not question.pools),
+        "detailed": (list(question.pools) or visible) if has_leaves else [],
         "me": actor.user_id,
         "pools": list(question.pools),
         "has_pools": bool(question.pools),

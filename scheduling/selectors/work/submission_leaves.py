@@ -24,9 +24,9 @@ def list_submission_leaves(actor: Actor, *, near: Pool, most: int) -> list[str]:
     """The names of the first other ones: of the same pool, then of the same cluster, then all. One query."""
     root = near.root
     own = Q(pk=root.pk) | Q(parent=root.pk)
-    beside = Q(backend=root.backend) | Q(parent__backend=root.backend)
+    on_cluster = Q(backend=root.backend) | Q(parent__backend=root.backend)
     distance = Case(
-        When(own, then=Value(0)), When(beside, then=Value(1)), default=Value(2), output_field=IntegerField()
+        When(own, then=Value(0)), When(on_cluster, then=Value(1)), default=Value(2), output_field=IntegerField()
     )
     rows = submission_leaves(actor).exclude(pk=near.pk).annotate(_distance=distance)
     return list(rows.order_by("_distance", "name").values_list("name", flat=True)[:most])

@@ -64,10 +64,11 @@ _QUEUE_SYNC_PAUSES = (0.5, 30.0)
 """Seconds: the first and the longest pause between two syncs that changes of queues by others cause."""
 
 _QUIET_SECONDS = 60.0
-"""After so long without such a change the pauses begin again."""
+"""After this time without such a change the pauses begin again."""
 
 _RECOVERY_SECONDS = 60.0
-"""How long each heartbeat after an outage ends the pauses of others: a run that began in the outage may still fail."""
+"""The time for which each heartbeat after an outage ends the pauses of others: a run that began in the outage may still
+fail."""
 
 
 @dataclass(frozen=True, slots=True)

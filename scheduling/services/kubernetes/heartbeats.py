@@ -16,7 +16,7 @@ from scheduling.kube.connection.error_messages import condition_reason
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 
-_ASKED_FOR_A_PAUSE = condition_reason(errors.TooManyRequests(""))
+_TOO_MANY_REQUESTS = condition_reason(errors.TooManyRequests(""))
 
 
 def cluster_state(backend: Backend) -> ClusterState:
@@ -34,7 +34,7 @@ def record_heartbeat(backend: Backend) -> None:
 def end_pauses(backend: Backend) -> None:
     """The cluster answers after an outage: the sync of its queues, and everything else that waits in a pause after a
     failure there, tries again now."""
-    waiting = QueueSync.objects.filter(backend=backend, retry_at__gt=timezone.now()).exclude(reason=_ASKED_FOR_A_PAUSE)
+    waiting = QueueSync.objects.filter(backend=backend, retry_at__gt=timezone.now()).exclude(reason=_TOO_MANY_REQUESTS)
     if waiting.update(retry_at=None):
         notifications.enqueue_queue_sync(backend.pk)
     notifications.cluster_answers(backend.pk)

@@ -52,7 +52,7 @@ def find_refusal(
 
 
 def find_room_refusal(actor: Actor, live: int, requested: int) -> Throttled | None:
-    """Why so many more workflows are too many beside the live ones of the user, or None."""
+    """The refusal if this number of workflows and the live ones of the user are too many together, or None."""
     limit = settings.OSMO.max_live_workflows
     return live_work_refusal(actor.username, live, requested, limit) if live + requested > limit else None
 

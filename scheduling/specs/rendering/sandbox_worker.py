@@ -2,7 +2,7 @@
 
 It is run as a file, never imported by the server, and imports Jinja alone. On standard input: frames of JSON
 `{"template", "variables", "largest", "seconds"}`; on standard output one frame for each: `{"text", "lines", "used",
-"undefined": [{"name", "line", "inside"}]}`, or `{"error": {"code", "message", "line"}}` beside `undefined`. A frame is
+"undefined": [{"name", "line", "inside"}]}`, or `{"error": {"code", "message", "line"}}` with `undefined`. A frame is
 four bytes of length (big-endian) and the JSON. The process ends with its standard input. Each answer has `seconds`, the
 processor time that it took.
 """

@@ -253,7 +253,7 @@ def repeats_are_answered_alike(history: History) -> Iterator[Violation]:
         for call in done:
             is_replay = call.headers.get("Idempotent-Replayed", "").lower() == "true"
             if call.begin > first_end and not is_replay:
-                sentence = f"call {call.id} began after the success of an equal request, and its answer is no replay."
+                sentence = f"call {call.id} began after the success of an equal request, and its answer is another one."
                 yield Violation("repeats_are_answered_alike", subject, sentence, calls(done[0].id, call.id))
 
 

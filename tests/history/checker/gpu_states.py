@@ -38,7 +38,7 @@ def milli(value: Any) -> int:
 
 
 def caps_of(spec: Row) -> dict[str, int]:
-    """The caps on the total of a spec; an absent cap is no cap."""
+    """The caps on the total of a spec; an absent cap does not limit."""
     total = spec.get("total", {})
     found = {
         f"{side}.{resource}": milli(value)

@@ -129,7 +129,7 @@ def _no_common_moment(call: Call, moments: Mapping[str, Sequence[Interval]]) -> 
             if max(begin, first) <= min(end, last) + 2 * JITTER
         ]
         if not left:
-            sentence = f"call {call.id} showed it at a moment that is no moment of the other pools in the same answer."
+            sentence = f"call {call.id} showed it at a moment that is not one of the other pools in the same answer."
             yield Violation("pool_quotas_show_one_state", f"pool/{pool}", sentence, calls(call.id))
             return
 

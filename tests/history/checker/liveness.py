@@ -19,7 +19,7 @@ VERIFY = "verify"
 """The name of the reading with the differences that `osmo-admin verify` finds at rest."""
 
 MAX_IDLE_SECONDS = 120.0
-"""For so long, all in all, a gang may be seen to wait beside an idle cluster while the run goes on. Workers are killed
+"""The total time for which a gang may be seen to wait by an idle cluster while the run goes on. Workers are killed
 and frozen, messages are lost and the database restarts meanwhile: each of these ends after 2.5 seconds, a process that
 starts again on a loaded machine takes perhaps twenty, and a full cycle runs at least each minute."""
 
@@ -38,7 +38,7 @@ def nothing_waits_on_an_idle_cluster(history: History) -> Iterator[Violation]:
         for key in now.keys() & before.keys():
             seconds[key] += (later.at - earlier.at) / 1e6
             if seconds[key] > MAX_IDLE_SECONDS:
-                sentence = f"samples saw it wait for more than {MAX_IDLE_SECONDS:.0f} s beside an idle cluster."
+                sentence = f"samples saw it wait for more than {MAX_IDLE_SECONDS:.0f} s although the cluster was idle."
                 yield _violation(now[key], sentence, (Event("sample", later.label.rpartition(" ")[2]),))
                 return
 
@@ -47,11 +47,11 @@ def nothing_is_stuck(history: History) -> Iterator[Violation]:
     """The product itself finds no gang that waits although nothing may stop it: no full cycle while the run goes on,
     and neither the last one nor a verification at rest."""
     states = [(state, Event("sample", state.label.rpartition(" ")[2])) for state in history.samples]
-    told = set()
+    reported = set()
     for state, event in (*states, (history.final, Event("reading", VERIFY))):
         for found in state.rows("scheduling_stuckgroup"):
-            if found["gang"] not in told:
-                told.add(found["gang"])
+            if found["gang"] not in reported:
+                reported.add(found["gang"])
                 sentence = f"In {state.label} a full cycle found it stuck ({found['kind']})."
                 yield Violation("nothing_is_stuck", f"workflow/{found['gang']}", sentence, (event,))
     reading = history.record.readings.get(VERIFY)

@@ -145,12 +145,12 @@ def _wrong_numbers(facts: WaitingFacts, reason: Mapping[str, Any], need: int) ->
     is_leaf = "--" in reason["queue"]
     name = facts.leaf["name"] if is_leaf else facts.root["name"]
     quota, used = (facts.quota, facts.used) if is_leaf else (facts.root_quota, facts.root_used)
-    asked = reason["requested"]
-    if asked != need and (facts.group["gang"] is None or asked < need):
-        return f"its reason says that it asks for {asked} GPUs, and it asks for {need}."
-    if facts.workflow["priority"] == "LOW" or quota < 0 or used + asked <= quota:
-        return f"its reason is over_quota, and {name} has {used} GPUs of {quota} in use; it asks for {asked}."
-    expected, found = (max(0, quota - used), used + asked - quota), (reason["free"], reason["missing"])
+    request = reason["requested"]
+    if request != need and (facts.group["gang"] is None or request < need):
+        return f"its reason says that it asks for {request} GPUs, and it asks for {need}."
+    if facts.workflow["priority"] == "LOW" or quota < 0 or used + request <= quota:
+        return f"its reason is over_quota, and {name} has {used} GPUs of {quota} in use; it asks for {request}."
+    expected, found = (max(0, quota - used), used + request - quota), (reason["free"], reason["missing"])
     if found != expected:
         return f"its reason says free and missing {found} on {name}, and the tables say {expected}."
     return ""

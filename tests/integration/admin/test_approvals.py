@@ -120,7 +120,7 @@ def test_a_pool_with_a_limit_is_archived_by_two_people(as_person: Callable[[str]
     assert "Ask for approval" in preview.content.decode()
     assert root.post(page, {**preview.context["hidden"], "step": "confirm"}).status_code == 400
     assert not ApprovalRequest.objects.exists()
-    asked = root.post(page, {**preview.context["hidden"], "step": "ask"})
+    answer = root.post(page, {**preview.context["hidden"], "step": "ask"})
     row = ApprovalRequest.objects.get()
-    assert (asked.status_code, row.service, row.subject) == (302, "delete_pool", "team-admin")
+    assert (answer.status_code, row.service, row.subject) == (302, "delete_pool", "team-admin")
     assert Pool.objects.filter(name="team-admin", archived=False).exists()

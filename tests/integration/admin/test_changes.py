@@ -389,7 +389,7 @@ def test_input_is_escaped(as_person: Callable[[str], Client]) -> None:
         assert text not in root.get(address).content.decode(), address
 
 
-def test_the_forms_of_roles_stay_small_beside_a_thousand_pools(as_person: Callable[[str], Client]) -> None:
+def test_the_forms_of_roles_stay_small_with_a_thousand_pools(as_person: Callable[[str], Client]) -> None:
     Pool.objects.bulk_create(
         Pool(name=f"many{number}", backend=Pool.objects.get(name="team").backend, guarantee=0) for number in range(60)
     )

@@ -31,7 +31,7 @@ def drains(client: Client, query: str = "") -> list[dict[str, Any]]:
 
 
 def limit(name: str, hours: float | None) -> datetime | None:
-    """Give a running workflow a time limit that ends in so many hours."""
+    """Give a running workflow a time limit that ends in this number of hours."""
     work = Workflow.objects.get(name=name)
     assert work.start_time is not None
     end = None if hours is None else timezone.now().replace(microsecond=0) + timedelta(hours=hours)

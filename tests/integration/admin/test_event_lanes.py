@@ -1,4 +1,4 @@
-"""The page of scheduler events: lanes over time beside the list, and its filters."""
+"""The page of scheduler events: lanes over time next to the list, and its filters."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_the_own_page_leads_to_the_address_and_shows_it(eve: Client) -> None:
     assert User.objects.get(username="eve").email == ""
 
 
-def test_a_wrong_address_is_refused_beside_its_field(eve: Client) -> None:
+def test_a_wrong_address_is_refused_next_to_its_field(eve: Client) -> None:
     answer = eve.post("/mail_change/", {"email": "eve at home"})
     assert answer.status_code == 400
     assert "is not a mail address; an example is alice@example.com." in answer.content.decode()

@@ -89,12 +89,12 @@ def test_columns_sort(as_person: Callable[[str], Client]) -> None:
         submit_workflow("team--a", gpus=1, name=name)
     root = as_person("root")
     for key in ("name", "status", "gpus", "pool", "priority", "user", "submitted", "waited", "ran", "ended"):
-        for asked in (key, f"-{key}"):
-            names = [row.workflow.name for row in root.get(LIST, {"sort": asked}).context["rows"]]
+        for order in (key, f"-{key}"):
+            names = [row.workflow.name for row in root.get(LIST, {"sort": order}).context["rows"]]
             assert sorted(names) == ["a-1", "b-1", "c-1"]
-            if asked == "name":
+            if order == "name":
                 assert names == ["a-1", "b-1", "c-1"]
-            elif asked in {"submitted", "-waited"}:
+            elif order in {"submitted", "-waited"}:
                 assert names == ["b-1", "a-1", "c-1"]
 
 
@@ -107,7 +107,7 @@ def test_the_list_as_csv(as_person: Callable[[str], Client]) -> None:
     assert (row["workflow"], row["gpus"], row["pool"], row["user"]) == ("two-1", "2", "team--b", "worker")
 
 
-def test_an_unknown_value_of_a_filter_is_told(as_person: Callable[[str], Client]) -> None:
+def test_an_unknown_value_of_a_filter_is_reported(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", name="one")
     root = as_person("root")
     text = _page(root, LIST, status="nonsense")
@@ -182,8 +182,8 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
     reconcile()
     worker = as_person("worker")
     assert f"{LIST}retry/?name={failed.name}" in _page(worker, f"{LIST}{failed.name}/change/")
-    asked = _page(worker, f"{LIST}retry/", name=failed.name)
-    assert "Retry" in asked
+    page = _page(worker, f"{LIST}retry/", name=failed.name)
+    assert "Retry" in page
     answer = worker.post(f"{LIST}retry/", {"name": failed.name, "step": "confirm"})
     again = Workflow.objects.get(parent__name=failed.name)
     assert answer["Location"] == f"{LIST}{again.name}/change/"

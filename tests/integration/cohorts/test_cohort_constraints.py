@@ -102,12 +102,12 @@ def test_every_audit_entry_has_names() -> None:
     world.apply_change(PutCohort(name="team", body={"parent": "org"}), description="a new team")
     world.apply_change(PutCohort(name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]}))
     world.apply_change(PutCohort(name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]}))
-    told = list(AuditEntry.objects.filter(object="cohort/team").order_by("id"))
-    assert [entry.action for entry in told] == ["cohort.created", "cohort.updated", "cohort.moved"]
-    assert [entry.after["parent"] for entry in told] == ["org", "org", "other"]
-    assert told[2].before["parent"] == "org"
-    assert told[1].after["quotas"]["default/gpu"] == {"nominal": 2, "borrowing_limit": 1, "lending_limit": None}
-    assert told[0].description == "a new team"
+    entries = list(AuditEntry.objects.filter(object="cohort/team").order_by("id"))
+    assert [entry.action for entry in entries] == ["cohort.created", "cohort.updated", "cohort.moved"]
+    assert [entry.after["parent"] for entry in entries] == ["org", "org", "other"]
+    assert entries[2].before["parent"] == "org"
+    assert entries[1].after["quotas"]["default/gpu"] == {"nominal": 2, "borrowing_limit": 1, "lending_limit": None}
+    assert entries[0].description == "a new team"
 
 
 def test_the_version_changes_with_the_configuration_only(cohort_tree: None) -> None:

@@ -67,9 +67,9 @@ def test_nothing_is_admitted_there_and_running_work_continues(cycle: None) -> No
         assert total_usage_by_pool() == {"p": 2, "q": 2, "free": 4}
     running = Workflow.objects.filter(status="RUNNING").values_list("name", flat=True)
     assert set(running) == {"runs-p-1", "runs-q-1", "runs-free-1", "waits-free-1"}
-    told = {entry.workflow: entry.reason for entry in list_waiting_gangs(world.admin_actor(), limit=10)[0]}
-    assert {told[name].code for name in ("waits-p-1", "waits-q-1")} == {"cycle"}
-    assert "form a cycle: " in told["waits-q-1"].message
+    reasons = {entry.workflow: entry.reason for entry in list_waiting_gangs(world.admin_actor(), limit=10)[0]}
+    assert {reasons[name].code for name in ("waits-p-1", "waits-q-1")} == {"cycle"}
+    assert "form a cycle: " in reasons["waits-q-1"].message
 
 
 def test_the_cycle_is_a_condition_and_an_audit_entry(cycle: None, admin: ApiClient) -> None:

@@ -1,4 +1,4 @@
-"""Roles that groups of a provider give, beside a configuration in Git: following docs/git.md takes none over."""
+"""Roles that groups of a provider give, together with a configuration in Git: following docs/git.md takes none over."""
 
 from __future__ import annotations
 

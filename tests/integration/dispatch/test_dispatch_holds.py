@@ -175,19 +175,19 @@ def test_a_long_hold_stands_while_other_work_has_the_room(fake_harness: AgentHar
     assert not is_sent(fake_harness, later)
 
 
-def test_both_are_told(fake_harness: AgentHarness) -> None:
+def test_both_are_reported(fake_harness: AgentHarness) -> None:
     hold(fake_harness)
     first = big(fake_harness)
     later = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
     gangs, _ = list_waiting_gangs(world.admin_actor(), limit=10)
-    told = {gang.workflow: gang for gang in gangs}
-    assert told[later.name].reason.code == "held_back"
-    assert "a gang of its pool has waited since" in told[later.name].reason.message
-    assert first.name not in told[later.name].reason.message
-    assert told[first.name].reservation is not None
-    assert "Later work of its pool has been held back since" in told[first.name].reservation.message
-    assert told[later.name].reservation is None
+    waiting = {gang.workflow: gang for gang in gangs}
+    assert waiting[later.name].reason.code == "held_back"
+    assert "a gang of its pool has waited since" in waiting[later.name].reason.message
+    assert first.name not in waiting[later.name].reason.message
+    assert waiting[first.name].reservation is not None
+    assert "Later work of its pool has been held back since" in waiting[first.name].reservation.message
+    assert waiting[later.name].reservation is None
 
 
 def test_the_setting_is_audited_and_bounded(fake_harness: AgentHarness) -> None:
@@ -210,15 +210,15 @@ def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentH
     later = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
     gangs, _ = list_waiting_gangs(world.admin_actor(), limit=10)
-    told = {gang.workflow: gang for gang in gangs}[later.name]
-    assert told.holders == (first.name,)
-    assert told.unblock == (f"The gang that comes first starts, or is cancelled ({first.name}).",)
+    gang = {gang.workflow: gang for gang in gangs}[later.name]
+    assert gang.holders == (first.name,)
+    assert gang.unblock == (f"The gang that comes first starts, or is cancelled ({first.name}).",)
     ready = Group.objects.get(workflow=first).ready_at
     assert ready is not None
     since = ready + timedelta(seconds=HOUR)
-    assert f"held back since {since:%Y-%m-%d %H:%M} UTC" in told.reason.message
-    assert "until that gang has started" in told.reason.message
-    assert "the setting hold_after of pool team says (3600 seconds)" in told.reason.message
+    assert f"held back since {since:%Y-%m-%d %H:%M} UTC" in gang.reason.message
+    assert "until that gang has started" in gang.reason.message
+    assert "the setting hold_after of pool team says (3600 seconds)" in gang.reason.message
 
 
 def test_all_gangs_that_hold_work_back_are_named(fake_harness: AgentHarness) -> None:
@@ -230,11 +230,11 @@ def test_all_gangs_that_hold_work_back_are_named(fake_harness: AgentHarness) -> 
     later = fake_harness.submit(gpus=1, priority=Priority.LOW)
     fake_harness.run_agent()
     assert not is_sent(fake_harness, later)
-    (told,) = [gang for gang in list_waiting_gangs(world.admin_actor(), limit=10)[0] if gang.workflow == later.name]
-    assert set(told.holders) == {low.name, normal.name}
-    assert told.unblock[0].startswith("The gangs that come first, all 2 of them, start or are cancelled (")
-    assert "2 gangs of its pool have waited since" in told.reason.message
-    assert "until all 2 of them have started" in told.reason.message
+    (gang,) = [each for each in list_waiting_gangs(world.admin_actor(), limit=10)[0] if each.workflow == later.name]
+    assert set(gang.holders) == {low.name, normal.name}
+    assert gang.unblock[0].startswith("The gangs that come first, all 2 of them, start or are cancelled (")
+    assert "2 gangs of its pool have waited since" in gang.reason.message
+    assert "until all 2 of them have started" in gang.reason.message
     for ended, starts in (([low], False), ([normal], False), ([low, normal], True)):
         impact = read_cancel_impact(world.admin_actor(), ended)
         assert (impact is not None and impact.starting.names == (later.name,)) is starts, ended
@@ -261,8 +261,8 @@ def test_a_forecast_lets_held_work_start_after_the_gang(fake_harness: AgentHarne
 
 def test_a_dry_run_knows_that_the_work_would_be_held(fake_harness: AgentHarness) -> None:
     actor = world.admin_actor()
-    asked = [Submission(world.workflow_file("asked", 1))]
-    submission = prepare_submissions(actor=actor, pool="team", submissions=asked)
+    submissions = [Submission(world.workflow_file("new", 1))]
+    submission = prepare_submissions(actor=actor, pool="team", submissions=submissions)
     big(fake_harness)
     (start,) = starts_if_submitted(actor, submission)
     assert start is not None

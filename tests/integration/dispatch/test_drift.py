@@ -201,7 +201,7 @@ def test_an_object_with_the_label_of_another_gang_is_not_deleted(dispatched: tup
         assert not now["metadata"].get("deletionTimestamp")
 
 
-def test_a_repair_is_counted_and_told(dispatched: tuple[AgentHarness, Workflow]) -> None:
+def test_a_repair_is_counted_and_reported(dispatched: tuple[AgentHarness, Workflow]) -> None:
     harness, workflow = dispatched
     name, here = str(find_group(workflow).pk), harness.backend.namespace
     labels = {"backend": "lab", "kind": "PodGroup", "field": "spec.priorityClassName"}
@@ -212,9 +212,9 @@ def test_a_repair_is_counted_and_told(dispatched: tuple[AgentHarness, Workflow])
     assert REGISTRY.get_sample_value("osmo_cluster_repairs_total", labels) == before + 1
     assert harness.agent._events.flush(30)
     events = harness.cluster.list(resource_kinds.EVENT, namespace=here).items
-    (told,) = [event for event in events if event["reason"] == "Repaired"]
-    assert "spec.priorityClassName was set to 'osmo-high'; it is 'osmo-normal' again" in told["message"]
-    assert told["involvedObject"]["kind"] == "PodGroup"
+    (repaired,) = [event for event in events if event["reason"] == "Repaired"]
+    assert "spec.priorityClassName was set to 'osmo-high'; it is 'osmo-normal' again" in repaired["message"]
+    assert repaired["involvedObject"]["kind"] == "PodGroup"
 
 
 def test_two_clients_that_disagree_do_not_write_without_end(fake_harness: AgentHarness) -> None:
@@ -257,5 +257,5 @@ def test_events_tell_the_life_of_a_gang(harness: AgentHarness) -> None:
     harness.run_agent()
     assert harness.agent._events.flush(30)
     events = harness.cluster.list(resource_kinds.EVENT, namespace=harness.backend.namespace).items
-    told = {(event["reason"], event["involvedObject"]["kind"]) for event in events}
-    assert told >= {("Dispatched", "PodGroup"), ("Preempted", "Pod"), ("Stopped", "Pod")}
+    kinds = {(event["reason"], event["involvedObject"]["kind"]) for event in events}
+    assert kinds >= {("Dispatched", "PodGroup"), ("Preempted", "Pod"), ("Stopped", "Pod")}

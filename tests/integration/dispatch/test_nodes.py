@@ -213,12 +213,12 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready, taint]}}, field_manager="admin")
     fake_harness.run_agent(1)
     assert Node.objects.get(backend=backend, name="n2").taint == "dedicated=teamx"
-    told = (
+    sentence = (
         "Cluster lab has 8 GPUs (and 8 on nodes whose taint keeps our pods away), and the quotas of its pools are 16 "
         "together, 8 more: guaranteed work may wait for a node although its quota is free. Lower a quota, or add nodes."
     )
-    assert oversubscription_warnings(actor, _of(backend)) == [told]
-    assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [told]
+    assert oversubscription_warnings(actor, _of(backend)) == [sentence]
+    assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [sentence]
     client = sign_in("root-admin")
     for page in ("pools_pool_changelist", "pools_backend_changelist"):
         text = client.get(reverse(f"admin:{page}")).content.decode()
@@ -236,15 +236,15 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     fake_harness.run_agent(1)
     fake_harness.submit(gpus=8)
     reasons = [waiting.reason for waiting in build_pending_queue(backend).gangs]
-    told = "It asks for 8 GPUs; by the taint dedicated=teamx it may not use n1 and n2, where it would fit. "
-    assert f"{told}It may use no node." in [reason.message for reason in reasons]
+    sentence = "It asks for 8 GPUs; by the taint dedicated=teamx it may not use n1 and n2, where it would fit. "
+    assert f"{sentence}It may use no node." in [reason.message for reason in reasons]
     fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready]}}, field_manager="admin")
     fake_harness.cluster.merge(resource_kinds.NODE, "n1", {"spec": {"taints": []}}, field_manager="admin")
     fake_harness.run_agent(1)
     assert oversubscription_warnings(actor, _of(backend)) == []
 
 
-def test_a_required_topology_level_that_no_nodes_meet_is_told(fake_harness: AgentHarness) -> None:
+def test_a_required_topology_level_that_no_nodes_meet_is_reported(fake_harness: AgentHarness) -> None:
     """Two tasks of 8 GPUs in one rack, and each rack has one node: the submission warns, and the queue says why."""
     for name in ("r1", "r2"):
         add_node(fake_harness, name, labels={"example.com/rack": name})
@@ -254,14 +254,14 @@ def test_a_required_topology_level_that_no_nodes_meet_is_told(fake_harness: Agen
     file = gang_file("lead", "other", gpus=8).replace(
         "gpu: 8", "gpu: 8, topology: [{key: rack, requirementType: required}]"
     )
-    told = (
+    sentence = (
         "It asks for 16 GPUs; by its required topology key rack (label example.com/rack) 2 tasks need nodes with one "
         "value, and none of its 2 values has enough; without that it would fit."
     )
     receipt = submit(actor=world.admin_actor(), pool="team", submission=Submission(file=file))
-    assert [told in warning for warning in receipt.warnings] == [True]
+    assert [sentence in warning for warning in receipt.warnings] == [True]
     (waiting,) = build_pending_queue(fake_harness.backend).gangs
-    assert (waiting.reason.code, waiting.reason.message) == ("never_fits", told)
+    assert (waiting.reason.code, waiting.reason.message) == ("never_fits", sentence)
     NodeState.objects.filter(node__backend=fake_harness.backend).update(labels={"example.com/rack": "one"})
     assert build_pending_queue(fake_harness.backend).gangs[0].reason.code == "waiting_for_cluster"
 
@@ -280,7 +280,7 @@ def test_a_taint_of_gpus_keeps_out_only_work_without_gpus(fake_harness: AgentHar
     )
 
 
-def test_what_a_node_offers_beside_whole_gpus_is_said(fake_harness: AgentHarness) -> None:
+def test_what_a_node_offers_besides_whole_gpus_is_said(fake_harness: AgentHarness) -> None:
     """The answer of the API, the page of the nodes and that of the node carry the same notes."""
     add_node(fake_harness, "shared", labels={"nvidia.com/gpu.count": "1", "nvidia.com/gpu.replicas": "8"})
     add_node(fake_harness, "parts")

@@ -33,7 +33,7 @@ def is_up(call: str, number: int) -> BaseException | None:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The notifications that were sent, in order."""
     sent: list[tuple[str, int]] = []
 
@@ -51,7 +51,9 @@ def flaky_agent(harness: AgentHarness) -> tuple[FlakyCluster, ClusterAgent]:
     return flaky, ClusterAgent(harness.backend.pk, connect=lambda _: flaky, intervals=intervals)  # type: ignore[arg-type, return-value]
 
 
-def test_the_agent_ends_the_pause_of_the_queue_sync(fake_harness: AgentHarness, told: list[tuple[str, int]]) -> None:
+def test_the_agent_ends_the_pause_of_the_queue_sync(
+    fake_harness: AgentHarness, messages: list[tuple[str, int]]
+) -> None:
     """A change of quotas does not wait out a pause of minutes after the cluster is back."""
     flaky, agent = flaky_agent(fake_harness)
     agent.relist_and_reconcile()
@@ -59,7 +61,7 @@ def test_the_agent_ends_the_pause_of_the_queue_sync(fake_harness: AgentHarness, 
     agent.relist_and_reconcile()
     backend, later = fake_harness.backend, timezone.now() + timedelta(minutes=5)
     QueueSync.objects.create(backend=backend, retry_at=later, failures=9, reason="Unreachable", synced="False")
-    told.clear()
+    messages.clear()
     agent._due.clear()
     agent.relist_and_reconcile()
     assert QueueSync.objects.get().retry_at == later, "while the outage lasts"
@@ -67,15 +69,15 @@ def test_the_agent_ends_the_pause_of_the_queue_sync(fake_harness: AgentHarness, 
     agent._due.clear()
     agent.relist_and_reconcile()
     assert QueueSync.objects.get().retry_at is None
-    assert ("enqueue_queue_sync", backend.pk) in told
-    assert ("cluster_answers", backend.pk) in told
+    assert ("enqueue_queue_sync", backend.pk) in messages
+    assert ("cluster_answers", backend.pk) in messages
 
 
 def test_a_run_that_began_in_the_outage_does_not_pause_either(
-    fake_harness: AgentHarness, told: list[tuple[str, int]]
+    fake_harness: AgentHarness, messages: list[tuple[str, int]]
 ) -> None:
     """Its failure is recorded after the agent has heard the cluster: the next heartbeat ends that pause, too. A pause
-    that the API server asked for stays."""
+    that the API server requested stays."""
     flaky, agent = flaky_agent(fake_harness)
     flaky.failure = is_down
     agent.relist_and_reconcile()
@@ -96,21 +98,21 @@ def test_a_run_that_began_in_the_outage_does_not_pause_either(
 
 
 def test_the_queue_sync_tells_the_agent(
-    fake_harness: AgentHarness, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+    fake_harness: AgentHarness, messages: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flaky = FlakyCluster(fake_harness.cluster, is_down)
     monkeypatch.setattr(connections, "connect", lambda _: flaky)
     assert sync_backend_queues(fake_harness.backend.pk, manual=True).reason == "Unreachable"
-    assert told == []
+    assert messages == []
     flaky.failure = is_up
     assert sync_backend_queues(fake_harness.backend.pk, manual=True).synced == "True"
-    assert told == [("cluster_answers", fake_harness.backend.pk)]
-    told.clear()
+    assert messages == [("cluster_answers", fake_harness.backend.pk)]
+    messages.clear()
     assert sync_backend_queues(fake_harness.backend.pk, manual=True).synced == "True"
-    assert told == []
+    assert messages == []
 
 
-def test_an_agent_that_is_told_asks_its_cluster_at_once(fake_harness: AgentHarness) -> None:
+def test_an_agent_that_gets_the_message_connects_at_once(fake_harness: AgentHarness) -> None:
     flaky, agent = flaky_agent(fake_harness)
     flaky.failure = is_down
     agent.relist_and_reconcile()
@@ -122,8 +124,8 @@ def test_an_agent_that_is_told_asks_its_cluster_at_once(fake_harness: AgentHarne
 
 
 @pytest.mark.parametrize("make", [ClusterAgent, GpuQuotaController])
-def test_a_loop_that_is_told_follows_its_cluster_at_once(fake_harness: AgentHarness, make: Any) -> None:
-    """Every informer of the loop is told."""
+def test_a_loop_that_gets_the_message_follows_its_cluster_at_once(fake_harness: AgentHarness, make: Any) -> None:
+    """Every informer of the loop gets the message."""
     loop = make(fake_harness.backend.pk, connect=lambda _: fake_harness.cluster)
     if make is ClusterAgent:
         loop.relist_and_reconcile()
@@ -134,7 +136,7 @@ def test_a_loop_that_is_told_follows_its_cluster_at_once(fake_harness: AgentHarn
     assert all(informer._retry.is_set() for informer in informers)
 
 
-def test_an_informer_that_is_told_ends_its_pause() -> None:
+def test_an_informer_that_gets_the_message_ends_its_pause() -> None:
     """Its pause would last an hour."""
     flaky, stop = FlakyCluster(FakeCluster(), is_down), threading.Event()
     informer = Informer(
@@ -156,7 +158,7 @@ def test_an_informer_that_is_told_ends_its_pause() -> None:
 
 
 def test_the_message_reaches_another_process() -> None:
-    """Over the broker, beside the messages that wake agents."""
+    """Over the broker, like the messages that wake agents."""
     heard: list[tuple[str, int]] = []
     stop = threading.Event()
     arguments = [lambda pk: heard.append(("wake", pk)), lambda pk: heard.append(("answers", pk)), stop]

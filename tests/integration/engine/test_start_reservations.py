@@ -1,4 +1,4 @@
-"""Start reservations of a live backend: made by reconciliations, kept as rows, told to those who wait."""
+"""Start reservations of a live backend: made by reconciliations, kept as rows, shown to those who wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 def wait_since(name: str, hours: float) -> None:
-    """Let a workflow have waited for so many hours."""
+    """Let a workflow have waited for this number of hours."""
     since = timedelta(hours=hours)
     with world.triggers_off():
         work = Workflow.objects.get(spec_name=name)
@@ -29,7 +29,7 @@ def wait_since(name: str, hours: float) -> None:
 
 
 def reserve_a_whole_node() -> Cluster:
-    """A cluster where `big` of pool a has reserved the one node, of which half is free beside `firm`; b is empty."""
+    """A cluster where `big` of pool a has reserved the one node, of which half is free next to `firm`; b is empty."""
     cluster = Cluster({"n1": 8}, {"a": 12, "b": 8})
     cluster.submit("firm", "a", gpus=4)
     cluster.reconcile()
@@ -95,7 +95,7 @@ def test_without_the_setting_it_is_passed_forever(cluster: Cluster) -> None:
     assert not StartReservation.objects.exists()
 
 
-def test_the_reservation_is_told_with_those_that_passed(cluster: Cluster) -> None:
+def test_the_reservation_is_reported_with_those_that_passed(cluster: Cluster) -> None:
     Backend.objects.update(reserve_after=None)
     cluster.end("s0")
     cluster.submit("later", "team", gpus=2)
@@ -103,13 +103,14 @@ def test_the_reservation_is_told_with_those_that_passed(cluster: Cluster) -> Non
     assert entry_of(cluster, "big")["reservation"] is None
     Backend.objects.update(reserve_after=3600)
     cluster.reconcile()
-    told = entry_of(cluster, "big")["reservation"]
-    assert told["passed_by"] == 1
-    assert told["message"].startswith("Passed by 1 gang that came later and needs no more, since ")
-    assert (told["latest_start"], told["is_certain"], told["nodes"]) == (None, False, {"n1": 8, "n2": 8})
+    reservation = entry_of(cluster, "big")["reservation"]
+    assert reservation["passed_by"] == 1
+    assert reservation["message"].startswith("Passed by 1 gang that came later and needs no more, since ")
+    assert (reservation["latest_start"], reservation["is_certain"]) == (None, False)
+    assert reservation["nodes"] == {"n1": 8, "n2": 8}
 
 
-def test_work_that_is_held_back_is_told_why(cluster: Cluster) -> None:
+def test_work_that_is_held_back_has_the_reason(cluster: Cluster) -> None:
     cluster.end("s0")
     cluster.submit("later", "team", gpus=2, priority="LOW")
     cluster.submit("held", "team", gpus=2)
@@ -145,36 +146,36 @@ def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
     with world.triggers_off(), connection.cursor() as cursor:
         cursor.execute("UPDATE scheduling_workflow SET exec_timeout = interval '3 hours' WHERE spec_name LIKE 's%'")
     cluster.reconcile()
-    told = entry_of(cluster, "big")["reservation"]
+    reservation = entry_of(cluster, "big")["reservation"]
     ends = max(Workflow.objects.filter(spec_name__startswith="s").values_list("start_time", flat=True))
-    assert told["is_certain"] is True
-    assert told["latest_start"][:16] == (ends + timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M")
+    assert reservation["is_certain"] is True
+    assert reservation["latest_start"][:16] == (ends + timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M")
     keep_forecast("big", minutes=(60, 120, 600))
-    start, told = entry_of(cluster, "big")["start"], entry_of(cluster, "big")["reservation"]
-    assert start["p10"] < start["p50"] < told["latest_start"]
-    assert start["p90"] == told["latest_start"], "the forecast says nothing later than the certain latest start"
-    assert "at the latest" in told["message"]
+    start, reservation = entry_of(cluster, "big")["start"], entry_of(cluster, "big")["reservation"]
+    assert start["p10"] < start["p50"] < reservation["latest_start"]
+    assert start["p90"] == reservation["latest_start"], "the forecast says nothing later than the certain latest start"
+    assert "at the latest" in reservation["message"]
 
 
-def test_an_expected_start_is_told_apart_from_the_forecast_beside_it(cluster: Cluster) -> None:
+def test_an_expected_start_is_told_apart_from_the_forecast(cluster: Cluster) -> None:
     with world.triggers_off():
         for work in Workflow.objects.filter(spec_name__startswith="s"):
             Workflow.objects.filter(pk=work.pk).update(simulated_runtime=timedelta(hours=4))
     cluster.reconcile()
-    told = entry_of(cluster, "big")["reservation"]
-    assert told["is_certain"] is False
-    assert told["message"].endswith(" UTC, if work runs as long as expected.")
-    assert "it starts probably by " in told["message"]
+    reservation = entry_of(cluster, "big")["reservation"]
+    assert reservation["is_certain"] is False
+    assert reservation["message"].endswith(" UTC, if work runs as long as expected.")
+    assert "it starts probably by " in reservation["message"]
     keep_forecast("big", minutes=(60, 120, 600))
-    told = entry_of(cluster, "big")["reservation"]
-    assert told["message"].endswith(
+    reservation = entry_of(cluster, "big")["reservation"]
+    assert reservation["message"].endswith(
         " UTC if work runs exactly as long as expected, while the forecast also counts shorter and longer runs."
     )
-    assert entry_of(cluster, "big")["start"]["p90"] > told["latest_start"], "a guess does not bound the forecast"
+    assert entry_of(cluster, "big")["start"]["p90"] > reservation["latest_start"], "a guess does not bound the forecast"
 
 
 def keep_forecast(name: str, *, minutes: tuple[int, int, int]) -> None:
-    """A forecast of the only group of a workflow: so many minutes from now for the three quantiles."""
+    """A forecast of the only group of a workflow: this number of minutes from now for the three quantiles."""
     backend, now = Backend.objects.get(), timezone.now()
     p10, p50, p90 = (now + timedelta(minutes=each) for each in minutes)
     group = Group.objects.get(workflow__spec_name=name)

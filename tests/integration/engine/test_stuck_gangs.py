@@ -1,4 +1,4 @@
-"""A gang that waits although nothing may stop it is written, told and logged, until it waits no more."""
+"""A gang that waits although nothing may stop it is stored, reported and logged, until it no longer waits."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class TestRefusals:
     def test_a_body_that_is_not_compressed_may_say_so(self, admin: ApiClient, coding: str) -> None:
         assert admin("POST", "/api/auth/user", {"id": "bob"}, content_encoding=coding).status == 200
 
-    def test_too_many_parameters_are_told_the_limit(self, admin: ApiClient, logged: io.StringIO) -> None:
+    def test_too_many_parameters_are_refused_with_the_limit(self, admin: ApiClient, logged: io.StringIO) -> None:
         many = "&".join(f"p{number}=1" for number in range(1001))
         answer = admin("GET", f"/api/auth/user?{many}")
         assert (answer.status, set(answer.body)) == (400, SHAPE)

@@ -228,7 +228,7 @@ class TestLateCommit:
             assert "user/quick" not in _users(early)  # it waits for slow, which may still come to stand before it
             commit()
             later = Stream(admin, short.last).events("user/quick")
-        # Where the first stream was held back by some other test's transaction, root is told in one of the two as well.
+        # Where the first stream was held back by another test's transaction, root is named in one of the two as well.
         assert [user for user in _users(early + later) if user != "user/root"] == ["user/slow", "user/quick"]
         assert slow_id < AuditEntry.objects.get(action="user.created", object="user/quick").pk
 
@@ -490,10 +490,10 @@ def _get(user: Any, query: dict[str, str], headers: dict[str, str]) -> Any:
 
 def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """500 windows cost as much as one; another position, snapshot or horizon is read for itself."""
-    asked: list[tuple[Any, ...]] = []
+    reads: list[tuple[Any, ...]] = []
 
     def read(actor: Any, start: StreamPosition, end: StreamPosition, **more: Any) -> list[Any]:
-        asked.append((actor, start, end, more["known_snapshot"]))
+        reads.append((actor, start, end, more["known_snapshot"]))
         return [(StreamPosition(5), AuditEntry.objects.all()[0])]
 
     monkeypatch.setattr(events, "entries_after", read)
@@ -508,7 +508,7 @@ def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatc
     latest.read(login, StreamPosition(3), None)
     latest.read(login, place, "1:2:")
     events._Round(StreamPosition(8), place).read(login, place, None)
-    assert asked == [
+    assert reads == [
         (None, place, end, None),
         (None, StreamPosition(3), end, None),
         (None, place, end, "1:2:"),

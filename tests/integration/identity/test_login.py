@@ -262,7 +262,7 @@ class TestWarnings:
         assert "ci ends on" in _warning(answer)
 
     @pytest.mark.parametrize("version", ["6.3.9", "5.0.0.abc", "0.0.1"])
-    def test_an_older_client_is_served_and_told(self, caller: Callers, version: str) -> None:
+    def test_an_older_client_is_served_and_warned(self, caller: Callers, version: str) -> None:
         answer = caller("bob")("GET", WHO, x_osmo_client_version=version)
         assert answer.status == 200
         assert f"version {version}; this service speaks 6.4.0" in _warning(answer)

@@ -132,7 +132,7 @@ def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> No
     assert User.objects.filter(username__iexact="eve").count() == 1
 
 
-def test_an_account_is_not_enabled_beside_one_with_such_a_name(admin: ApiClient) -> None:
+def test_an_account_is_not_enabled_if_another_one_has_such_a_name(admin: ApiClient) -> None:
     first = apply_change(CreateUser(id="bob"))
     apply_change(SetActive(username="bob", active=False))
     make_user("Bob")

@@ -63,15 +63,15 @@ def test_a_stream_does_not_wait_for_another_database(admin: str) -> None:
         assert "user/bob" in _users(stream.events("user/bob"))
 
 
-def test_nothing_is_lost_or_out_of_order_beside_it(admin: str) -> None:
+def test_nothing_is_lost_or_out_of_order_meanwhile(admin: str) -> None:
     """A transaction of ours that is older than others is still waited for, while one of another database is open."""
     with left_open("postgres"):
         stream = Stream(admin)
         with held_elsewhere(uncommitted_user("slow")) as commit:
             make_user("quick")
             threading.Timer(1.0, commit).start()
-            told = _users(stream.events("user/quick"))
-    assert told[-2:] == ["user/slow", "user/quick"]
+            names = _users(stream.events("user/quick"))
+    assert names[-2:] == ["user/slow", "user/quick"]
 
 
 def test_only_transactions_elsewhere_are_left_out() -> None:

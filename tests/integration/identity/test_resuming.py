@@ -36,10 +36,10 @@ def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> Non
     example = "workflow: {name: example, tasks: [{name: main, image: ubuntu, command: [sh]}]}"
     sent = {"pool": "team", "file": example, "variables": "", "step": "submit"}
     back = _login(client, client.post(submit, {**sent, "upload": io.StringIO("workflow: {name: mine}")}))
-    asked = client.post(submit, dict(back.context["typed"].fields) | hidden_fields(back))
-    assert asked.status_code == 400
-    assert "not kept during the login" in asked.context["form"].errors["upload"][0]
-    assert asked.context["form"]["file"].value() == example
+    refused = client.post(submit, dict(back.context["typed"].fields) | hidden_fields(back))
+    assert refused.status_code == 400
+    assert "not kept during the login" in refused.context["form"].errors["upload"][0]
+    assert refused.context["form"]["file"].value() == example
     assert not Workflow.objects.exists()
 
 
@@ -75,9 +75,9 @@ def test_what_was_typed_comes_through_the_login(root: User) -> None:
     again: dict[str, list[str]] = {}
     for name, value in back.context["typed"].fields:
         again.setdefault(name, []).append(value)
-    asked = client.post(back.context["address"], again | hidden_fields(back))
-    assert set(asked.context["form"].errors) == {"password"}, "left out, it would mean an account without one"
-    assert hidden_fields(asked) == {}
+    refused = client.post(back.context["address"], again | hidden_fields(back))
+    assert set(refused.context["form"].errors) == {"password"}, "left out, it would mean an account without one"
+    assert hidden_fields(refused) == {}
     preview = client.post(back.context["address"], {**again, "step": "preview"}, follow=True)
     assert client.post(CREATE, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
     assert User.objects.get(username="a+b").as_actor().roles == {"osmo-admin", "osmo-viewer"}
@@ -91,13 +91,13 @@ def test_a_page_that_was_only_looked_at_leads_back_by_itself(root: User) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "leads_to"),
+    ("target", "leads_to"),
     [(CREATE, CREATE), ("https://elsewhere.example/", "/"), ("//elsewhere.example", "/"), ("", "/")],
 )
-def test_who_is_signed_in_already_goes_on_from_the_login(root: User, asked: str, leads_to: str) -> None:
+def test_who_is_signed_in_already_goes_on_from_the_login(root: User, target: str, leads_to: str) -> None:
     """Signed in meanwhile in another tab."""
     client = sign_in(root)
-    assert client.get("/login/", {"next": asked}).headers["Location"] == leads_to
+    assert client.get("/login/", {"next": target}).headers["Location"] == leads_to
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", '{"fields": 1}', '{"fields": [1], "incomplete": true}'])
@@ -124,13 +124,13 @@ def test_a_page_from_before_a_login_shows_what_was_typed_for_copying(root: User)
     client = sign_in(root, enforce_csrf_checks=True)
     sent = {"username": "<b>typed", "password": "not-to-be-kept", "step": "preview", "csrfmiddlewaretoken": "old"}
     page = client.post(CREATE, sent)
-    told = page.content.decode()
+    text = page.content.decode()
     assert page.status_code == 403
-    assert "Nothing was changed" in told
-    assert "&lt;b&gt;typed</textarea>" in told
-    assert told.count("<textarea") == 1
-    assert "<form" not in told
-    assert "not-to-be-kept" not in told
+    assert "Nothing was changed" in text
+    assert "&lt;b&gt;typed</textarea>" in text
+    assert text.count("<textarea") == 1
+    assert "<form" not in text
+    assert "not-to-be-kept" not in text
 
 
 def test_somebody_who_logs_out_twice_is_logged_out() -> None:

@@ -155,7 +155,7 @@ class TestReach:
         for read in (names, streamed):
             assert read(limited) == {"token/t1", "token/child"}
             assert read(alice) == everything
-            assert read(viewer) == everything | {"token/t3"}  # those of others, but not those beside it
+            assert read(viewer) == everything | {"token/t3"}  # those of others, but not those of its siblings
 
     def test_a_whole_token_reaches_all_of_its_owner(self, alice: ApiClient, limited: ApiClient) -> None:
         limited("POST", f"{MINE}/child")

@@ -65,7 +65,7 @@ class TestMaking:
         AccessToken.objects.filter(name="ci").update(last_used_at=earlier)
         _exchange(secret)
         assert _last_used(bob) >= used
-        assert AuditEntry.objects.count() == entries, "a use is no change of the configuration"
+        assert AuditEntry.objects.count() == entries, "a use does not change the configuration"
 
     def test_a_body_of_length_zero_with_a_content_type_is_fine(self, bob: ApiClient) -> None:
         assert bob("POST", f"{MINE}/ci").status == 200

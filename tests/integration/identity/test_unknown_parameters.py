@@ -1,4 +1,4 @@
-"""A parameter that an address does not have is told by name, at each address of the API, and has no effect."""
+"""A parameter that an address does not have is reported by name, at each address of the API, and has no effect."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _declared(kind: Any) -> set[str]:
 
 
 def test_each_parameter_that_is_read_is_documented() -> None:
-    """A name that no operation documents is told to have no effect, so none may be read or declared."""
+    """A name that no operation documents is reported to have no effect, so none may be read or declared."""
     documented: dict[str, set[str]] = {}
     for _, _, handler in OPERATIONS:
         names = {query.name for query in getattr(handler, "documentation", NOTHING).query_parameters}

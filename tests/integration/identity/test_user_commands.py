@@ -237,11 +237,11 @@ class TestRoles:
         assert run("roles", "bob", "--none").stdout == "bob: no roles\n"
         assert _user("bob").as_actor().roles == set()
 
-    def test_none_beside_some_is_refused(self, run: Run) -> None:
+    def test_none_together_with_some_is_refused(self, run: Run) -> None:
         ran = run("roles", "bob", "osmo-admin", "--none")
         assert (ran.exit_code, ran.stderr) == (1, "Name roles or use --none, not both.\n")
 
-    def test_unknown_ones_are_told_all_by_their_number_and_nothing_is_changed(self, run: Run) -> None:
+    def test_unknown_ones_are_reported_all_by_their_number_and_nothing_is_changed(self, run: Run) -> None:
         ran = run("roles", "bob", "osmo-team-user", "osmo-x-user", "boss")
         assert ran.exit_code == 1
         assert "There is no such role: number 2, 3 of those given. Roles are osmo-admin, " in ran.stderr

@@ -36,7 +36,7 @@ class UnansweringCluster:
 
 @pytest.fixture
 def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
-    """Backend `dead` with pool `theirs`, beside the simulated backend `sim` with pool `ours`. Notifications go to a
+    """Backend `dead` with pool `theirs`, next to the simulated backend `sim` with pool `ours`. Notifications go to a
     worker that does not run."""
     cluster = UnansweringCluster()
     monkeypatch.setattr(connections, "connect", lambda _: cluster)

@@ -223,7 +223,7 @@ def _between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> N
 
 
 def test_nobody_is_flooded_with_tests_and_repetitions(bob: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address may be that of somebody who has asked for nothing."""
+    """An address may be that of somebody who has requested nothing."""
     monkeypatch.setattr(notice_targets, "MAX_TESTS", 2)
     target, other = _added(bob("POST", TARGETS, HOOK)), _added(bob("POST", TARGETS, {**HOOK, "name": "other"}))
     made = [bob("POST", f"{TARGETS}/{each}/test").body["id"] for each in (target, other)]

@@ -32,7 +32,7 @@ def bob() -> Actor:
     return make_user("bob", "osmo-team-user")
 
 
-def _told() -> list[tuple[str, str, str]]:
+def _planned() -> list[tuple[str, str, str]]:
     """(target, kind, subject) of the notices that were not read yet."""
     find_conditions()
     plan_notices()
@@ -45,7 +45,7 @@ def _reconcile() -> None:
     reconcile()
 
 
-def test_preempted_work_is_told_to_its_owner(bob: Actor, hook: Hook) -> None:
+def test_preempted_work_is_reported_to_its_owner(bob: Actor, hook: Hook) -> None:
     alice = make_user("alice", "osmo-team-user")
     Node.objects.exclude(name="sim-n1").delete()
     Node.objects.update(gpus=8)
@@ -59,15 +59,15 @@ def test_preempted_work_is_told_to_its_owner(bob: Actor, hook: Hook) -> None:
     victim.refresh_from_db()
     assert victim.status == "PENDING"
     plan_notices()
-    told = Notice.objects.order_by("target__name")
-    assert [(row.target.name, row.kind, row.subject) for row in told] == [
+    notices = Notice.objects.order_by("target__name")
+    assert [(row.target.name, row.kind, row.subject) for row in notices] == [
         ("bobs", "preempted", "workflow/low-1"),
         ("teams", "preempted", "workflow/low-1"),
     ]
-    assert "Workflow low-1 of bob was preempted" in told[0].text
+    assert "Workflow low-1 of bob was preempted" in notices[0].text
     entry = AuditEntry.objects.get(action="workflow.preempted")
     assert (entry.owner, entry.actor) == ("bob", "system")
-    assert "high" not in f"{told[0].text}{told[0].data}{entry.after}", "the reader may not see the other workflow"
+    assert "high" not in f"{notices[0].text}{notices[0].data}{entry.after}", "the reader may not see the other workflow"
 
 
 def test_a_quota_that_is_nearly_used(bob: Actor, hook: Hook) -> None:
@@ -77,12 +77,12 @@ def test_a_quota_that_is_nearly_used(bob: Actor, hook: Hook) -> None:
     hook(make_user("eve"), name="stranger", kinds=["quota_nearly_used"])
     first = submit_workflow(bob, "team--a", 3, name="first")
     _reconcile()
-    assert _told() == []
+    assert _planned() == []
     submit_workflow(bob, "team--a", 1, name="second")
     _reconcile()
     expected = [("teams", "quota_nearly_used", "pool/team--a"), ("mine", "quota_nearly_used", "pool/team--a")]
-    assert sorted(_told()) == sorted(expected)
-    assert _told() == [], "it is told once"
+    assert sorted(_planned()) == sorted(expected)
+    assert _planned() == [], "it is sent once"
     assert first.name == "first-1"
 
 
@@ -91,7 +91,7 @@ def test_a_role_that_was_revoked_ends_the_notices_of_its_pool(bob: Actor, hook: 
     apply_change(RevokeRole(username="bob", role_name="osmo-team-user"), actor=admin_actor())
     submit_workflow(admin_actor(), "team--a", 4)
     _reconcile()
-    assert _told() == []
+    assert _planned() == []
 
 
 def test_work_that_waits_longer_than_usual(bob: Actor, hook: Hook) -> None:
@@ -103,26 +103,26 @@ def test_work_that_waits_longer_than_usual(bob: Actor, hook: Hook) -> None:
     hook(admin_actor(), name="teams", pool="team", kinds=["long_wait"])
     waiting = submit_workflow(bob, "team--a", 4, name="waits")
     Group.objects.exclude(workflow=waiting).update(status="COMPLETED")
-    assert _told() == []
+    assert _planned() == []
     Group.objects.filter(workflow=waiting).update(ready_at=timezone.now() - timedelta(minutes=5))
     expected = [("mine", "long_wait", f"workflow/{waiting.name}"), ("teams", "long_wait", "pool/team")]
-    assert sorted(_told()) == expected
+    assert sorted(_planned()) == expected
 
 
-def test_a_condition_is_told_once_and_again_when_it_returns(hook: Hook) -> None:
+def test_a_condition_is_reported_once_and_again_when_it_returns(hook: Hook) -> None:
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now())  # another test may have left them late
     root = admin_actor()
     hook(root, name="ops", installation=True, kinds=["job_late"])
     late = PeriodicTask.objects.filter(name=SAMPLE_GPU_USAGE)
     expected = [("ops", "job_late", f"job/{SAMPLE_GPU_USAGE}")]
-    assert _told() == []
+    assert _planned() == []
     for _ in range(2):
         late.update(last_run_at=timezone.now() - timedelta(hours=1))
-        assert _told() == expected
-        assert _told() == []
+        assert _planned() == expected
+        assert _planned() == []
         late.update(last_run_at=timezone.now())
-        assert _told() == []
+        assert _planned() == []
     entries = AuditEntry.objects.filter(action__startswith="condition.").order_by("pk")
     assert [entry.action.partition(".")[2] for entry in entries] == ["began", "ended"] * 2
     assert not any(entry.action.startswith("condition.") for entry in read_overview(root).changes)
@@ -131,9 +131,9 @@ def test_a_condition_is_told_once_and_again_when_it_returns(hook: Hook) -> None:
 def test_a_silent_cluster(hook: Hook) -> None:
     hook(admin_actor(), name="ops", installation=True, kinds=["cluster_silent"])
     prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod")
-    assert _told() == []
+    assert _planned() == []
     KubernetesSettings.objects.create(backend=prod, access="in_cluster")
-    assert _told() == [("ops", "cluster_silent", "backend/prod")]
+    assert _planned() == [("ops", "cluster_silent", "backend/prod")]
 
 
 def test_nothing_is_searched_that_nobody_chose(hook: Hook) -> None:
@@ -166,5 +166,5 @@ def test_a_drain_beyond_its_deadline_is_reported_once(bob: Actor, hook: Hook) ->
     assert f"{deadline:%Y-%m-%d %H:%M} UTC" in deleted.text
     Notice.objects.all().delete()
     Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
-    assert _told() == [("teams", "drain", "pool/team--a")]
-    assert _told() == []
+    assert _planned() == [("teams", "drain", "pool/team--a")]
+    assert _planned() == []

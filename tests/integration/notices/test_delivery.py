@@ -168,15 +168,15 @@ def test_making_notices_is_safe_to_interrupt(bob: Actor, hook: Hook, monkeypatch
     assert Notice.objects.count() == 1
 
 
-def test_after_a_restore_the_rest_of_the_trail_is_told_once(bob: Actor, hook: Hook) -> None:
+def test_after_a_restore_the_rest_of_the_trail_is_sent_once(bob: Actor, hook: Hook) -> None:
     hook(bob)
-    _end_work(bob, "told")
+    _end_work(bob, "sent")
     plan_notices()
     _end_work(bob, "later")
     forget_other_server()
     assert plan_notices() == 1
     assert [notice.title for notice in Notice.objects.order_by("pk")] == [
-        "Workflow ended: told-1",
+        "Workflow ended: sent-1",
         "Workflow ended: later-1",
     ]
     forget_credentials()
@@ -376,10 +376,10 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     assert f"should have ended by {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" in mine.text
     apply_change(CreateSubpool(parent="team", subpool_name="later", quota=1), actor=admin)
     apply_change(ResizeSubpool(parent="team", subpool_name="later", quota=0), actor=admin)
-    assert plan_notices() == 0, "other changes of a subpool are no notice"
+    assert plan_notices() == 0, "other changes of a subpool do not make a notice"
 
 
-def test_another_person_of_the_same_name_is_not_told(bob: Actor, hook: Hook) -> None:
+def test_another_person_of_the_same_name_gets_no_notice(bob: Actor, hook: Hook) -> None:
     hook(bob)
     _end_work(bob, "train")
     with connection.cursor() as cursor:
@@ -387,7 +387,7 @@ def test_another_person_of_the_same_name_is_not_told(bob: Actor, hook: Hook) -> 
     assert plan_notices() == 0
 
 
-def test_the_past_is_not_told_to_a_new_target(bob: Actor, hook: Hook) -> None:
+def test_the_past_is_not_sent_to_a_new_target(bob: Actor, hook: Hook) -> None:
     _end_work(bob, "before")
     hook(bob)
     _end_work(bob, "after")
@@ -452,7 +452,7 @@ def test_a_process_with_another_key_loses_no_notice(
     known, settings.SECRET_KEY = settings.SECRET_KEY, "another-key-of-many-characters-0123456789"
     for _ in range(MAX_ATTEMPTS + 1):
         _is_due()
-        assert send_notices() == 0, "nothing was sent, so it is no attempt"
+        assert send_notices() == 0, "nothing was sent, so it does not count as an attempt"
     notice = Notice.objects.get()
     assert (notice.status, notice.attempts) == ("waiting", 0)
     assert "sealed with another OSMO_SECRET_KEY" in notice.error

@@ -1,4 +1,4 @@
-"""A mounted file that cannot be applied is told to the operators, once for each content."""
+"""A mounted file that cannot be applied is reported to the operators, once for each content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.world import admin_actor
 
 
 @pytest.mark.usefixtures("ledger")
-def test_the_installation_is_told_once(hook: Hook) -> None:
+def test_the_installation_gets_one_notice(hook: Hook) -> None:
     hook(admin_actor(), name="ops", installation=True, kinds=["configuration_refused"])
     hook(admin_actor(), name="other", installation=True, kinds=["job_late"])
     plan_notices()
@@ -22,8 +22,8 @@ def test_the_installation_is_told_once(hook: Hook) -> None:
             apply_mounted_file("config.yaml", b"pools: {team: {backend: prod, colour: red, shape: round}}")
     plan_notices()
     (notice,) = Notice.objects.all()
-    told = (notice.target.name, notice.kind, notice.subject, notice.title)
-    assert told == (
+    found = (notice.target.name, notice.kind, notice.subject, notice.title)
+    assert found == (
         "ops", "configuration_refused", "config_file/config.yaml", "Configuration refused: config.yaml"
     )  # fmt: skip
     assert "faults), so the former configuration stays" in notice.text and "colour" in notice.text

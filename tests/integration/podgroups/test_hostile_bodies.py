@@ -60,7 +60,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(post: PostPodGroup, which:
     assert all(each.keys() >= {"path", "code", "message"} for each in answer["details"])
 
 
-def test_faults_are_told_all_at_once_with_their_paths(post: PostPodGroup) -> None:
+def test_faults_are_reported_all_at_once_with_their_paths(post: PostPodGroup) -> None:
     status, answer = post("validate", "spec: {minMember: .nan, subGroups: [{name: a, minMember: .inf}]}")
     assert status == 400
     assert [each["path"] for each in answer["details"]] == ["spec.minMember", "spec.subGroups[0].minMember"]
@@ -111,7 +111,7 @@ def test_a_gang_too_large_for_one_answer_is_refused_before_it_is_planned(post: P
     assert answer["details"][0]["code"] == "too_large"
 
 
-def test_keys_given_often_are_told_soon(post: PostPodGroup) -> None:
+def test_keys_given_often_are_reported_soon(post: PostPodGroup) -> None:
     status, answer = post("validate", "a: 1\n" * 20_000)
     assert status == 400
     assert "is given twice" in answer["message"]

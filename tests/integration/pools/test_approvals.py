@@ -224,9 +224,9 @@ def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: Api
     (fault,) = answer.body["details"]
     assert (answer.status, fault["code"], fault["amount"]) == (409, "approval_needed", "lending limit")
     assert "from 100 GPUs in cohort org to 100 GPUs in cohort lab" in fault["message"]
-    asked = admin("PATCH", POOL + ASK, {"cohort": "lab"})
-    assert_has_shape(asked.body, ApprovalAnswer)
-    assert [(need["before_in"], need["after_in"]) for need in asked.body["needs"]] == [("cohort org", "cohort lab")]
+    request = admin("PATCH", POOL + ASK, {"cohort": "lab"})
+    assert_has_shape(request.body, ApprovalAnswer)
+    assert [(need["before_in"], need["after_in"]) for need in request.body["needs"]] == [("cohort org", "cohort lab")]
 
 
 def test_a_rollback_needs_the_approval(sim: str, admin: ApiClient) -> None:
@@ -305,11 +305,11 @@ def test_a_person_has_a_limited_number_of_waiting_requests(
 ) -> None:
     monkeypatch.setattr(approvals, "MAX_WAITING", 1)
     number = _ask(alice)
-    asked = {"subpool_name": "b", "quota": 30}
-    refused = alice("POST", f"{POOL}/subpool{ASK}", asked)
+    change = {"subpool_name": "b", "quota": 30}
+    refused = alice("POST", f"{POOL}/subpool{ASK}", change)
     assert (refused.status, refused.codes) == (429, {("", "too_many_approvals")})
     assert _ask(alice) == number  # the same request again is none more
-    assert bob("POST", f"{POOL}/subpool{ASK}", asked).status == 202
+    assert bob("POST", f"{POOL}/subpool{ASK}", change).status == 202
     _decide(alice, number, "withdraw")
     assert alice("PATCH", f"{POOL}/subpool/a{ASK}", {"quota": 40}).status == 202
 
@@ -318,7 +318,7 @@ def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
     sim: str, admin: ApiClient, caller: Callers
 ) -> None:
     world.apply_change(PutPool(name="red", body=pool_config(100, approval_above=10)))
-    asked = caller("eve", "osmo-red-admin")(
+    request = caller("eve", "osmo-red-admin")(
         "POST", f"/api/configs/pool/red/subpool{ASK}", {"subpool_name": "b", "quota": 30}
     )
     assert admin("PUT", "/api/configs/pool/red/rename", {"new_name": "blue"}).status == 200
@@ -327,7 +327,7 @@ def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
     for name in ("red", "blue"):
         person = world.apply_change(CreateUser(id=f"lead-{name}", roles=[f"osmo-{name}-admin"]))
         visible[name] = [row.pk for row in list_requests(person.as_actor())]
-    assert visible == {"red": [], "blue": [asked.body["id"]]}
+    assert visible == {"red": [], "blue": [request.body["id"]]}
 
 
 def test_requests_expire(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:

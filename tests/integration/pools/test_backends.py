@@ -77,8 +77,8 @@ def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: ApiClient) -
     assert admin("PUT", f"{BACKEND}/sim", {"nodes": nodes, "description": "moved"}).status == 200
     assert dict(Node.objects.values_list("name", "gpus")) == {"n1": 32, "n2": 16, "n9": 4}
     assert Node.objects.get(name="n1").pk == kept
-    told = AuditEntry.objects.filter(object__startswith="node/", description="moved").values_list("object", "action")
-    assert set(told) == {
+    moved = AuditEntry.objects.filter(object__startswith="node/", description="moved").values_list("object", "action")
+    assert set(moved) == {
         ("node/n2", "node.updated"),
         ("node/n3", "node.deleted"),
         ("node/n4", "node.deleted"),

@@ -163,13 +163,13 @@ def test_a_broken_total_cap_is_a_conflict_with_numbers(admin: ApiClient) -> None
     answer = admin("POST", HERE, worker_body("w5"))
     assert answer.status == 409
     assert answer.body["error_code"] == "RESOURCE"
-    told = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50, used 50"
-    assert answer.body["message"] == told
+    message = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50, used 50"
+    assert answer.body["message"] == message
     (detail,) = answer.body["details"]
     assert detail == {
         "path": "request.tflops",
         "code": "total.max.tflops.request",
-        "message": told,
+        "message": message,
         "namespace": "team-a",
         "requested": "10",
         "limit": "50",
@@ -431,9 +431,9 @@ def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: ApiC
     def adjust(tflops: str, vram: str) -> tuple[Any, int, list[str]]:
         admin("POST", HERE, worker_body("w1", "1", "1"))
         admin("PATCH", f"{HERE}/w1", {"request": {"tflops": tflops, "vram": vram}})
-        told = AuditEntry.objects.filter(object="gpu_quota/team-a", action__in=["gpu_quota.alert", "gpu_quota.calm"])
+        entries = AuditEntry.objects.filter(object="gpu_quota/team-a", action__in=["gpu_quota.alert", "gpu_quota.calm"])
         body = admin("GET", f"{QUOTA}/team-a").body
-        return body["alerting"], body["alerts"], [each.action.split(".")[1] for each in told.order_by("id")]
+        return body["alerting"], body["alerts"], [each.action.split(".")[1] for each in entries.order_by("id")]
 
     assert adjust("96", "1") == (["requests.tflops"], 1, ["alert"])
     assert adjust("97", "96") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"])
@@ -447,8 +447,8 @@ def test_the_audit_trail_names_the_user_who_allocated(admin: ApiClient) -> None:
     admin("POST", HERE, worker_body("w1", description="for the demo"))
     admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}})
     admin("DELETE", f"{HERE}/w1")
-    told = AuditEntry.objects.filter(object="gpu_allocation/team-a/w1").order_by("id")
-    assert [(entry.actor, entry.action, entry.description) for entry in told] == [
+    entries = AuditEntry.objects.filter(object="gpu_allocation/team-a/w1").order_by("id")
+    assert [(entry.actor, entry.action, entry.description) for entry in entries] == [
         ("root", "gpu_allocation.committed", "for the demo"),
         ("root", "gpu_allocation.adjusted", ""),
         ("root", "gpu_allocation.released", ""),
@@ -471,10 +471,10 @@ def test_the_history_of_use(admin: ApiClient) -> None:
     admin("POST", HERE, worker_body("w2"))
     assert sample_usage() == 1
     admin("DELETE", f"{HERE}/w1")
-    told = admin("GET", "/api/gpu_quota/team-a/history").body
-    assert [point["workers"] for point in told["samples"]] == [1, 2, 1]
-    assert told["samples"][1]["requests"] == {"tflops": "20", "vram": "2Gi"}
-    assert told["more_entries"] is False
+    history = admin("GET", "/api/gpu_quota/team-a/history").body
+    assert [point["workers"] for point in history["samples"]] == [1, 2, 1]
+    assert history["samples"][1]["requests"] == {"tflops": "20", "vram": "2Gi"}
+    assert history["more_entries"] is False
 
 
 def test_old_released_allocations_are_deleted(admin: ApiClient) -> None:

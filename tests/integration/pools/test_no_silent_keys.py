@@ -58,7 +58,7 @@ COHORT_VALUES: dict[str, Any] = {"name": "other", "explicit": False, "cohorts": 
 CLUSTER = {"type": "kubernetes", "access": "in_cluster"}
 
 
-def told(operation: Any) -> list[str]:
+def texts_of(operation: Any) -> list[str]:
     """The warnings of a change, or the refused paths."""
     try:
         return list(operation().warnings)
@@ -77,14 +77,14 @@ def test_pools(key: str, is_new: bool) -> None:
     actor = world.admin_actor()
     if not is_new:
         assert world.apply_change(PutPool(name="p", body=POOL), actor=actor).warnings == ()
-    texts = told(lambda: world.apply_change(PutPool(name="p", body={**POOL, key: POOL_VALUES[key]}), actor=actor))
+    texts = texts_of(lambda: world.apply_change(PutPool(name="p", body={**POOL, key: POOL_VALUES[key]}), actor=actor))
     assert any(key in text for text in texts) or (is_new and key == "status"), texts
 
 
 @pytest.mark.parametrize("key", sorted(PLATFORM_VALUES))
 def test_platforms(key: str) -> None:
     body = {**POOL, "platforms": {"a": {key: PLATFORM_VALUES[key]}}}
-    texts = told(lambda: world.apply_change(PutPool(name="p", body=body), actor=world.admin_actor()))
+    texts = texts_of(lambda: world.apply_change(PutPool(name="p", body=body), actor=world.admin_actor()))
     assert any(f"platforms.a.{key}" in text for text in texts), texts
 
 
@@ -99,13 +99,14 @@ def test_backends(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     actor = world.admin_actor()
     body = CLUSTER if kind == "kubernetes" else {"type": "simulated"}
-    texts = told(lambda: world.apply_change(PutBackend(name="b", body={**body, key: BACKEND_VALUES[key]}), actor=actor))
+    command = PutBackend(name="b", body={**body, key: BACKEND_VALUES[key]})
+    texts = texts_of(lambda: world.apply_change(command, actor=actor))
     assert any(key in text for text in texts), texts
 
 
 @pytest.mark.parametrize("key", sorted(COHORT_VALUES))
 def test_cohorts(key: str) -> None:
-    texts = told(
+    texts = texts_of(
         lambda: world.apply_change(PutCohort(name="c", body={key: COHORT_VALUES[key]}), actor=world.admin_actor())
     )
     assert any(key in text for text in texts), texts

@@ -118,8 +118,8 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
         assert who("GET", f"{CONFIG}/{name}/platform").status == status
         assert who("GET", f"{CONFIG}/{name}/subpool").status == status
     assert who("GET", f"{CONFIG}/team--a").status == (200 if "team" in seen else 404)
-    asked = who("GET", "/api/pool_quota", query={"pools": ["team", "team2", "team--a", "none"]}).body
-    rows = {row["name"] for nodes in asked["node_sets"] for row in nodes["pools"]}
+    body = who("GET", "/api/pool_quota", query={"pools": ["team", "team2", "team--a", "none"]}).body
+    rows = {row["name"] for nodes in body["node_sets"] for row in nodes["pools"]}
     assert rows == with_subpool & {"team", "team2", "team--a"}
 
 

@@ -1,4 +1,4 @@
-"""A web server of the running installation with short limits, beside the one with the usual limits."""
+"""A web server of the running installation with short limits, next to the one with the usual limits."""
 
 from __future__ import annotations
 

@@ -169,11 +169,11 @@ def test_each_failure_is_one_of_two_errors(
 def test_a_login_is_used_again_and_renewed_before_it_ends(api: None) -> None:
     from osmo_admin_client.connection import TokenLogin
 
-    asked: list[str] = []
+    requests: list[str] = []
     lives = iter([20, 300])  # the first login is about to end when it is made
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(f"{request.url.path} {request.headers.get('Authorization', '')}".strip())
+        requests.append(f"{request.url.path} {request.headers.get('Authorization', '')}".strip())
         if request.url.path == "/login":
             life: Any = next(lives)
             return httpx.Response(200, json={"token": f"t{life}", "expires_at": int(time.time()) + life})
@@ -182,7 +182,7 @@ def test_a_login_is_used_again_and_renewed_before_it_ends(api: None) -> None:
     with httpx.Client(transport=httpx.MockTransport(answer), auth=TokenLogin("http://x/login", "secret")) as client:
         for _ in range(3):
             client.get("http://x/read")
-    assert asked == ["/login", "/read Bearer t20", "/login", "/read Bearer t300", "/read Bearer t300"]
+    assert requests == ["/login", "/read Bearer t20", "/login", "/read Bearer t300", "/read Bearer t300"]
 
 
 def test_the_client_has_the_version_of_the_server() -> None:

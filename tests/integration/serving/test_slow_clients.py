@@ -67,7 +67,7 @@ def test_health_is_answered_while_every_thread_waits(stack: Stack) -> None:
         health = httpx.get(f"{stack.base_url}/health", timeout=20)
         ready = httpx.get(f"{stack.base_url}/ready?only=database", timeout=20)
         session.rollback()
-        assert (health.status_code, ready.status_code) == (200, 200), "a busy process is no process without a database"
+        assert (health.status_code, ready.status_code) == (200, 200), "a busy process has its database"
         assert [answer.result().status_code for answer in waiting] == [200] * len(waiting)
 
 

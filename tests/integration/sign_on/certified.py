@@ -33,7 +33,7 @@ class CertifiedProvider:
         """A whole sign-on with the pages of the provider: the answer to the arrival here, and the query with which the
         browser left."""
         leaving = browser.get("/sign-on/corp/").headers["Location"]
-        asked = {key: values[0] for key, values in parse_qs(urlsplit(leaving).query).items()}
+        request = {key: values[0] for key, values in parse_qs(urlsplit(leaving).query).items()}
         with httpx.Client() as there:
             answer = there.get(leaving)
             while not (address := answer.headers.get("Location", "")).startswith(REDIRECT_URI):
@@ -46,7 +46,7 @@ class CertifiedProvider:
                     urljoin(str(answer.url), form[1]),
                     data={"prompt": "login" if 'name="login"' in answer.text else "consent", "login": subject},
                 )
-        return browser.get(address.removeprefix("http://testserver")), asked
+        return browser.get(address.removeprefix("http://testserver")), request
 
 
 @contextmanager

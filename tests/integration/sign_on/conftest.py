@@ -35,8 +35,8 @@ class FaultyProvider:
     issuer: str
     browser: Client = field(default_factory=Client)
 
-    def control(self, **asked: Any) -> Any:
-        return httpx.post(f"{self.issuer}/control", content=json.dumps(asked)).json()
+    def control(self, **orders: Any) -> Any:
+        return httpx.post(f"{self.issuer}/control", content=json.dumps(orders)).json()
 
     def start(self, query: str = "", name: str = "corp") -> dict[str, str]:
         """Begin a sign-on, and go to the provider and back as far as our own address: the query of the way back."""

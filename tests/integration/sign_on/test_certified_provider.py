@@ -44,9 +44,9 @@ def sign_on_counts() -> dict[tuple[str, str], float]:
 
 def test_a_removed_group_and_a_removed_account_count(certified: CertifiedProvider) -> None:
     browser = Client()
-    answer, asked = certified.sign_on(browser, "ann")
+    answer, request = certified.sign_on(browser, "ann")
     assert answer.status_code == 302 and is_signed_on(browser) and roles_of("ann") == {"osmo-viewer"}
-    assert asked["prompt"] == "consent" and SignOnIdentity.objects.get().refresh_token
+    assert request["prompt"] == "consent" and SignOnIdentity.objects.get().refresh_token
     assert sign_on_counts() == {("corp", "yes"): 1, ("corp", "no"): 0}
     assert "refresh token" not in browser.get("/pools/user/ann/change/").content.decode()
 
@@ -78,12 +78,12 @@ class TestWithoutTheQuestion:
     def signed_on(self, certified: CertifiedProvider, configure: Any) -> Client:
         configure(provider_settings(certified.issuer, parameters={"prompt": ""}))
         browser = Client()
-        answer, asked = certified.sign_on(browser, "ann")
-        assert answer.status_code == 302 and "prompt" not in asked
+        answer, request = certified.sign_on(browser, "ann")
+        assert answer.status_code == 302 and "prompt" not in request
         assert SignOnIdentity.objects.get().refresh_token == ""
         return browser
 
-    def test_the_person_is_told_at_the_sign_on_and_on_the_page_of_the_account(self, signed_on: Client) -> None:
+    def test_the_person_sees_it_at_the_sign_on_and_on_the_page_of_the_account(self, signed_on: Client) -> None:
         page = signed_on.get("/").content.decode()
         assert "Corp gave no refresh token, so it cannot confirm you again" in page
         page = signed_on.get("/pools/user/ann/change/").content.decode()
@@ -112,13 +112,13 @@ class TestFurtherParameters:
         self, certified: CertifiedProvider, configure: Any, codes: list[str]
     ) -> None:
         configure(provider_settings(certified.issuer, parameters={"max_age": "3600", "access_type": "offline"}))
-        answer, asked = certified.sign_on(Client(), "ann")
+        answer, request = certified.sign_on(Client(), "ann")
         assert answer.status_code == 302
-        assert (asked["max_age"], asked["access_type"], asked["prompt"]) == ("3600", "offline", "consent")
+        assert (request["max_age"], request["access_type"], request["prompt"]) == ("3600", "offline", "consent")
 
         configure(provider_settings(certified.issuer, parameters={"acr_values": "urn:two-factors"}))
-        answer, asked = certified.sign_on(Client(), "ann")
-        assert (answer.status_code, codes) == (403, ["weak_login"]) and asked["acr_values"] == "urn:two-factors"
+        answer, request = certified.sign_on(Client(), "ann")
+        assert (answer.status_code, codes) == (403, ["weak_login"]) and request["acr_values"] == "urn:two-factors"
 
 
 def test_a_login_there_that_is_too_old_is_refused(corp: Any, configure: Any, codes: list[str]) -> None:

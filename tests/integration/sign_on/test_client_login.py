@@ -85,8 +85,8 @@ def test_codes_end(bob: Client) -> None:
 
 def test_consent_needs_a_login_and_a_form_of_ours(bob: Client) -> None:
     started = begin()
-    asked = Client().get("/client-login/", {"code": started["user_code"]})
-    assert asked.headers["Location"] == f"/login/?next=/client-login/%3Fcode%3D{started['user_code']}"
+    visit = Client().get("/client-login/", {"code": started["user_code"]})
+    assert visit.headers["Location"] == f"/login/?next=/client-login/%3Fcode%3D{started['user_code']}"
     assert answer(Client(), started).status_code == 403
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = bob.cookies
@@ -102,7 +102,7 @@ def test_a_closed_account_gets_no_token(bob: Client) -> None:
 
 
 def test_a_consent_ends_with_the_account(bob: Client) -> None:
-    """A client that a removed person let in is no client of the next person of the name."""
+    """A client that a removed person let in is not a client of the next person of the name."""
     world.make_pool("team", 8)
     world.apply_change(GrantRole(username="bob", role_name="osmo-team-user"))
     # The account has work, so its row stays for the next person.

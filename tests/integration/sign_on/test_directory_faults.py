@@ -131,7 +131,7 @@ class TestServers:
                 ou="elsewhere",
                 ref=f"ldap://127.0.0.1:{elsewhere.port}/ou=people,{SUFFIX}",
             )
-            log_in()  # the answer has a reference beside the entry
+            log_in()  # the answer has a reference and the entry
             assert enter("nobody", "x").status_code == 200
             below = directory_settings(directory, user_base=f"ou=all,ou=elsewhere,{PEOPLE}")  # the answer is a referral
             assert status(below, configure) == 503
@@ -151,7 +151,7 @@ class TestServers:
 class TestEntries:
     def test_an_entry_without_a_name(self, directory: Directory, configure: Any) -> None:
         configure(directory_settings(directory, username_attribute="employeeNumber"))
-        assert enter("ann", "wrong").status_code == 200  # told to the person alone
+        assert enter("ann", "wrong").status_code == 200  # only the person sees why
         refused = enter("ann", "ann-at-corp")
         assert refused.status_code == 403 and "employeeNumber" in errors_of(refused)
 

@@ -193,7 +193,7 @@ class TestRoles:
         assert exchange.status_code == 401 and not AccessToken.objects.exists()
         known = AuditEntry.objects.count()
         check_now()
-        assert AuditEntry.objects.count() == known  # the end is told once
+        assert AuditEntry.objects.count() == known  # the end is recorded once
 
     def test_a_person_without_a_session_loses_the_role_too(self, directory: Directory) -> None:
         """Access tokens for programs have the roles of the account."""
@@ -322,7 +322,7 @@ class TestWithoutTheDirectory:
         entry = AuditEntry.objects.filter(object="user/root").latest("id")
         assert (entry.action, entry.actor) == ("user.logged_in_by_password", "root")
 
-    def test_a_person_is_told_and_nothing_is_counted(self, directory: Directory, configure: Any) -> None:
+    def test_a_person_sees_it_and_nothing_is_counted(self, directory: Directory, configure: Any) -> None:
         configure(directory_settings(directory, urls=(down_url(),)))
         answer = enter("ann", "ann-at-corp")
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")

@@ -102,7 +102,7 @@ class TestBothKinds:
         assert entry.actor == "sign-on:corp" and entry.description
         known = AuditEntry.objects.count()
         check_now()
-        assert AuditEntry.objects.count() == known  # told once
+        assert AuditEntry.objects.count() == known  # recorded once
 
     def test_who_was_renamed_stays_the_same_person(self, ann: Person) -> None:
         ann.rename()

@@ -56,14 +56,14 @@ def test_a_wrong_setting_is_named(environment: pytest.MonkeyPatch, name: str, va
 
 
 def test_further_parameters_and_the_question_for_consent(environment: pytest.MonkeyPatch) -> None:
-    def asked(parameters: str, scopes: str = "offline_access") -> dict[str, str]:
+    def read(parameters: str, scopes: str = "offline_access") -> dict[str, str]:
         environment.setenv("OSMO_SSO_CORP_PARAMETERS", parameters)
         environment.setenv("OSMO_SSO_CORP_SCOPES", scopes)
         (corp,) = load_environment().sign_on_providers
         assert isinstance(corp, OpenIdProvider)
         return corp.extra_parameters
 
-    assert asked("") == {"prompt": "consent"}
-    assert asked("prompt=") == {} == asked("", "profile")
-    assert asked('prompt=login consent; claims={"a"=1}') == {"prompt": "login consent", "claims": '{"a"=1}'}
-    assert asked("access_type=offline;prompt=consent", "email") == {"access_type": "offline", "prompt": "consent"}
+    assert read("") == {"prompt": "consent"}
+    assert read("prompt=") == {} == read("", "profile")
+    assert read('prompt=login consent; claims={"a"=1}') == {"prompt": "login consent", "claims": '{"a"=1}'}
+    assert read("access_type=offline;prompt=consent", "email") == {"access_type": "offline", "prompt": "consent"}

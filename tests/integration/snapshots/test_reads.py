@@ -144,7 +144,7 @@ class TestAPoolThatChangesBetweenTwoStatements:
 
 
 class TestAWorkflowThatStartsBetweenTwoStatements:
-    """The reproduction: a page showed PENDING beside "system started it just now"."""
+    """The reproduction: a page showed PENDING together with "system started it just now"."""
 
     @staticmethod
     def _read_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:

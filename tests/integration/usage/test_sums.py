@@ -230,7 +230,7 @@ def pools() -> list[Pool]:
     root = make_pool("team", 100, on=make_backend(nodes=2), a=30)
     other = make_pool("other", 50, on=root.backend)
     more = make_pool("more", 50, on=root.backend, c=10)
-    make_subpool("team", "b", 20)  # its number is not beside those of its pool
+    make_subpool("team", "b", 20)  # its number is not among those of its pool
     found = [root, *Pool.objects.filter(parent__in=[root, more]).order_by("name"), more, other]
     for spans in (QuotaSpan, NodeSpan, OfflineSpan):
         spans.objects.all().delete()  # type: ignore[attr-defined]
@@ -250,7 +250,7 @@ class Crash(Exception):
 
 @contextmanager
 def crash_after(statements: int) -> Iterator[None]:
-    """The process ends before its next statement, when it has sent so many; its transaction is rolled back."""
+    """The process ends after this number of statements, before the next one; its transaction is rolled back."""
     left = itertools.count(statements, -1)
 
     def send(execute: Callable[..., Any], *arguments: Any) -> Any:

@@ -72,8 +72,8 @@ def test_the_effect_is_that_of_a_replay_with_these_changes(story: Story, admin: 
 def test_the_dry_runs_are_ready_and_change_nothing(story: Story, admin: Any) -> None:
     before = HistoryReplay.objects.count()
     proposal = pool_named(advice_for(admin, story), "team")["proposal"]
-    asked = admin.post("/api/simulate", {"live": True, "changes": proposal["what_if"]})
-    assert admin.status == 200, asked
+    answer = admin.post("/api/simulate", {"live": True, "changes": proposal["what_if"]})
+    assert admin.status == 200, answer
     (change,) = (change for change in proposal["changes"] if change["name"] == "team--a")
     assert f"osmo pool subpool update team a --quota {change['to']} --dry-run" in proposal["commands"]
     assert proposal["commands"][0].endswith(" | osmo simulate --live --backend sim -"), "there may be several clusters"
@@ -100,13 +100,13 @@ def test_guaranteed_work_is_not_delayed_for_the_waits_of_others(caller: Any, adm
     assert "no other division was found" in " ".join(answer["sentences"])
 
 
-def test_idle_promises_are_told(story: Story, admin: Any) -> None:
-    told = {row["team"]: row["gpu_h"] for row in advice_for(admin, story)["advice"]["idle_promises"]}
+def test_idle_promises_are_reported(story: Story, admin: Any) -> None:
+    hours_of = {row["team"]: row["gpu_h"] for row in advice_for(admin, story)["advice"]["idle_promises"]}
     waited = advice_for(admin, story)["advice"]["waiting_gpu_h"]
-    assert set(told) <= {"team--b", "team--_shared", "other--_shared"}
+    assert set(hours_of) <= {"team--b", "team--_shared", "other--_shared"}
     # Two GPUs waited, so of each idle quota at most two count.
-    assert all(0 < hours <= waited + 1e-9 for hours in told.values())
-    assert told["team--b"] == pytest.approx(waited)
+    assert all(0 < hours <= waited + 1e-9 for hours in hours_of.values())
+    assert hours_of["team--b"] == pytest.approx(waited)
 
 
 def test_lending_limits_are_proposed_to_those_who_see_all_pools(caller: Any, admin: Any) -> None:

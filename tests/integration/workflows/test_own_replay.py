@@ -54,11 +54,11 @@ class Story:
 
 def replay(who: Any, body: dict[str, Any]) -> dict[str, Any]:
     """The answer of a replay after a worker has run it, or the refusal of the request or of the replay."""
-    told = who.post("/api/replay", body)
+    accepted = who.post("/api/replay", body)
     if who.status != 202:
-        return told  # type: ignore[no-any-return]
-    replays.run_replay(UUID(told["id"]))
-    row = who.get(f"/api/replay/{told['id']}")
+        return accepted  # type: ignore[no-any-return]
+    replays.run_replay(UUID(accepted["id"]))
+    row = who.get(f"/api/replay/{accepted['id']}")
     assert_has_shape(row, ReplayAnswer)
     return row["answer"] or row["refusal"]  # type: ignore[no-any-return]
 
@@ -165,8 +165,8 @@ def test_a_pool_admin_sees_and_changes_the_own_pool_only(story: Story, caller: A
     ],
 )
 def test_a_bad_question_is_refused_with_its_place(story: Story, admin: Any, body: Any, path: str) -> None:
-    asked = body if "since" in body or not body else story.body() | body
-    refused = replay(admin, asked)
+    question = body if "since" in body or not body else story.body() | body
+    refused = replay(admin, question)
     assert path in [detail["path"] for detail in refused["details"]]
 
 
@@ -183,10 +183,10 @@ def test_numbers_that_no_pool_can_have_are_refused_at_once(story: Story, admin: 
 
 def test_a_pool_that_would_have_to_be_larger_is_named(story: Story, admin: Any) -> None:
     """`team` has 8 GPUs, 4 of them in `b`."""
-    told = replay(admin, story.body({"set": {"name": "team--a", "quota": 24}}))["sentences"]
-    assert "team would need 28 GPUs of quota for its subpools; it has 8." in told
-    told = replay(admin, story.body(QUOTA_4))["sentences"]
-    assert not any("would need" in sentence for sentence in told)
+    sentences = replay(admin, story.body({"set": {"name": "team--a", "quota": 24}}))["sentences"]
+    assert "team would need 28 GPUs of quota for its subpools; it has 8." in sentences
+    sentences = replay(admin, story.body(QUOTA_4))["sentences"]
+    assert not any("would need" in sentence for sentence in sentences)
 
 
 @pytest.mark.parametrize("quota", [None, -1, 0, 1.5, 10**6, {}])

@@ -183,7 +183,7 @@ def test_a_replay_begins_again_once_after_its_process_died(
     assert "died, twice" in rows.get().refusal["message"]
 
 
-def test_a_fault_of_ours_is_told_and_raised(story: Story, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_reported_and_raised(story: Story, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise ZeroDivisionError
 

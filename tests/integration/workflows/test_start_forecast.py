@@ -1,4 +1,4 @@
-"""When waiting gangs start: made in the background, told in the queue and on the page of a workflow, and scored."""
+"""When waiting gangs start: made in the background, shown in the queue and on the page of a workflow, and scored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_waiting_gang_has_a_start_after_the_first_forecast(alice: Any, reconci
     assert detail["groups"][0]["waiting"]["start"] == start
 
 
-def test_work_that_no_future_starts_is_told_so(alice: Any, reconcile_pool: Any) -> None:
+def test_work_that_no_future_starts_has_a_sentence(alice: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("big", 28))
     reconcile_pool()
     alice.submit("team--a", workflow_file("next", 5))
@@ -80,7 +80,7 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     again = StartForecast.objects.get()
     assert again.first_waits == first.first_waits
     assert again.made_at > first.made_at
-    assert forecast_scores().asked == 0
+    assert forecast_scores().count == 0
 
     alice.post("/api/workflow/big-1/cancel")
     reconcile_pool()
@@ -92,7 +92,7 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     assert first.first_made_at is not None
     assert scored.wait == pytest.approx((span.until - first.first_made_at).total_seconds())
     score = forecast_scores()
-    assert score.asked == 1
+    assert score.count == 1
     assert score.pinball is not None
 
 
@@ -144,7 +144,7 @@ def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_p
     forecast_starts()
 
     assert StartForecast.objects.get().wait is None
-    assert forecast_scores().asked == 0
+    assert forecast_scores().count == 0
 
 
 def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile_pool: Any) -> None:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.api.rendering import utc_text
 from pools.models import Backend, Node
-from scheduling.history.starts import asked_gangs
+from scheduling.history.starts import proposed_gangs
 from scheduling.history.starts import question as start_question
 from scheduling.history.starts.background import forecast_starts
 from scheduling.locking import FORECAST_LOCK_SPACE
@@ -78,7 +78,7 @@ def large(full: Any) -> Any:
     """The same on a cluster of more nodes than a plain dry run reads."""
     backend = Backend.objects.get(pools__name="team")
     Node.objects.bulk_create(
-        Node(backend=backend, name=f"more{number}", gpus=0) for number in range(asked_gangs.MOST_NODES)
+        Node(backend=backend, name=f"more{number}", gpus=0) for number in range(proposed_gangs.MOST_NODES)
     )
     return full
 
@@ -202,7 +202,7 @@ def test_an_elastic_gang_may_start_with_half_its_minimum(full: Any) -> None:
     assert (way["gpus"], way["starts_now"]) == (2, True)
 
 
-def test_a_person_is_told_of_no_pool_that_they_may_not_submit_to(full: Any, caller: Any) -> None:
+def test_a_person_sees_no_pool_that_they_may_not_submit_to(full: Any, caller: Any) -> None:
     make_pool("secret", 16, hidden=8)
     submit_workflow(caller("mallory", "osmo-secret-user").actor, "secret--hidden", 8, name="covert")
     answer = ask(full, "team--a", workflow_file("next", 5), "&ways=true")

@@ -27,7 +27,7 @@ NO_LISTS = {
     "headings of inputs and pictures": {"gang.html: Bar", "workflow.html: Output", "workflows.html: Select"},
     "the form of a request": {"history_replays.html: Pool or subpool"},
 }  # fmt: skip
-"""Tables that are no list of objects, by their first heading, and the reason."""
+"""Tables that are not lists of objects, by their first heading, and the reason."""
 
 
 def literals_of_pages() -> Iterator[str]:

@@ -73,7 +73,7 @@ def test_a_password_of_a_file(osmo: Any, stub: Any, home: Any, tmp_path: Any, op
     result = osmo.bare("login", stub.url, "--username", "ann", *file, *options)
     assert (result.exit_code, result.stdout) == (0, "Successfully logged in. Welcome ann.\n")
     sent = next(each.body for each in stub.requests if each.path == PASSWORD)
-    assert (sent["username"], sent["password"]) == ("ann", " s3cret ")  # only the end of the line is no part of it
+    assert (sent["username"], sent["password"]) == ("ann", " s3cret ")  # only the end of the line does not belong to it
     stored = (home / "login.yaml").read_text()
     assert yaml.safe_load(stored)["token_login"]["refresh_token"] == "secret" and "s3cret" not in stored
 

@@ -26,10 +26,10 @@ def test_each_request_names_the_caller(stub: Any) -> None:
 
 
 def test_callers_of_one_token_at_two_addresses_are_kept_apart() -> None:
-    asked: list[tuple[str, str | None]] = []
+    calls: list[tuple[str, str | None]] = []
 
     def connect(token: str, address: str | None) -> Any:
-        asked.append((token, address))
+        calls.append((token, address))
         if token == "wrong":
             raise ClientError("no", status=401)
         return object()
@@ -63,7 +63,7 @@ def test_callers_of_one_token_at_two_addresses_are_kept_apart() -> None:
         ]
 
     assert asyncio.run(run()) == [200, 200, 200, 401]
-    assert asked == [("a", "203.0.113.9"), ("a", "203.0.113.10"), ("wrong", "203.0.113.9")]
+    assert calls == [("a", "203.0.113.9"), ("a", "203.0.113.10"), ("wrong", "203.0.113.9")]
 
 
 @pytest.mark.parametrize(

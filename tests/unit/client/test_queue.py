@@ -46,7 +46,7 @@ def test_the_list_is_a_table(osmo, stub):
     assert lines[-1] == "More entries: use --offset or --limit."
 
 
-def test_a_start_is_told_without_a_promise(osmo, stub):
+def test_a_start_is_reported_without_a_promise(osmo, stub):
     start = {"p10": None, "p50": "2026-11-20T15:40:00", "p90": None, "samples": 6, "never": None}
     entry = queue_entry(start=start | {"made_at": "2026-11-20T10:00:00"})
     stub.on("GET", "/api/queue", {"entries": [entry], "more_entries": False})
@@ -99,7 +99,7 @@ def test_one_workflow_is_shown_in_full(osmo, stub):
     assert "Unblock" not in second
 
 
-def test_a_reservation_is_told_and_whether_one_line_is_enough(osmo, stub):
+def test_a_reservation_is_reported_and_whether_one_line_is_enough(osmo, stub):
     message = "Passed by 3 gangs that came later and need no more, since 14:02. Reserved (n1): it starts later."
     entry = queue_entry(reservation={"message": message, "passed_by": 3}, unblock_needs_all=False)
     stub.on("GET", "/api/queue", {"entries": [entry], "more_entries": False})

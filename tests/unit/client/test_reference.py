@@ -30,8 +30,8 @@ def test_the_reference_has_every_command_and_the_exit_codes_of_the_help():
     headings = re.findall(r"^##+ `(.+)`$", page, re.MULTILINE)
     assert headings == [ctx.command_path for _command, ctx in all_commands()]
     codes = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
-    told = typer.main.get_command(app).help or ""
-    assert codes == re.findall(r"(?:: |; )(\d+) ", told)
+    text = typer.main.get_command(app).help or ""
+    assert codes == re.findall(r"(?:: |; )(\d+) ", text)
 
 
 def test_every_option_has_a_variable_named_in_its_help():

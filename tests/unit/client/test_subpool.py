@@ -67,7 +67,7 @@ def test_update_with_a_version(osmo, stub):
 
 
 def test_a_negative_quota_reaches_the_server_and_its_message_the_user(osmo, stub):
-    message = "A quota is 0 or more GPUs; -5 was asked."
+    message = "A quota is 0 or more GPUs; -5 is less."
     body = {"message": message, "error_code": "USER", "workflow_id": None}
     body["details"] = [{"path": "quota", "code": "negative", "message": message}]
     stub.on("PATCH", ONE, StubReply(body, status=400))

@@ -75,7 +75,7 @@ def test_a_hold_may_be_in_vain_after_twice_the_wait_of_the_setting():
     assert hold.may_be_in_vain(3 * AFTER)
 
 
-def test_every_gang_that_keeps_work_here_is_told():
+def test_every_gang_that_keeps_work_here_is_reported():
     """Two leaves, each with a gang that comes first and one behind it; new work of A waits for both of the first."""
     waiting = [work(1, sent=True), work(2, B, sent=True, ready=5), work(3, ready=7, sent=True), work(4, ready=100)]
     holds, following = find_holds(waiting, (), AFTER, NOW)

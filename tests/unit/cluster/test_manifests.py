@@ -140,8 +140,8 @@ def test_a_shell_gets_its_text_as_written(text: str) -> None:
 
 def test_variables_of_the_request_override_the_file() -> None:
     task = attempt(spec(environment={"A": "file", "B": "file"}))
-    env = container(made(task, env_vars={"A": "beside", "C": "beside"}))["env"]
-    assert {each["name"]: each["value"] for each in env} == {"A": "beside", "B": "file", "C": "beside"}
+    env = container(made(task, env_vars={"A": "values", "C": "values"}))["env"]
+    assert {each["name"]: each["value"] for each in env} == {"A": "values", "B": "file", "C": "values"}
 
 
 def test_credentials_are_secrets_of_the_namespace() -> None:

@@ -162,7 +162,7 @@ def test_a_taint_counts_as_kubernetes_counts_it_for_our_pods(taint: str, ready: 
 @pytest.mark.parametrize(
     ("init", "containers", "cpu"),
     [
-        (["1+", "4"], ["2"], 5),  # the one that stays runs beside the next init container
+        (["1+", "4"], ["2"], 5),  # the one that stays runs with the next init container
         (["4", "1+"], ["2"], 4),
         (["1+", "2+", "3"], ["1"], 6),
         (["1+", "2+"], ["4"], 7),

@@ -157,7 +157,7 @@ class ReplayChecker:
         if not victim.preemptible:
             self._fault(before, "but it cannot be preempted")
         if before.action == "preempt" and not (victim.queue == other.queue and victim.priority < other.priority):
-            self._fault(before, "but it is no lower priority of the same leaf")
+            self._fault(before, "but it does not have a lower priority in the same leaf")
         if before.action == "reclaim" and victim.queue == other.queue:
             self._fault(before, "but it is of the same leaf")
 

@@ -62,5 +62,5 @@ def no_facts(queues, nodes):
 
 
 def after(seconds, *, ageing=None):
-    """A policy with reservations after so many seconds."""
+    """A policy with reservations after this number of seconds."""
     return PolicyFacts(reserve_after=seconds, ageing=ageing)

@@ -27,7 +27,7 @@ UNITS = {CPU: DisplayUnit(1000, "core", "cores"), MEMORY: DisplayUnit(2**30, "Gi
 )
 def test_secondary_resources_are_named_where_they_are_relevant(amounts, relevant, text):
     assert amounts_text(amounts, UNITS, relevant=relevant) == text
-    assert amounts_text({GPU: 8, CPU: 1500}, {}) == "8 GPUs and 1500 cpu", "without units everything is told as it is"
+    assert amounts_text({GPU: 8, CPU: 1500}, {}) == "8 GPUs and 1500 cpu", "without units everything stays as it is"
 
 
 def test_a_reason_names_the_resource_that_is_missing():

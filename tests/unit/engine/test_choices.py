@@ -103,8 +103,8 @@ def test_a_gang_that_can_never_run_is_explained_by_its_least_request():
         assert reason.message == "It asks for 8 GPUs, more than the limit of q (4) could ever give."
         reason = why([queue("q", 0)], [mine], {"n": 4})
         assert (reason.is_permanent, dict(reason.requested)) == (True, {GPU: 8})
-        told = "It asks for 8 GPUs; the nodes could not hold that even if they were empty."
-        assert reason.message == f"{told} The largest node that it may use has 4 GPUs."
+        sentence = "It asks for 8 GPUs; the nodes could not hold that even if they were empty."
+        assert reason.message == f"{sentence} The largest node that it may use has 4 GPUs."
         assert step_pairs(run_cycle(facts([queue("q", 0, limit=8)], [mine], {"n": 20}))) == [("start", "g")]
 
 

@@ -56,7 +56,7 @@ from tests.unit.engine.sample_clusters import (
     ids=[
         "limit reached", "over limit", "over the limit above", "quota reached", "over quota", "over the quota above",
         "container of 0 blocks all of it", "quota above defaults to the sum", "unlimited quota",
-        "a queue with children runs nothing", "held", "held above", "no such queue", "nothing asked always passes",
+        "a queue with children runs nothing", "held", "held above", "no such queue", "no request always passes",
     ],
 )  # fmt: skip
 def test_gate(queues, work, starts):

@@ -31,7 +31,7 @@ SAMPLE = settings(max_examples=30, derandomize=True)
 
 
 class BothWays:
-    """The same changes told to a kept state and written into facts for a fresh run."""
+    """The same changes given to a kept state and written into facts for a fresh run."""
 
     def __init__(self, start):
         self.facts = start
@@ -92,7 +92,7 @@ def test_any_ends_and_arrivals_give_the_steps_of_a_fresh_run(drawn, data):
 
 
 def random_cluster(pick):
-    """Two pools with leaves under a cohort, one beside it, single leaves, and a queue of another cluster."""
+    """Two pools with leaves under a cohort, one outside of it, single leaves, and a queue of another cluster."""
     quotas = [0, 2, 4, 8, 12]
     limits = [{}, {}, {GPU: 10}, {GPU: 20}]
     queues = [QueueFacts("ext", None, {GPU: 2}, is_external=True)]

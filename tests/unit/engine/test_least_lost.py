@@ -88,7 +88,7 @@ def small_cluster(seed):
 
 
 def units_of(fact, count):
-    """How many of so many running tasks the gang gives up first."""
+    """The number of running tasks, of this number, that the gang gives up first."""
     minimum = fact.tree.thresholds[0] if fact.tree is not None else len(fact.tasks)
     return 1 if count > minimum else count
 

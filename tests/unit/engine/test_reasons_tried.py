@@ -47,8 +47,8 @@ def find_unneeded_holders(seed):
                 yield name, reason.unblock
 
 
-def find_untold_reservations(seed):
-    """The gangs that start without any policy, and only so, and are told something else."""
+def find_unnamed_reservations(seed):
+    """The gangs that start without any policy, and only so, and whose reason says something else."""
     given, _world, why = waiting(seed)
     for name, reason in why.items() if given.policy is not None else ():
         free = replace(given, policy=None)
@@ -79,17 +79,17 @@ def find_false_lending(seed):
         if reason.is_permanent or not lent or starts(mine, name):
             continue
         others = [blocker for blocker in reason.blockers if not blocker.unlent]
-        told = {each.node: int(each.rise.split()[0]) for blocker in lent for each in blocker.unlent}
+        rises = {each.node: int(each.rise.split()[0]) for blocker in lent for each in blocker.unlent}
         is_enough = all(blocker.lendable == blocker.missing[GPU] for blocker in lent)
-        for short in [None, *told]:
+        for short in [None, *rises]:
             now = obeyed(mine, others)
-            for node, rise in told.items():
+            for node, rise in rises.items():
                 now = raised(now, node, "lending_limit", rise - (node == short))
             if starts(now, name) is not (is_enough and short is None):
                 yield name, short, reason.unblock
         if not is_enough:
             now = obeyed(mine, others)
-            for node in told:
+            for node in rises:
                 now = raised(now, node, "lending_limit", None)
             if starts(now, name):
                 yield name, "more helps", reason.unblock
@@ -119,12 +119,12 @@ def find_unneeded_lines(seed):
                 yield name, line.limit, reason.unblock
 
 
-def find_untold_competition(seed):
-    """The gangs that start as soon as no other work waits, and are not told so."""
+def find_unnamed_competition(seed):
+    """The gangs that start as soon as no other work waits, and whose reason does not say so."""
     given, _world, why = waiting(seed)
     for name, reason in why.items():
-        is_told = reason.code == "held_back" or "fair share" in reason.message or "if less waited" in reason.message
-        if reason.blockers and not is_told and starts(alone(given, name), name):
+        says_so = reason.code == "held_back" or "fair share" in reason.message or "if less waited" in reason.message
+        if reason.blockers and not says_so and starts(alone(given, name), name):
             yield name, reason.code, reason.message
 
 
@@ -144,12 +144,12 @@ def find_wrong_victims(seed):
 CHECKS = [
     find_insufficient_lines,
     find_unneeded_lines,
-    find_untold_competition,
+    find_unnamed_competition,
     find_wrong_victims,
     find_false_lending,
     find_unheld,
     find_unneeded_holders,
-    find_untold_reservations,
+    find_unnamed_reservations,
     find_useless_time_limits,
 ]
 

@@ -283,7 +283,7 @@ def test_any_usage_without_a_fair_share_is_infinitely_above_it():
 @pytest.mark.parametrize(
     ("cores", "lost", "expected"),
     [(0, 0, ["low"]), (0, 1, []), (1, 0, [])],
-    ids=["GPUs alone", "cores are taken", "cores are asked for"],
+    ids=["GPUs alone", "cores are taken", "cores are requested"],
 )
 def test_the_final_check_covers_requested_and_evicted_resources(cores, lost, expected):
     """`x` is far above its share of cores, and must not be where these matter."""

@@ -75,10 +75,10 @@ def test_a_held_queue_has_a_remedy():
 
 
 class TestNeededLines:
-    """A line that one line less makes superfluous is not told."""
+    """A line that one line less makes superfluous is not named."""
 
     def test_of_lines_that_suffice_alone_one_is_enough(self):
-        """Inside a higher borrowing limit it reclaims; beside free nodes it needs no higher limit."""
+        """Inside a higher borrowing limit it reclaims; with free nodes it needs no higher limit."""
         queues = [queue("a", 2), queue("b", 6)]
         work = [
             gang("firm", "a", 100, gpus=2, on="n"),
@@ -92,8 +92,8 @@ class TestNeededLines:
             "Raise the quota of a by 2 GPUs, or end as much HIGH or NORMAL work in a (firm). "
             "It then takes the place of low."
         )
-        told = reason.remedies[0].message({"firm": "mine-1"}.get)
-        assert told.endswith("work in a (mine-1). It then takes the place of 1 of other users."), "names stay hidden"
+        message = reason.remedies[0].message({"firm": "mine-1"}.get)
+        assert message.endswith("work in a (mine-1). It then takes the place of 1 of other users."), "names stay hidden"
         raised = run_cycle_of([queue("a", 4), queue("b", 6)], work, {"n": 8})
         assert ("preempt", "low") in [(step.action, step.gang) for step in raised.steps]
 
@@ -109,7 +109,7 @@ class TestNeededLines:
         assert reason.unblock == ("Raise the quota of a by 2 GPUs, or end as much HIGH or NORMAL work in a (w).",)
         assert (reason.code, reason.queue) == ("over_quota", "a")
 
-    def test_lines_that_are_each_enough_are_told_as_alternatives(self):
+    def test_lines_that_are_each_enough_are_reported_as_alternatives(self):
         """Above a higher limit it reclaims `theirs`; with a free node it stays at its limit and preempts `own`."""
         queues = [queue("a", 4, "org", borrowing_limit=0), queue("b", 0, "org", weight=0), queue("c", 3)]
         work = [

@@ -561,7 +561,7 @@ class TestInPlace:
         assert all("n1" not in s.nodes for s in settled.steps if s.gang == "new")
 
     def test_not_on_what_is_free(self):
-        """The reservation keeps the GPU that is free beside the LOW work."""
+        """The reservation keeps the GPU that is free next to the LOW work."""
         state = self.state(low_since=HOUR)
         smaller = replace(state.gangs[1], tasks=(replace(state.gangs[1].tasks[0], request={GPU: 3}),))
         gangs = (state.gangs[0], smaller, *state.gangs[2:])

@@ -36,7 +36,7 @@ def test_missing_tasks_start_first_where_they_fit():
 
 
 def test_it_may_start_again_as_a_whole_with_fewer_blockers():
-    """Two of three run and the third does not fit beside them on the small node; together they fit on the large one."""
+    """Two of three run and the third does not fit there too, on the small node; together they fit on the large one."""
     stale = gang("s", "q", LOW, count=2, on=["small", None], gpus=2)
     found = run_cycle_of([queue("q", 0)], [stale], {"large": 2, "small": 3})
     assert step_pairs(found) == [("start", "s")]

@@ -83,7 +83,7 @@ def test_a_lender_in_use_is_not_named():
     assert reason_of(busy, "waits").code == "nothing_to_borrow"
 
 
-def test_a_limit_that_bounds_the_borrowing_is_told_once():
+def test_a_limit_that_bounds_the_borrowing_is_reported_once():
     def given(*, derived):
         top = queue("pool", 2, "company", limit=4, borrowing_limit=2)
         queues = (replace(top, borrows_by_limit=derived), queue("other", 8, "company"))

@@ -47,7 +47,7 @@ class TestLikeness:
         assert is_like(gang("a", "q", NORMAL, gpus=3, count=2), self.WAITING)
 
     @pytest.mark.parametrize(
-        "asked",
+        "new",
         [
             gang("other queue", "p", NORMAL, gpus=4, count=2),
             gang("may be preempted", "q", LOW, gpus=4, count=2),
@@ -56,39 +56,39 @@ class TestLikeness:
             gang("a smaller class", "q", NORMAL, gpus=4),
             gang("a larger class", "q", NORMAL, gpus=4, count=3),
         ],
-        ids=lambda asked: asked.name,
+        ids=lambda new: new.name,
     )
-    def test_other_work_does_not_wait_like_it(self, asked):
-        assert not is_like(asked, self.WAITING)
+    def test_other_work_does_not_wait_like_it(self, new):
+        assert not is_like(new, self.WAITING)
 
     def test_work_that_needs_more_of_another_resource_or_other_nodes_does_not(self):
-        asked = gang("a", "q", NORMAL, gpus=4, count=2)
-        more = tuple(replace(task, request={**task.request, "memory": 1}) for task in asked.tasks)
-        there = tuple(replace(task, allowed_nodes=frozenset({"n1"})) for task in asked.tasks)
-        assert not is_like(replace(asked, tasks=more), self.WAITING)
-        assert not is_like(replace(asked, tasks=there), self.WAITING)
-        assert is_like(asked, replace(self.WAITING, tasks=more))
+        new = gang("a", "q", NORMAL, gpus=4, count=2)
+        more = tuple(replace(task, request={**task.request, "memory": 1}) for task in new.tasks)
+        there = tuple(replace(task, allowed_nodes=frozenset({"n1"})) for task in new.tasks)
+        assert not is_like(replace(new, tasks=more), self.WAITING)
+        assert not is_like(replace(new, tasks=there), self.WAITING)
+        assert is_like(new, replace(self.WAITING, tasks=more))
 
 
-def present(*asked):
+def present(*new):
     """One node of 8 GPUs, held by work that has run for 10 s and ends at 60 s by its limit."""
     held = gang("held", "q", NORMAL, gpus=8, on="n1")
     kind = WorkKind("t", 8, limit=60.0)
-    infos = {"held": GangInfo(kind, 0.0), **{each.name: GangInfo(kind) for each in asked}}
-    return Present(10.0, facts([queue("q", 8)], [held, *asked], {"n1": 8}), infos, RunTimes(), RecentArrivals())
+    infos = {"held": GangInfo(kind, 0.0), **{each.name: GangInfo(kind) for each in new}}
+    return Present(10.0, facts([queue("q", 8)], [held, *new], {"n1": 8}), infos, RunTimes(), RecentArrivals())
 
 
 def test_alternatives_do_not_wait_for_each_other():
-    asked = [gang(f"a{n}", "q", NORMAL, gpus=8, at=n + 1) for n in range(3)]
-    names = {each.name for each in asked}
-    (apart,) = sample_waits(present(asked[0]), {"a0"}, 1, 5)
-    (together,) = sample_waits(present(*asked), names, 1, 5, leave=True)
+    new = [gang(f"a{n}", "q", NORMAL, gpus=8, at=n + 1) for n in range(3)]
+    names = {each.name for each in new}
+    (apart,) = sample_waits(present(new[0]), {"a0"}, 1, 5)
+    (together,) = sample_waits(present(*new), names, 1, 5, leave=True)
     assert together == dict.fromkeys(names, apart["a0"])
-    (queued,) = sample_waits(present(*asked), names, 1, 5)
+    (queued,) = sample_waits(present(*new), names, 1, 5)
     assert queued["a0"] < queued["a1"] < queued["a2"]
 
 
 def test_an_alternative_that_cannot_start_says_so():
-    asked = [gang("small", "q", NORMAL, gpus=8, at=1), gang("large", "q", NORMAL, gpus=9, at=2)]
-    (waits,) = sample_waits(present(*asked), {"small", "large"}, 1, 5, leave=True)
+    new = [gang("small", "q", NORMAL, gpus=8, at=1), gang("large", "q", NORMAL, gpus=9, at=2)]
+    (waits,) = sample_waits(present(*new), {"small", "large"}, 1, 5, leave=True)
     assert waits["small"] < 60 < NEVER == waits["large"]

@@ -36,7 +36,7 @@ def test_a_score_counts_both_ends_of_the_interval():
     score = Score()
     for actual in (1, 5, 9, 9.5):
         score.add((1, 5, 9), actual)
-    assert (score.asked, score.coverage) == (4, 0.75)
+    assert (score.count, score.coverage) == (4, 0.75)
 
 
 def test_the_baseline_takes_all_teams_only_while_the_own_team_has_few():

@@ -1,4 +1,4 @@
-"""`osmo replay --forecast`: what is asked and scored, and that nothing of the future is known."""
+"""`osmo replay --forecast`: what is forecast and scored, and that nothing of the future is known."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def write_trace(folder, rows):
 class Recorder(Forecaster):
     def __init__(self):
         super().__init__(futures=3)
-        self.told = []
+        self.made = []
 
     def waits(self, clock, live):
         super().waits(clock, live)
-        asked = self._open[live.name]
-        self.told.append((clock.now / 1e6, live.job.id, tuple(asked.quantiles), tuple(asked.baseline)))
+        forecast = self._open[live.name]
+        self.made.append((clock.now / 1e6, live.job.id, tuple(forecast.quantiles), tuple(forecast.baseline)))
 
 
 def forecasts(folder, rows):
@@ -96,13 +96,13 @@ def test_the_losses_are_those_that_a_separate_program_computes(files):
             sum(max(q * (wait - f), (q - 1) * (wait - f)) for q, f in zip((0.1, 0.5, 0.9), quantiles, strict=True)) / 3
         )
 
-    told = recorder.told
+    made = recorder.made
     summary = recorder.summary()
-    assert summary["pinball"] == pytest.approx(sum(loss(q, wait_of[job]) for _t, job, q, _b in told) / len(told))
+    assert summary["pinball"] == pytest.approx(sum(loss(q, wait_of[job]) for _t, job, q, _b in made) / len(made))
     assert summary["pinball_baseline"] == pytest.approx(
-        sum(loss(b, wait_of[job]) for _t, job, _q, b in told) / len(told)
+        sum(loss(b, wait_of[job]) for _t, job, _q, b in made) / len(made)
     )
-    inside = [q[0] <= wait_of[job] <= q[2] for _t, job, q, _b in told]
+    inside = [q[0] <= wait_of[job] <= q[2] for _t, job, q, _b in made]
     assert summary["coverage_80"] == pytest.approx(sum(inside) / len(inside))
 
 
@@ -110,7 +110,7 @@ def test_the_losses_are_those_that_a_separate_program_computes(files):
 def test_nothing_of_the_future_is_known(files, seed):
     """What runs at an instant may end at any later time, and any work may come: the forecasts up to then stay."""
     rows = make_trace(seed)
-    before = forecasts(files, rows).told
+    before = forecasts(files, rows).made
     at = before[len(before) // 2][0]
     ended = {int(row["job"]) for row in read_runs(files) if float(row["end"]) <= at}
     other = [
@@ -118,19 +118,19 @@ def test_nothing_of_the_future_is_known(files, seed):
         for number, (submit, duration, gpus, team) in enumerate(rows, 1)
         if submit <= at
     ]
-    after = forecasts(files, [*other, [at + 1, 7, 8, "a"]]).told
-    known = [told for told in before if told[0] <= at]
-    assert [told for told in after if told[0] <= at] == known
+    after = forecasts(files, [*other, [at + 1, 7, 8, "a"]]).made
+    known = [each for each in before if each[0] <= at]
+    assert [each for each in after if each[0] <= at] == known
     assert len(known) > 5
 
 
-def test_a_score_is_told_how_many_forecasts_its_hour_has(files):
+def test_a_score_has_the_number_of_forecasts_of_its_hour(files):
     """Twelve forecasts of one hour wait for jobs of two hours; a thirteenth is made in the second hour."""
-    recorder, told = Recorder(), []
-    recorder.calibration.scored = lambda _shape, _wait, together: told.append(together)
+    recorder, numbers = Recorder(), []
+    recorder.calibration.scored = lambda _shape, _wait, together: numbers.append(together)
     rows = [[0, 7200, 4, "a"]] * 2 + [[n + 1, 60, 1, "a"] for n in range(12)] + [[3601, 60, 1, "a"]]
     replay(write_trace(files, rows), observers=lambda _facts: [recorder])
-    assert sorted(told) == [1, *[12] * 12]
+    assert sorted(numbers) == [1, *[12] * 12]
 
 
 def test_a_replay_gives_the_same_with_and_without_forecasts(files):
@@ -155,10 +155,10 @@ def test_scores_since_a_time_leave_out_earlier_jobs(files):
 def test_the_plot_of_calibration_is_an_svg_with_a_line_of_all_forecasts(files):
     plot = files / "plot.svg"
     request = replace(write_trace(files, make_trace()), forecast=True, calibration=str(plot))
-    asked = replay(request)["forecast"]["asked"]
+    count = replay(request)["forecast"]["asked"]
     root = ElementTree.fromstring(plot.read_text())
     texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert f"{asked:,} forecasts" in texts
+    assert f"{count:,} forecasts" in texts
     lines = [each.get("class") for each in root.iter("{http://www.w3.org/2000/svg}polyline")]
     assert lines[0] == "all"
     assert len(lines) > 1

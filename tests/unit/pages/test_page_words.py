@@ -90,7 +90,7 @@ def test_the_words_are_folded_and_named_for_screen_readers() -> None:
 
 
 def test_no_module_repeats_the_label_of_a_number_of_two_words() -> None:
-    """Labels of one word are words of much else. Terms that are no numbers have meanings of their own."""
+    """Labels of one word are words of much else. Terms that are not numbers have meanings of their own."""
     labels = {
         each.label
         for table in (POOL_NUMBERS, TREE_NUMBERS, USAGE_NUMBERS, GPU_QUOTA_NUMBERS, REPLAY_NUMBERS)

@@ -1,4 +1,4 @@
-"""Files as KAI's documentation has them: a PodGroup beside its Queue, its Topology and its pods."""
+"""Files as KAI's documentation has them: a PodGroup with its Queue, its Topology and its pods."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ def test_a_validation_skips_and_counts_other_kinds(tmp_path: Path, text: str, co
     file.write_text(text)
     answer = CliRunner().invoke(app, ["podgroup", "validate", str(file)])
     assert answer.exit_code == code, answer.output
-    assert (f"no PodGroup: {skipped}." in answer.stderr) is bool(skipped)
+    assert (f"not PodGroups: {skipped}." in answer.stderr) is bool(skipped)

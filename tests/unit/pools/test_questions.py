@@ -36,7 +36,7 @@ def test_what_is_given_is_read_and_the_rest_has_its_default() -> None:
     )
 
 
-def test_all_faults_are_told_at_once_without_the_values() -> None:
+def test_all_faults_are_reported_at_once_without_the_values() -> None:
     query = "limit=0&offset=x&since=soon&by=me&" + "&".join(f"names={number}" for number in range(51))
     with pytest.raises(BadInput) as refusal:
         _read(query)

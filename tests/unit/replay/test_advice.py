@@ -247,9 +247,9 @@ def test_without_guaranteed_work_no_quota_falls_below_the_average_use(folder):
     quotas = pool["leaves"] | {change["name"]: change["to"] for change in (proposal or {"changes": []})["changes"]}
     assert all(quotas[name] >= least for name, least in pool["least"].items())
     words = ["replay", str(folder.trace), "--on", str(folder.cluster), "--advise"]
-    told = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
-    assert "No HIGH or NORMAL job of this pool is in the window" in told
-    assert "team--calm 1, team--eager 1." in told
+    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
+    assert "No HIGH or NORMAL job of this pool is in the window" in text
+    assert "team--calm 1, team--eager 1." in text
 
 
 def test_guaranteed_work_alone_bounds_a_division(folder):
@@ -268,11 +268,11 @@ def test_idle_promises_count_quota_that_nobody_used_while_others_waited(folder):
 def test_the_command_prints_the_proposal_its_rivals_and_ready_dry_runs(folder):
     folder.write([(0, 100, 1, "team--busy", "NORMAL"), (0, 100, 1, "team--busy", "NORMAL")], WASTE)
     words = ["replay", str(folder.trace), "--on", str(folder.cluster), "--advise"]
-    told = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert told.exit_code == 0
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
     for text in ("POOL TEAM: 4 GPUs", "Equal shares", "Shares by use", "IDLE PROMISES", "Nothing was changed"):
-        assert text in told.stdout
-    assert "osmo pool subpool update team busy --quota 2 --dry-run\n" in told.stdout
+        assert text in result.stdout
+    assert "osmo pool subpool update team busy --quota 2 --dry-run\n" in result.stdout
     answer = json.loads(CliRunner().invoke(app, [*words, "-o", "json"], catch_exceptions=False).stdout)
     assert list(answer) == [
         "waiting_gpu_h", "lost_gpu_h", "cost_gpu_h", "today", "pools", "together", "idle_promises", "replays",
@@ -292,12 +292,12 @@ def test_dry_runs_of_pools_and_of_names_that_a_shell_would_read():
     ]
     question, update = dry_run_commands(changes)
     pairs = [("pool x;", "quota", 2), ("team--_shared", "quota", 2), ("pool x;", "lending_limit", -1)]
-    asked = {"changes": [{"set": {"name": name, key: value}} for name, key, value in pairs]}
-    assert question == f"echo '{json.dumps(asked)}' | osmo simulate --live -"
+    body = {"changes": [{"set": {"name": name, key: value}} for name, key, value in pairs]}
+    assert question == f"echo '{json.dumps(body)}' | osmo simulate --live -"
     assert update == """echo '{"guarantee": 2, "lending_limit": null}' | osmo config update POOL 'pool x;' --dry-run"""
 
 
-def test_what_cannot_be_asked_together_is_refused(folder):
+def test_what_one_question_cannot_combine_is_refused(folder):
     folder.write([(0, 1, 1, "only", "LOW")], {"nodes": [{"name": "n", "gpus": 4}], "queues": [{"name": "only"}]})
     words = ["replay", str(folder.trace), "--on", str(folder.cluster)]
     for options, message in (

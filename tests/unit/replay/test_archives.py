@@ -23,7 +23,7 @@ def read(tmp_path: Path, text: str, name: str = "a.swf", **options: object) -> t
     return reader.read(), [fault.message for fault in reader.faults.listed]
 
 
-def test_an_unknown_queue_is_told_with_its_field(tmp_path: Path) -> None:
+def test_an_unknown_queue_is_reported_with_its_field(tmp_path: Path) -> None:
     _trace, faults = read(tmp_path, SWF)
     assert sum("Field 15 (the queue)" in text and "--team-field" in text for text in faults) == 3
     assert sum("(field 4) is missing" in text and "--skip-unusable" in text for text in faults) == 1

@@ -286,12 +286,12 @@ def test_a_file_that_cannot_be_written_is_a_fault_before_the_run(folder):
     assert "cannot be written" in result.stderr
 
 
-def test_progress_is_told(folder):
+def test_progress_is_reported(folder):
     folder.write_cluster([8], {"a": 8})
     folder.write_trace([(0, 5, 1, "a"), (1, 5, 100, "a"), (9, 5, 1, "a")])
-    told = []
-    replay(ReplayRequest(str(folder.trace), str(folder.cluster)), told.append)
-    assert [(progress.arrived, progress.jobs, progress.now) for progress in told] == [
+    seen = []
+    replay(ReplayRequest(str(folder.trace), str(folder.cluster)), seen.append)
+    assert [(progress.arrived, progress.jobs, progress.now) for progress in seen] == [
         (1, 3, 0), (2, 3, 1), (2, 3, 5), (3, 3, 9), (3, 3, 14),
     ]  # fmt: skip
 
@@ -334,13 +334,13 @@ def test_two_gangs_that_need_everything_start_one_after_the_other(folder, tree):
         assert (summary["finished"], summary["makespan_s"]) == (4, 11_200)
 
 
-def test_a_defect_of_the_scheduler_is_told_without_a_stack(folder, monkeypatch):
+def test_a_defect_of_the_scheduler_is_reported_without_a_stack(folder, monkeypatch):
     """Jobs that nothing starts although nothing runs; here one that is said to fit and does not."""
     monkeypatch.setattr(ReplayClock, "could_ever_start", lambda self, job: True)
     folder.write_trace([(0, 10, 9, "a")])
     folder.write_cluster([4], {"a": 16})
     result = folder.osmo()
     assert result.exit_code == 10
-    told = " ".join(result.stderr.split())
-    assert "1 job still waits 0 s after the first submission, although nothing runs" in told
-    assert "This is a defect of the scheduler, not of the files" in told
+    text = " ".join(result.stderr.split())
+    assert "1 job still waits 0 s after the first submission, although nothing runs" in text
+    assert "This is a defect of the scheduler, not of the files" in text

@@ -86,7 +86,7 @@ def test_broken_files(read, text, expected):
         assert faults_of(faults) == expected
 
 
-def test_a_number_that_is_too_large_is_told_the_largest_one(read):
+def test_a_number_that_is_too_large_is_refused_with_the_largest_one(read):
     _trace, faults = read(HEADER + "1e300,1e300,1e300,a\n-5,-5,1000000000000001,a\n")
     assert [fault.message for fault in faults.listed] == [
         "The value is not a time: write 2026-11-20T15:04:05, or a number of seconds from 0 to 100,000,000,000.",

@@ -13,7 +13,7 @@ def row(wait: float | None, **more: int) -> dict[str, Any]:
     return {"jobs": 10, "starts": 8, "reclaims": 0, "preemptions": 0, "wait_mean_s": wait} | more
 
 
-def told(on: dict[str, Any], against: dict[str, Any] | None, **more: Any) -> list[str]:
+def compared(on: dict[str, Any], against: dict[str, Any] | None, **more: Any) -> list[str]:
     return replay_sentences(
         {
             "on": {"teams": on},
@@ -29,17 +29,17 @@ def told(on: dict[str, Any], against: dict[str, Any] | None, **more: Any) -> lis
 
 def test_the_change_of_a_team() -> None:
     before, after = {"b": row(100)}, {"b": row(69, starts=9, reclaims=12)}
-    assert told(before, after) == [
+    assert compared(before, after) == [
         "b waits 31 % less in the mean (1m 09s instead of 1m 40s), 1 more start, 12 more reclaims."
     ]
-    assert told(after, before) == [
+    assert compared(after, before) == [
         "b waits 45 % more in the mean (1m 40s instead of 1m 09s), 1 fewer start, 12 fewer reclaims."
     ]
 
 
 def test_a_wait_that_is_many_times_as_long() -> None:
-    assert told({"b": row(10)}, {"b": row(31)}) == ["b waits 3 times as long in the mean (31s instead of 10s)."]
-    assert told({"b": row(10)}, {"b": row(30)}) == ["b waits 200 % more in the mean (30s instead of 10s)."]
+    assert compared({"b": row(10)}, {"b": row(31)}) == ["b waits 3 times as long in the mean (31s instead of 10s)."]
+    assert compared({"b": row(10)}, {"b": row(30)}) == ["b waits 200 % more in the mean (30s instead of 10s)."]
 
 
 @pytest.mark.parametrize("before", [None, 0.0])
@@ -49,30 +49,30 @@ def test_a_wait_that_was_none(before: float | None) -> None:
         if before is None
         else "b waits 30s more in the mean (30s instead of 0s), 1 more preemption."
     )
-    assert told({"b": row(before)}, {"b": row(30, preemptions=1)}) == [expected]
+    assert compared({"b": row(before)}, {"b": row(30, preemptions=1)}) == [expected]
 
 
 def test_the_largest_changes_come_first_and_the_others_are_counted() -> None:
     before = {f"t{number}": row(100) for number in range(9)}
     after = {f"t{number}": row(100 - 2 * number) for number in range(9)}
-    sentences = told(before, after)
+    sentences = compared(before, after)
     assert [sentence.split()[0] for sentence in sentences[:6]] == ["t8", "t7", "t6", "t5", "t4", "t3"]
     assert sentences[6:] == ["2 more teams change; the table has all."]
 
 
 def test_without_a_change_it_says_so() -> None:
-    assert told({"b": row(100)}, {"b": row(100.2)})[0].startswith("Nothing changes")
-    assert told({"b": row(100)}, None) == [
+    assert compared({"b": row(100)}, {"b": row(100.2)})[0].startswith("Nothing changes")
+    assert compared({"b": row(100)}, None) == [
         "Without changes the replay makes all 8 recorded starts and preemptions again, exactly."
     ]
 
 
 def test_people_and_estimates() -> None:
     people = [{"user": "ann"}, {"user": "ann"}]
-    sentences = told({"b": row(100)}, {"b": row(50)}, people=people, identical=False)
+    sentences = compared({"b": row(100)}, {"b": row(50)}, people=people, identical=False)
     assert sentences[1].startswith("1 person would notice: ")
     assert "so its numbers are estimates" in sentences[2]
-    many = told({"b": row(100)}, {"b": row(50)}, people=[{"user": "ann"}, {"user": "ben"}], more_people=3)
+    many = compared({"b": row(100)}, {"b": row(50)}, people=[{"user": "ann"}, {"user": "ben"}], more_people=3)
     assert many[1].startswith("At least 2 people would notice: ")
 
 

@@ -23,7 +23,7 @@ def _wait(gate: threading.Event) -> str:
 
 
 def _run(lane_threads: int, *rounds: int) -> list[set[str]]:
-    """The names of the threads that served each round of so many jobs, which wait for each other."""
+    """The names of the threads that served each round of this number of jobs, which wait for each other."""
 
     async def serve() -> list[set[str]]:
         lane = Lane("request", lane_threads, asyncio.get_running_loop())

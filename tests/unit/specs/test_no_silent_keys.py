@@ -107,8 +107,8 @@ WORKFLOW_KEYS = [
 def test_workflow_files(path: tuple[str, ...], key: str, values: dict[str, Any]) -> None:
     before, after = (parse(text, rules=RULES) for text in (workflow(path), workflow(path, key, values[key])))
     assert before.spec is not None, before.violations
-    told = [*(fault.path for fault in after.violations), *after.warnings]
-    assert after.spec != before.spec or any(key in text for text in told), key
+    texts = [*(fault.path for fault in after.violations), *after.warnings]
+    assert after.spec != before.spec or any(key in text for text in texts), key
 
 
 POD_GROUP = {
@@ -173,8 +173,8 @@ MANIFEST_KEYS = [
 def test_pod_group_manifests(place: str, key: str, value: Any) -> None:
     before, after = parse(manifest(), rules=RULES), parse(manifest(place, key, value), rules=RULES)
     assert before.spec is not None, before.violations
-    told = [*(fault.path for fault in after.violations), *after.warnings]
-    new = set(told) - set(before.warnings)
+    texts = [*(fault.path for fault in after.violations), *after.warnings]
+    new = set(texts) - set(before.warnings)
     assert after.spec != before.spec or any(key in text for text in new), key
 
 

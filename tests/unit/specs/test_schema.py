@@ -130,7 +130,7 @@ def test_faults_are_in_the_order_of_the_file() -> None:
         ),
         pytest.param(one_task_file("inputs: [{}]"), (7, T + ".inputs[0]", "bad_source"), id="empty input"),
         pytest.param(
-            one_task_file("inputs: [{task: a b}]"), (7, T + ".inputs[0].task", "bad_name"), id="input is no name"
+            one_task_file("inputs: [{task: a b}]"), (7, T + ".inputs[0].task", "bad_name"), id="input is not a name"
         ),
         pytest.param(
             one_task_file("inputs: [{url: s3://x, regex: '('}]"),

@@ -1,4 +1,4 @@
-"""A file of the configuration that holds what only answers show is told so (docs/values.md)."""
+"""A file of the configuration that holds what only answers show gets a message (docs/values.md)."""
 
 from __future__ import annotations
 

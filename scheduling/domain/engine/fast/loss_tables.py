@@ -99,7 +99,7 @@ class RefreshPolicy:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether the tables shall be brought up to date."""
+        """Whether the tables must be brought up to date."""
         return len(self._changed) <= self._vain + FREE_CHANGES
 
     def mark_refreshed(self) -> None:

@@ -33,7 +33,7 @@ from scheduling.domain.engine.state.records import GangState, QueueState, Rank
 from scheduling.domain.engine.state.world_state import WorldState
 
 SearchKey = tuple[str, int, object]
-"""The kind of a search, its leaf, and what decides beside them: searches with one key in one state find the same."""
+"""The kind of a search, its leaf, and what else decides: searches with one key in one state find the same."""
 
 FindLosses = Callable[[QueueState], list[Loss]]
 

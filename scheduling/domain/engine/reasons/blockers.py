@@ -12,8 +12,8 @@ from scheduling.domain.engine.reasons.shortage import NodeShortage
 
 @dataclass(frozen=True, slots=True)
 class UnlentQuota:
-    """A queue or cohort whose lending limit keeps idle quota from the others, for a message: what it keeps, and by how
-    much the limit would rise."""
+    """A queue or cohort whose lending limit keeps idle quota from the others, for a message: the amount that it keeps,
+    and the rise of the limit."""
 
     node: str
     idle: str
@@ -50,7 +50,7 @@ class Blocker:
     unlent: tuple[UnlentQuota, ...] = ()
     """The lending limits that would have to rise."""
     lendable: Amount = 0
-    """How much of the missing amount they would give."""
+    """The part of the missing amount that they would give."""
 
 
 def limit_text(limit: str) -> str:

@@ -27,7 +27,7 @@ from scheduling.domain.reason_codes import ReasonCode
 _SHARE_NOTE = " It may not reclaim LOW work"
 
 MAX_HOLDERS = 16
-"""How many gangs that hold back another one are looked for."""
+"""The most gangs that are looked for of those that hold back another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,14 @@ class Explainer:
         self, gang: GangState, reason: Reason, lines: Sequence[tuple[Blocker, Sequence[str]]], *, needs_all: bool
     ) -> Reason:
         """The reason with the lines of these blockers only, each with the gangs whose place the start then takes. With
-        `needs_all` they are needed together; otherwise each is enough, and those that are several lines themselves are
-        left out beside others."""
+        `needs_all` they are needed together; otherwise each is enough, and a blocker of several lines is left out if
+        another one has a single line."""
         queue = gang.queue
-        told = [([*self._remedies.find(blocker, gang)], blocker, tuple(takes)) for blocker, takes in lines]
+        chosen = [([*self._remedies.find(blocker, gang)], blocker, tuple(takes)) for blocker, takes in lines]
         if not needs_all:
-            told = [each for each in told if len(each[0]) == 1] or told[:1]
-        blockers = [blocker for _remedies, blocker, _takes in told]
-        remedies = [[*found[:-1], replace(found[-1], takes=takes)] for found, _blocker, takes in told]
+            chosen = [each for each in chosen if len(each[0]) == 1] or chosen[:1]
+        blockers = [blocker for _remedies, blocker, _takes in chosen]
+        remedies = [[*found[:-1], replace(found[-1], takes=takes)] for found, _blocker, takes in chosen]
         request = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
         first = blockers[0]
         return replace(
@@ -149,7 +149,7 @@ class Explainer:
             missing=first.missing,
             remedies=tuple(remedy for found in remedies for remedy in found),
             blockers=tuple(blockers),
-            needs_all_remedies=needs_all or len(told) == 1,
+            needs_all_remedies=needs_all or len(chosen) == 1,
         )
 
     def with_competition(self, gang: GangState, reason: Reason) -> Reason:
@@ -249,8 +249,8 @@ class Explainer:
         return [blocker for blocker in blockers if not follows(blocker)]
 
     def _unlent(self, r: int, queue: QueueState, missing: Number) -> tuple[tuple[UnlentQuota, ...], Amount]:
-        """The lending limits that keep idle quota from the queue, and how much of the missing amount they would give;
-        the same for each queue of a leaf and amount."""
+        """The lending limits that keep idle quota from the queue, and the part of the missing amount that they would
+        give; the same for each queue of a leaf and amount."""
         key = r, queue.column, missing
         known = self._lending.get(key)
         if known is None:
@@ -387,8 +387,8 @@ class Explainer:
             if blocker.code == ReasonCode.FRAGMENTED:
                 piece, where = world.amounts_text(blocker.largest[0]), nodes_text(blocker.largest[1])
                 largest = f" (largest: {piece} on {where})" if where else ""
-                told = f"as much is free, but not together: {missing} missing on {places}{largest}."
-                return f"It asks for {request}; {told}{barred}"
+                why = f"as much is free, but not together: {missing} missing on {places}{largest}."
+                return f"It asks for {request}; {why}{barred}"
             return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}.{barred}"
         if blocker.is_permanent:
             return f"It asks for {request}, more than the {limit} of {node} ({bound}) could ever give."

@@ -11,7 +11,7 @@ from pools.domain.values.amounts import Amount
 
 @dataclass(frozen=True, slots=True)
 class LendingRise:
-    """The lending limit of this node (an index of the tree), what it keeps idle now, and by how much it would rise."""
+    """The lending limit of this node (an index of the tree), the amount that it keeps idle now, and its rise."""
 
     node: int
     idle: Amount
@@ -20,7 +20,7 @@ class LendingRise:
 
 def find_lending_rises(column: ResourceColumn, x: int, missing: Amount) -> tuple[tuple[LendingRise, ...], Amount]:
     """The least rises of lending limits, largest owners first, after which the root above the node `x` has the missing
-    amount, and how much of it they give; less than is missing where all that is kept does not suffice."""
+    amount, and the part of it that they give: less than is missing if all that is kept is not enough."""
     path, root = {x}, x
     while column.parents[root] >= 0:
         root = column.parents[root]
@@ -40,8 +40,8 @@ def find_lending_rises(column: ResourceColumn, x: int, missing: Amount) -> tuple
 
 
 def _kept(column: ResourceColumn, path: set[int]) -> Iterator[tuple[int, Amount]]:
-    """The nodes beside the path that keep idle quota by a lending limit of their own, with the amount, if nothing above
-    them keeps it as well."""
+    """The nodes outside of the path that keep idle quota by a lending limit of their own, with the amount, if nothing
+    above them keeps it as well."""
     parents, local = column.parents, column.local
     for x, parent in enumerate(parents):
         idle = local[x] - column.usage[x]

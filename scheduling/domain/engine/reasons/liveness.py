@@ -50,8 +50,8 @@ class StuckGang:
 def find_stuck(world: World) -> tuple[StuckGang, ...]:
     """The gangs that break a rule in a settled state, at most one of each leaf and rule; empty if there are none.
 
-    It costs a look at each leaf, a placement for each leaf where non-preemptible work waits beside running preemptible
-    work, and a look at the nodes of each reservation."""
+    It costs a look at each leaf, a placement for each leaf where non-preemptible work waits while preemptible work
+    runs, and a look at the nodes of each reservation."""
     leaves = [leaf for leaf in world.queues if leaf.is_open and leaf.waiting]
     if leaves and _is_idle(world):
         return tuple(_on_idle_cluster(world, leaves))

@@ -33,8 +33,9 @@ def topology_need(key: str, label: str, tasks: frozenset[str], domains: Iterable
 
 @dataclass(frozen=True, slots=True)
 class NamedBar:
-    """One cause, and the nodes that are large enough for one of the tasks and that it keeps the task from; or of a
-    topology level how many tasks have to be together, and on how many different domains they do not fit."""
+    """One cause, and the nodes that are large enough for one of the tasks and that it keeps the task from; or, of a
+    topology level, the number of tasks that have to be together, and the number of different domains on which they do
+    not fit."""
 
     cause: str
     lever: str
@@ -77,15 +78,15 @@ class BarTrials:
         causes |= {need.cause: need.lever for need in self._topology}
         if not causes or not self.fits_without(causes.keys()):
             return NO_BARS
-        told = [cause for cause in causes if self.fits_without({cause})]
-        needs_all = not told
+        named = [cause for cause in causes if self.fits_without({cause})]
+        needs_all = not named
         if needs_all:
-            told = list(causes)
+            named = list(causes)
             for cause in causes:
-                rest = [other for other in told if other != cause]
+                rest = [other for other in named if other != cause]
                 if self.fits_without(rest):
-                    told = rest
-        return NodeBars(tuple(self._named(each, causes[each]) for each in told), needs_all=needs_all)
+                    named = rest
+        return NodeBars(tuple(self._named(each, causes[each]) for each in named), needs_all=needs_all)
 
     def fits_without(self, gone: Collection[str]) -> bool:
         """Whether all tasks fit if these causes were gone; of each topology level that stays, whether its tasks fit on

@@ -14,10 +14,10 @@ from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState
 
 MAX_NAMED_NODES = 3
-"""How many nodes a message names."""
+"""The most nodes that a message names."""
 
 MAX_NAMED_GANGS = 3
-"""How many gangs a message names."""
+"""The most gangs that a message names."""
 
 NameResolver = Callable[[str], str | None]
 """The name of a gang for one reader, or None if the reader may not know it."""
@@ -53,7 +53,7 @@ class Remedy:
 
 
 def nodes_text(names: Sequence[str]) -> str:
-    """The first nodes by name, and how many more there are."""
+    """The first nodes by name, and the number of others."""
     more = len(names) - MAX_NAMED_NODES
     if more > 0:
         return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"

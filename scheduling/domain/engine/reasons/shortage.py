@@ -26,7 +26,7 @@ class Shortage:
     """`free` is the part of the free amounts that the gang can use. `is_fragmented`: enough is free in sum, but not on
     the right nodes. `largest`: the most that is free on one node for its largest task, with those nodes. `barred`:
     what keeps the tasks from nodes on which they would fit, now or (`is_permanent`) if those were empty. `size`: a
-    sentence about too small nodes, with `{}` for the amounts beside it."""
+    sentence about too small nodes, with `{}` for the amounts."""
 
     requested: Request
     free: Request
@@ -102,7 +102,7 @@ class ShortageFinder:
         return BarTrials(nodes, amounts, facts, requests, gang.fact.topology)
 
     def _size(self, nodes: NodeIndex, requests: Sequence[Request], requested: Request) -> tuple[str, Request]:
-        """In what the nodes that the tasks may use are too small: each of them, or all together."""
+        """The way in which the nodes that the tasks may use are too small: each of them, or all together."""
         for request in requests:
             if self._on_empty(nodes, [request]) is None:
                 sets = tuple(pair for pair in request if pair[0] >= nodes.width)

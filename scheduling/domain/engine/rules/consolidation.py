@@ -18,10 +18,10 @@ from scheduling.domain.engine.state.records import WAITING, GangState
 
 MAX_MOVED_GANGS = 16
 MAX_FIRST_NODES = 8
-"""How many first nodes are tried before the search gives up."""
+"""The most first nodes that are tried before the search gives up."""
 
 MAX_COMPARED_NODES = 64
-"""How many nodes that could be vacated are compared, nodes with most free first."""
+"""The most nodes that are compared of those that could be vacated, nodes with most free first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def start_by_moving(search: EvictionSearch, movable: MovableGangs) -> EvictionRe
     tasks = gang.next_tasks()
     room = _RoomForMoved(world, gang)
     for first in _candidates(world, _largest_need(gang), movable, set(), MAX_FIRST_NODES):
-        # Under a policy these checks decide: a trial that fails beside a reservation says nothing about other gangs.
+        # Under a policy these checks decide: a trial that a reservation makes fail says nothing about other gangs.
         if len(tasks) == 1 and not gang.has_choice and not _may_all_move(world, first, gang.needs[tasks[0]]):
             continue
         before = world.mark()
@@ -53,8 +53,8 @@ def start_by_moving(search: EvictionSearch, movable: MovableGangs) -> EvictionRe
 
 
 def _may_all_move(world: World, units: list[EvictionUnit], need: Request) -> bool:
-    """Whether each of these tasks of one node has room, were it alone, on another node or beside the need on its old
-    one. A quick check before a trial: the one task of the need fits on no node but this one."""
+    """Whether each of these tasks of one node, if it were alone, has room on another node, or next to the need on its
+    old one. A quick check before a trial: the one task of the need fits on no node but this one."""
     nodes, node = world.nodes, units[0].nodes[0]
     if nodes is None or nodes.tightest_node(need) != NOWHERE:
         return True
@@ -71,8 +71,8 @@ class _RoomForMoved:
     """A quick check of what is about to move, for a gang of equal tasks that request GPUs only.
 
     A slot is free capacity for one such task on one node. Nodes are vacated only until there are as many slots as
-    tasks, so beside the gang at most those are left that the last node has too many. A task that moves uses up at least
-    as many slots as it is times larger."""
+    tasks, so the slots that are left next to the gang are at most the surplus of the last node. A task that moves uses
+    up at least as many slots as it is times larger."""
 
     def __init__(self, world: World, gang: GangState) -> None:
         self._slots_left: int | None = None
@@ -86,7 +86,7 @@ class _RoomForMoved:
             self._slots_left = int(world.nodes.largest_gpus // self._gpus) - 1
 
     def is_enough(self, units: Iterable[EvictionUnit]) -> bool:
-        """Whether there may be room for all of these tasks beside the gang."""
+        """Whether there may be room for all of these tasks and the gang together."""
         left = self._slots_left
         if left is None:
             return True

@@ -28,10 +28,10 @@ from scheduling.domain.engine.state.records import WAITING, GangState, QueueStat
 from scheduling.domain.engine.steps import StepAction, StepLog
 
 MAX_SINGLE_VICTIMS, MAX_PAIRED_VICTIMS = 200, 24
-"""How many victims in order the search for one victim, and for two, considers."""
+"""The most victims, in order, that the search for one victim, and for two, considers."""
 
 MAX_TRIALS = 60
-"""How many sets of victims are tried in the search for fewer; after them the first set is used."""
+"""The most sets of victims that are tried in the search for fewer; after them the first set is used."""
 
 
 class _CandidateNodes:

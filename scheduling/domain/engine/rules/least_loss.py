@@ -10,7 +10,7 @@ guests on reserved nodes. A set of victims is allowed if
 
 Of these sets the best loses the fewest GPUs, then fewest of the highest priority, then the fewest GPU-seconds since the
 starts of its gangs (of a start that is not known: none), then has the fewest gangs, then is first in the usual order.
-A victim that then moves to other nodes is no loss.
+A victim that then moves to other nodes is not lost.
 
 First each victim in order is replaced by one other gang, as long as that improves the set. Then a branch and bound
 looks at all sets; of a request that needs one more place, at those of one node after the other. Where it ends within
@@ -34,7 +34,7 @@ from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request, ha
 from scheduling.domain.engine.state.records import GangState
 
 MAX_CONSIDERED = 1000
-"""How many equal victims, in order, are considered."""
+"""The most equal victims, in order, that are considered."""
 
 MAX_STEPS, MAX_STEPS_IN_WORLD = 1000, 200
 """The steps of the branch and bound, and of the replacements before it, each: on sums, and where only a trial in the
@@ -44,7 +44,7 @@ MAX_DEPTH = 50
 """The most gangs of a set of the branch and bound."""
 
 MAX_TRIALS = 60
-"""How many sets are started in the whole state; after them the best set so far is used."""
+"""The most sets that are started in the whole state; after them the best set so far is used."""
 
 _PRIORITY_STEP = 10**9
 """A GPU of one priority weighs more than all GPUs of the lower ones."""
@@ -71,7 +71,7 @@ class _Option:
 
 
 class _Pool:
-    """Options in their order, and of each the least age and the least position of it and of those after it."""
+    """Options in their order, and for each the least age and the least position among it and those after it."""
 
     def __init__(self, options: Sequence[_Option]) -> None:
         self.options = options
@@ -145,7 +145,7 @@ class LeastLoss:
         self._first = self._chosen_of(in_order)
         self._trial = self._trial_for(tasks)
         self._chosen: list[tuple[_Option, int]] = []
-        """The set that is tried: options, and how many units of each."""
+        """The set that is tried: options, and the number of units of each."""
         self._sums: tuple[Number, Number, Number] = (0, 0, 0)
         """Its GPUs, weighted GPUs and GPU-seconds."""
         self._left, self._trials_left = 0, MAX_TRIALS
@@ -336,8 +336,8 @@ class LeastLoss:
                 self._chosen.append((option, units - 1))
 
     def _judge(self) -> bool:
-        """Compare the set that is tried, which fits, with the best one. Returns False if the rules refuse it, so that
-        a larger one may still do."""
+        """Compare the set that is tried, which fits, with the best one. Returns False if the rules refuse it, so that a
+        larger one may still be accepted."""
         if (*self._sums, len(self._chosen), self._chosen_positions()) >= self._best or self._trials_left <= 0:
             return True
         self._trials_left -= 1
@@ -390,7 +390,7 @@ class _NodeTrial(EvictedAmounts):
                 self._used[node] += sign
 
     def least_missing(self) -> Number:
-        """Each missing task needs a node of its own, or so much as the whole task."""
+        """Each missing task needs a node of its own, or the amounts of the whole task."""
         missing, node = self._missing, self._single
         if missing <= 0:
             return 0
@@ -411,7 +411,7 @@ class _NodeTrial(EvictedAmounts):
         self._single = None
 
     def _lack(self, have: Sequence[Number]) -> Number:
-        """The GPUs that another task lacks on a node with so much free."""
+        """The GPUs that another task lacks on a node with these free amounts."""
         slots = self._nodes.slots_in(have, self._need) if has_enough(have, self._need) else 0
         return sum([max(0, amount * (slots + 1) - have[r]) for r, amount in self._gpu_need])
 

@@ -42,7 +42,7 @@ from scheduling.domain.engine.state.records import FINISHED, RUNNING, GangState,
 from scheduling.domain.engine.steps import StepAction, StepLog
 
 MAX_REMEMBERED = 8
-"""How many failed gangs of one leaf and priority are remembered."""
+"""The most failed gangs of one leaf and priority that are remembered."""
 
 Solution = tuple[EvictionSearch, EvictionResult]
 HelpAttempt = Callable[[GangState, QueueState], Solution | None]
@@ -215,7 +215,7 @@ class Phases:
             yield self._move_for
         if _is_inside_fair_share(gang, queue):
             yield self._reclaim_for
-        # Beside reservations it may stand where lower work stood, without an eviction now.
+        # With reservations it may use the place of lower work without an eviction now.
         is_held = policy is not None and policy.has_reservations
         if is_held or any(other.fact.priority < priority for other in queue.running or ()):
             yield self._preempt_for
@@ -384,7 +384,7 @@ class Phases:
 
 
 def _is_fair_but_for(guests: Sequence[GangState], queue: QueueState, request: Request, result: EvictionResult) -> bool:
-    """Whether a reclaim may evict what was evicted beside guests and work of the leaf itself."""
+    """Whether a reclaim may evict what was evicted, apart from guests and work of the leaf itself."""
     others = [entry for entry in result.evicted if entry[0] not in guests and entry[0].queue is not queue]
     return is_fair_after(queue, request, replace(result, evicted=others).evicted_by_leaf())
 

@@ -20,7 +20,7 @@ from scheduling.domain.engine.state.records import GangState, QueueState, Rank
 TOP = -1
 
 MAX_RATIOS = 2**16
-"""How many ratios are remembered."""
+"""The most ratios that are remembered."""
 
 ShareRatio = tuple[float, Number, tuple[float, Number]]
 """A ratio that compares fast and exactly: division is monotone, so floats decide wherever they differ. The last part is

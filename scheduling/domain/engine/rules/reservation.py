@@ -1,35 +1,35 @@
 """The policy against endless waiting: start reservations, and the work that may start before them (backfill).
 
-Without it, a gang that needs much room may be passed forever by smaller gangs that use each freed piece. After a
-settable wait the first gang of a leaf gets a reservation: of non-preemptible work the first, and of preemptible work
-the first. It holds back later gangs, first from the quotas and limits that the gang lacks, and, once these let it
-start, from certain nodes. Running work is left alone, so the held part only grows, and the gang starts at the latest
-when the work that ran there has ended. The nodes of a reservation stay the same until the gang has started, unless work
-without a time limit comes there that may.
+Without it, smaller gangs could pass a gang that needs much room for ever, because they use each freed piece first.
+After a wait that a setting says, a gang gets a reservation if it is the first non-preemptible or the first preemptible
+one of its leaf. The reservation holds back later gangs: first from the quotas and limits that the gang lacks, and,
+once these let it start, from certain nodes. Running work goes on, so the held part only grows, and the gang starts at
+the latest when the work that ran there has ended. The nodes of a reservation stay the same until the gang has started,
+unless work without a time limit comes there that is allowed to.
 
-All reservations of a cluster have one order: the time since that they stand, then that since when their gangs wait,
-then the name. They are kept in this order, and only as long as their gangs could all start together once the work that
-runs now has ended: a later one gives way, whether it holds nodes or quota. So none waits for another, and on a cluster
-without running work each of them starts. No new one is made that would keep out a gang which has waited longer and
-gives way now: it would be passed by the next gangs of other leaves in turn. A gang whose quota is held on another
-cluster has no reservation, because no end here would release it.
+All reservations of a cluster have one order: the time since which they exist, then the time since which their gangs
+wait, then the name. They are kept in this order, and only as long as their gangs could all start together once the work
+that runs now has ended: a later one gives way, whether it holds nodes or quota. So none waits for another, and on a
+cluster without running work each of their gangs starts. A new reservation is not made if it would keep out a gang which
+has waited longer and gives way now: the next gangs of other leaves would pass that gang in turn. A gang whose quota is
+held on another cluster has no reservation, because no end of work here would release that quota.
 
-A reservation holds back no gang that
+A reservation does not hold back a gang that
 
 * has an older reservation, or comes before the reserved gang in the same leaf;
 * ends before the reserved gang could start, by its time limit;
 * is not preemptible, while the reserved gang is: a guarantee comes before it;
 * is preemptible work inside the fair share of another leaf, while the reserved gang is preemptible and over its own.
 
-Work that moves to make room for another gang keeps off all nodes that are reserved against it: it ran before, so it is
-no guest there.
+Work that moves to make room for another gang does not use nodes that are reserved against it: it ran before, so it is
+not a guest there.
 
-Two kinds of other work may come to reserved nodes, and not to reserved quota:
+Two kinds of other work may use reserved nodes, but not reserved quota:
 
-* a *guest*, preemptible work, while the reserved gang is not preemptible: the reserved gang takes the nodes back as
-  soon as nothing but guests, and lower work of its own leaf, is on them;
-* non-preemptible work that takes the place of lower work of its own leaf. It can do so only where such work stood
-  before the nodes were reserved.
+* a *guest*: preemptible work, while the reserved gang is not preemptible. The reserved gang takes the nodes back as
+  soon as only guests, and lower work of its own leaf, are on them;
+* non-preemptible work that takes the place of lower work of its own leaf. It can do so only where such work ran before
+  the nodes were reserved.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ MAX_RESERVATIONS = 16
 """The most reservations at one time, for the gangs that have waited longest. Each of them keeps capacity idle."""
 
 MAX_VERDICTS = 4096
-"""How many lists of reservations without some gangs are kept."""
+"""The most lists of reservations without some gangs that are kept."""
 
 
 class StartPolicy(Watcher):
     """The reservations of one cluster. `now` is the time of the run, in seconds."""
 
     def __init__(self, world: WorldState, facts: PolicyFacts) -> None:
-        # Not a reference of its own: the world is freed by its reference count.
+        # A weak reference: with a strong one the world would not be freed by its reference count.
         self._world, self._facts = cast("WorldState", weakref.proxy(world)), facts
         self.now = facts.now
         self._started = {gang.index: gang.fact.started for gang in world.gangs if gang.fact.started is not None}
@@ -90,15 +90,15 @@ class StartPolicy(Watcher):
         self._limits_moves = False
         """Whether more was withheld from gangs that would move for the gang that is tried."""
         self._net: list[tuple[ReservedStart, list[Amount]]] = []
-        """The reservations that the gang that is tried may not leave less quota, with what they have now."""
+        """The reservations to which the gang that is tried must leave their quota, with the rooms that they have."""
         self._possible: dict[tuple[int, int], bool] = {}
         self._unlisted: dict[int, dict[int, Number]] | None = None
         self._latest: dict[tuple[int, bool], LatestStart] = {}
         self._ends: list[WorkEnd] | None = None
-        self._told_in: tuple[Number, int] | None = None
+        self._read_in: tuple[Number, int] | None = None
         """The time and the version of the world in which the ends were read for `latest_start`."""
         self._heads: list[tuple[Number, str, GangState]] = []
-        """The heads of all leaves by the time since that they wait, then by name."""
+        """The heads of all leaves by the time since which they wait, then by name."""
         self._heads_of: dict[int, list[tuple[Number, str, GangState]]] = {}
         self._stale = {queue.index: queue for queue in world.queues}
         """The leaves whose heads may be other gangs now."""
@@ -134,7 +134,7 @@ class StartPolicy(Watcher):
     # -- what happens to gangs ---------------------------------------------------------------------------------------
 
     def came(self, world: WorldState, gang: GangState) -> None:
-        """A gang is there now."""
+        """A gang has arrived."""
         self._note_lists(gang)
 
     def leaves(self, world: WorldState, gang: GangState) -> None:
@@ -216,7 +216,7 @@ class StartPolicy(Watcher):
                 yield ReservedStart(gang, self.now)
 
     def _is_in_the_way(self, held: ReservedStart, other: ReservedStart) -> bool:
-        """Whether a new reservation would keep out one whose gang has waited longer and gives way to older ones now.
+        """Whether a new reservation would keep out a gang which has waited longer and gives way to older ones now.
         Otherwise the next gangs of other leaves would have reservations in turn, and that gang would never have one."""
         return holds_back(other.gang, held.gang) and not self._could_start_together(other, [held])
 
@@ -227,7 +227,7 @@ class StartPolicy(Watcher):
         if not self._could_start_together(held, older):
             if not held.places:
                 return False
-            # Other nodes than the old ones may do: an older reservation has been given these meanwhile.
+            # Nodes other than the old ones may be enough: an older reservation has received these in the meantime.
             held.places = held.placed = None
             if not self._could_start_together(held, older):
                 return False
@@ -244,8 +244,8 @@ class StartPolicy(Watcher):
         return not any(other.is_open and other is not queue for other in self._world.queues)
 
     def _leave_endless_work(self, held: ReservedStart, older: Sequence[ReservedStart]) -> None:
-        """Choose other nodes where work without a time limit came to those of the reservation, as an older gang or one
-        of a higher priority may: on nodes that nobody knows to become free, the gang would be passed for ever."""
+        """Choose other nodes where work without a time limit came to those of the reservation, as older gangs and gangs
+        of a higher priority may. Nobody knows when such nodes become free, so others would pass the gang for ever."""
         nodes, places, placed = self._world.nodes, held.places, held.placed
         if nodes is None or placed is None or not places or not self._has_endless_work(held, placed):
             return
@@ -296,8 +296,8 @@ class StartPolicy(Watcher):
         return queue.is_open and gang.is_complete and gang.fact.hold is None
 
     def _overdue_heads(self) -> Iterator[tuple[Number, str, GangState]]:
-        """The first gang of each leaf that is never preempted, and the first that is, where they have waited long and
-        could start if other work ended; those that have waited longest first."""
+        """The first gang of each leaf that is never preempted, and the first that may be, if they have waited long and
+        could start once other work ended; those that have waited longest first."""
         after = self._facts.reserve_after
         assert after is not None, "the caller has checked it"
         self._update_heads()
@@ -340,7 +340,7 @@ class StartPolicy(Watcher):
     # -- all reservations together -----------------------------------------------------------------------------------
 
     def _could_start_together(self, held: ReservedStart, older: Sequence[ReservedStart]) -> bool:
-        """Whether the gang could start beside those of the older reservations, once all work of this cluster has
+        """Whether the gang could start together with those of the older reservations, once all work of this cluster has
         ended."""
         return (
             self._has_quota_together(held.gang, older)
@@ -434,7 +434,7 @@ class StartPolicy(Watcher):
         return fits
 
     def _choose_places(self, held: ReservedStart, older: Sequence[ReservedStart]) -> None:
-        """Choose the nodes of a reservation beside those of the older ones: those that become free first."""
+        """Choose the nodes of a reservation next to those of the older ones: those that become free first."""
         world = self._world
         if world.nodes is None:
             held.places, held.placed = {}, self.now
@@ -462,7 +462,7 @@ class StartPolicy(Watcher):
 
     def _read_ends(self) -> None:
         """Forget the ends of running gangs, and what follows from them."""
-        self._ends, self._latest, self._told_in = None, {}, None
+        self._ends, self._latest, self._read_in = None, {}, None
 
     def _all_ends(self) -> list[WorkEnd]:
         """The ends of all gangs that ran when they were last read, first ones first."""
@@ -476,9 +476,9 @@ class StartPolicy(Watcher):
         """When the reserved gang of this name starts at the latest, as things stand now; None if it has no
         reservation."""
         state = (self.now, self._world.version)
-        if self._told_in != state:
+        if self._read_in != state:
             self._read_ends()
-            self._told_in = state
+            self._read_in = state
         held = next((each for each in self._held if each.gang.fact.name == name and self._is_due(each)), None)
         if held is None:
             return None
@@ -486,8 +486,8 @@ class StartPolicy(Watcher):
         return replace(latest, is_certain=latest.is_certain and self._holds_everything(held))
 
     def _latest_start(self, held: ReservedStart, *, with_nodes: bool) -> LatestStart:
-        """`with_nodes`: while no nodes are chosen, count the wait for some too. Other leaves may still use them, which
-        moves that time again and again; work that backfills the quota until then would never end."""
+        """`with_nodes`: while no nodes are chosen, include the wait for them. Other leaves may still use these nodes,
+        which moves that time again and again; work that backfills the quota until then would never end."""
         nodes = self._world.nodes if with_nodes or held.places is not None else None
         key = (held.gang.index, nodes is None)
         known = self._latest.get(key)
@@ -497,8 +497,8 @@ class StartPolicy(Watcher):
         return known
 
     def _holds_everything(self, held: ReservedStart) -> bool:
-        """Whether the reservation holds all that its gang needs against the work that is there: the nodes are chosen;
-        no older reservation, and no work that preemptible work does not hold back, may use some of it; and no work
+        """Whether the reservation holds all that its gang needs, whatever other work is there: the nodes are chosen; no
+        older reservation, and no work that preemptible work does not hold back, may use a part of it; and no work
         elsewhere may use the quota of its cohorts."""
         gang, queue = held.gang, held.gang.queue
         if queue is None or any(self._comes_before(other, held) for other in self._held):
@@ -522,14 +522,16 @@ class StartPolicy(Watcher):
         return shares_quota or not can_take_back(held.gang, other.gang)
 
     def _has_quota(self, gang: GangState, queue: QueueState) -> bool:
-        """Whether quotas and limits alone let the gang start now, or once it has taken back what LOW work borrows."""
+        """Whether quotas and limits alone let the gang start now, or once it has taken back the quota that LOW work
+        borrows."""
         if may_start(self._world, queue, gang.next_request, preemptible=gang.preemptible):
             return True
         return not gang.preemptible and could_take_quota(self._world, gang, queue)
 
     def _will_have_quota(self, held: ReservedStart) -> bool:
-        """Whether quotas and limits let the gang start now, or will when work has ended by its limit: work of its own
-        queue may use the quota before it starts, and its nodes would be lost to others meanwhile, again and again."""
+        """Whether quotas and limits let the gang start now, or will when work has ended by its limit. Otherwise work of
+        its own queue may use the quota first, and others would lose the nodes to it in the meantime, again and
+        again."""
         gang, queue = held.gang, held.gang.queue
         if queue is None:
             return False
@@ -640,7 +642,7 @@ class StartPolicy(Watcher):
             return False
         self._net = [(held, self._rooms(held, gang)) for held in replaces]
         if self._world.nodes is not None:
-            # While quotas stop the reserved gang for an unknown time, its nodes are of no use to it.
+            # While quotas stop the reserved gang for an unknown time, it cannot use its nodes.
             with_nodes = [held for held in binding if held.places and self._will_have_quota(held)]
             for held in with_nodes:
                 if held not in replaces and not self._may_be_guest(held, gang):
@@ -651,8 +653,8 @@ class StartPolicy(Watcher):
         return True
 
     def _may_be_guest(self, held: ReservedStart, gang: GangState) -> bool:
-        """Whether the gang may use the reserved nodes until it is taken back: not one that was there before and grows,
-        and not when the reserved gang could start there now."""
+        """Whether the gang may use the reserved nodes until they are taken back. A gang that ran there before and grows
+        may not, nor may any gang while the reserved gang could start there now."""
         if not can_take_back(held.gang, gang):
             return False
         if gang.queue is held.gang.queue:
@@ -669,7 +671,7 @@ class StartPolicy(Watcher):
         return self._has_quota(held.gang, queue) and not any(self._takes_quota(other, held.gang) for other in older)
 
     def _spared_places(self, gang: GangState) -> list[tuple[int, Request]]:
-        """The amounts that younger reservations hold already; the gang leaves them alone if its own places are free
+        """The amounts that younger reservations hold already; the gang does not use them if its own places are free
         now."""
         own = next((held for held in self._held if held.gang is gang), None)
         nodes = self._world.nodes
@@ -690,8 +692,8 @@ class StartPolicy(Watcher):
     def _unused_parts(
         self, several: Sequence[ReservedStart], more: Mapping[tuple[int, int], Number]
     ) -> Iterator[tuple[int, Request]]:
-        """The parts of these reservations' places that are free. `more`: by node and resource, what counts as free
-        too, or below 0 as used."""
+        """The free parts of the places of these reservations. `more`: amounts by node and resource that count as free
+        too, or as used if below 0."""
         nodes = self._world.nodes
         assert nodes is not None
         left = {(n, r): nodes.free[n][r] + amount for (n, r), amount in more.items()}
@@ -706,7 +708,7 @@ class StartPolicy(Watcher):
 
     def leaves_quota(self, gang: GangState | None = None) -> bool:
         """Whether an attempt `in_place`, as it stands now, leaves the reservations of other leaves as much quota as
-        they had before, or as they need. `gang`: it would start yet."""
+        they had before, or as they need. `gang`: one that would still start."""
         return all(
             now >= min(before, 0)
             for held, rooms in self._net
@@ -715,8 +717,8 @@ class StartPolicy(Watcher):
 
     @contextmanager
     def preview(self) -> Iterator[None]:
-        """Attempts inside it leave no trace. The ends of running work are read when an attempt first needs them, and
-        count until the next `refresh`; here they are read for the preview alone."""
+        """Attempts inside it have no effect afterwards. The ends of running work are read when an attempt first needs
+        them, and count until the next `refresh`; here they are read for the preview alone."""
         ends, latest = self._ends, self._latest
         self._latest = dict(latest)
         try:
@@ -726,7 +728,7 @@ class StartPolicy(Watcher):
 
     @contextmanager
     def moving(self, gang: GangState) -> Iterator[None]:
-        """Withhold what is reserved against this gang, which moves to make room for the one that is tried. It is no
+        """Withhold what is reserved against this gang, which moves to make room for the one that is tried. It is not a
         guest there, and its time limit does not count: it ran before, and begins again."""
         places = [
             place
@@ -783,7 +785,7 @@ class StartPolicy(Watcher):
 
     @contextmanager
     def without(self, gone: Collection[GangState]) -> Iterator[None]:
-        """Attempts inside it are made as if these waiting gangs were gone, beside the reservations that others would
+        """Attempts inside it are made as if these waiting gangs did not exist, with the reservations that others would
         have then."""
         before = self._held, self._latest, self._ranks
         if gone:
@@ -816,7 +818,8 @@ class StartPolicy(Watcher):
         return found
 
     def backfill_until(self, gang: GangState) -> Number | None:
-        """When work has to have ended that may use what is reserved for this gang; None if that is not known."""
+        """The time before which work has to end that may use what is reserved for this gang; None if that is not
+        known."""
         held = next((each for each in self._held if each.gang is gang), None)
         return None if held is None else self._latest_start(held, with_nodes=False).time
 
@@ -849,17 +852,17 @@ class StartPolicy(Watcher):
         shares_cohort = queue.has_cohort_above and other.has_cohort_above and gang.preemptible
         if queue.path[-1] is not other.path[-1] and not shares_cohort:
             return False
-        rooms = self._rooms(held, gang, beside=gang)
+        rooms = self._rooms(held, gang, earlier=gang)
         if min(rooms, default=0) >= 0:
             return False
         return any(now < min(before, 0) for now, before in zip(rooms, self._rooms(held, gang), strict=True))
 
-    def _rooms(self, held: ReservedStart, gang: GangState, *, beside: GangState | None = None) -> list[Amount]:
-        """The amounts that quotas and limits leave the reserved gang, as far as this one may use them; with `beside`,
-        after it has started."""
+    def _rooms(self, held: ReservedStart, gang: GangState, *, earlier: GangState | None = None) -> list[Amount]:
+        """The amounts that quotas and limits leave the reserved gang, as far as this one may use them; with `earlier`,
+        after that gang has started."""
         if gang.preemptible or held.gang.preemptible:
-            return quota_rooms(self._world, held.gang, beside)
-        return firm_rooms(held.gang, beside)
+            return quota_rooms(self._world, held.gang, earlier)
+        return firm_rooms(held.gang, earlier)
 
 
 def _rank(held: ReservedStart) -> ReservationRank:

@@ -1,9 +1,8 @@
-"""One start reservation: the rules between it and other gangs, the quota that it needs beside others, and when its gang
-starts at the latest, by the ends of the work that runs.
+"""One start reservation: the rules between it and other gangs, the quota that it needs next to that of others, and when
+its gang starts at the latest, by the ends of the running work.
 
 Non-preemptible work is always inside the quotas of its own path, and takes back there what preemptible work borrows. So
-two such gangs share nothing but the quotas and limits of the queues above both.
-"""
+two such gangs share nothing but the quotas and limits of the queues above both."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from scheduling.domain.engine.state.records import FINISHED, WAITING, GangState,
 from scheduling.domain.engine.state.world_state import WorldState
 
 ReservationRank = tuple[Number, Number, str]
-"""The place of a reservation in the one order of all reservations: since when it stands, since when its gang waits,
-the name of the gang."""
+"""The place of a reservation in the one order of all reservations: the time since which it exists, the time since which
+its gang waits, the name of the gang."""
 
 
 @dataclass(slots=True, eq=False)
 class ReservedStart:
-    """A gang with a start reservation that stands `since` this time. `places`: what the gang will use on each node (by
-    number), chosen at the time `placed`; None while quotas and limits do not let it start."""
+    """A gang with a start reservation that exists `since` this time. `places`: the requests of its tasks on each node
+    (by number), chosen at the time `placed`; None while quotas and limits do not let it start."""
 
     gang: GangState
     since: Number
@@ -74,23 +73,23 @@ def _is_inside_share(gang: GangState, queue: QueueState) -> bool:
     return all(queue.alloc[r] + amount <= queue.fair[r] for r, amount in gang.next_request)
 
 
-def quota_rooms(world: WorldState, gang: GangState, beside: GangState | None = None) -> list[Amount]:
-    """The amounts that each quota and limit above a gang, and the cohort tree, leave when it starts; below 0 it lacks
-    some. `beside`: a gang that would start before.
+def quota_rooms(world: WorldState, gang: GangState, earlier: GangState | None = None) -> list[Amount]:
+    """The amounts that each quota and limit above a gang, and the cohort tree, leave when it starts; below 0 they are
+    too small for it. `earlier`: a gang that would start before it.
 
-    Where a queue below has more than it may have with the gang, so much of its work has to end before: the queues
-    above it have so much more room then."""
+    Where a queue below has more work than fits next to the gang, the surplus has to end first, which gives the
+    queues above it as much room."""
     queue = gang.queue
     assert queue is not None, "a reserved gang has a queue"
     rooms: list[Amount] = []
-    added = {} if beside is None else dict(beside.next_request)
+    added = {} if earlier is None else dict(earlier.next_request)
     for r, needed in gang.next_request:
         extra = added.get(r, 0)
         firm_change: Amount = 0 if gang.preemptible else needed
         other_change: Amount = needed if gang.preemptible else 0
         for above in queue.path:
-            more = extra if _is_below(beside, above) else 0
-            more_firm = 0 if beside is None or beside.preemptible else more
+            more = extra if _is_below(earlier, above) else 0
+            more_firm = 0 if earlier is None or earlier.preemptible else more
             firm = above.non_preemptible[r] + more_firm + firm_change
             used = above.alloc[r] + more + firm_change + other_change
             if not gang.preemptible:
@@ -101,24 +100,24 @@ def quota_rooms(world: WorldState, gang: GangState, beside: GangState | None = N
             other_change -= max(0, used - above.limit[r])
         if queue.has_cohort_above:
             column = world.columns[r]
-            is_under = beside is not None and beside.queue is not None and beside.queue.has_cohort_above
-            changes = [(beside.queue.column, extra)] if is_under and extra else []  # type: ignore[union-attr]
+            is_under = earlier is not None and earlier.queue is not None and earlier.queue.has_cohort_above
+            changes = [(earlier.queue.column, extra)] if is_under and extra else []  # type: ignore[union-attr]
             with column.changed(changes):
                 rooms.append(column.available(queue.column) - firm_change - other_change)
     return rooms
 
 
-def firm_rooms(gang: GangState, beside: GangState | None = None) -> list[Amount]:
+def firm_rooms(gang: GangState, earlier: GangState | None = None) -> list[Amount]:
     """The amounts that quotas and limits leave a non-preemptible gang, as if no preemptible work were there."""
     queue = gang.queue
     assert queue is not None, "a reserved gang has a queue"
     rooms: list[Amount] = []
-    added = {} if beside is None else dict(beside.next_request)
+    added = {} if earlier is None else dict(earlier.next_request)
     for r, needed in gang.next_request:
         change: Amount = needed
         for above in queue.path:
             most = min(above.quota[r], above.limit[r])
-            used = above.non_preemptible[r] + change + (added.get(r, 0) if _is_below(beside, above) else 0)
+            used = above.non_preemptible[r] + change + (added.get(r, 0) if _is_below(earlier, above) else 0)
             rooms.append(most - used)
             change -= max(0, used - most)
     return rooms
@@ -222,7 +221,7 @@ def find_latest_start(
     ends: Iterable[WorkEnd],
     taken_back: Collection[GangState],
 ) -> LatestStart:
-    """The end after which the gang has its quota and its places beside the older reservations that hold it back; where
+    """The end after which the gang has its quota and its places next to the older reservations that hold it back; where
     no places are chosen yet, places that are free then, as things stand.
 
     `nodes`: with their free amounts now; `ends`: of all running work, first ones first; `taken_back`: the running work

@@ -75,8 +75,8 @@ def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bo
 
 
 def _shapes_to_start(world: World, leaf: QueueState) -> tuple[Any, GroupJudge] | None:
-    """How many tasks of each need a gang of the leaf starts at once, if its quotas let it start now. Capacity only
-    shrinks during the phase, so gangs that cannot start at its beginning are left out."""
+    """The number of tasks of each need that a gang of the leaf starts at once, if its quotas let it start now. Capacity
+    only shrinks during the phase, so gangs that cannot start at its beginning are left out."""
     if not leaf.is_open:
         return None
     room, firm = start_room(world, leaf), firm_room(leaf)

@@ -1,4 +1,4 @@
-"""The state of a cluster with what decides beside it: fair shares, and the policy against endless waiting."""
+"""The state of a cluster with what else decides: fair shares, and the policy against endless waiting."""
 
 from __future__ import annotations
 

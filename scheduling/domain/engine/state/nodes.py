@@ -16,7 +16,7 @@ Request = tuple[tuple[int, Number], ...]
 FreeAmounts = tuple[Number, ...]
 NOWHERE = -1
 UNLIMITED_SLOTS = 2**62
-"""How many tasks with an empty request fit on a node."""
+"""The number of tasks with an empty request that fit on a node."""
 
 
 def has_enough(have: Sequence[Number], request: Request) -> bool:
@@ -163,7 +163,7 @@ class NodeIndex:
         return count <= 0 or self.count_slots(request, count) >= count
 
     def count_slots(self, request: Request, most: int) -> int:
-        """How many such requests fit on the nodes now; it stops counting at `most`."""
+        """The number of such requests that fit on the nodes now; it stops counting at `most`."""
         order = self._order
         start = bisect_left(order, (request[0][1],)) if request and request[0][0] == 0 else 0
         found = 0
@@ -176,7 +176,7 @@ class NodeIndex:
         return found
 
     def slots_in(self, have: Sequence[Number], request: Request) -> int:
-        """How many such requests fit into these free amounts of one node."""
+        """The number of such requests that fit into these free amounts of one node."""
         if not has_enough(have, request):
             return 0
         amounts = [int(have[r] // amount) for r, amount in request if r < len(self.total)]

@@ -19,7 +19,7 @@ _CODES = {
     TaskState.FINISHED: FINISHED,
 }
 BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = range(3)
-"""How many tasks of a gang run compared with its minimum; gangs are served in this order."""
+"""The running tasks of a gang compared with its minimum; gangs are served in this order."""
 
 
 class QueueState:

@@ -14,9 +14,9 @@ from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.history.forecast.runtimes import WorkKind
 from scheduling.history.starts.forecast_facts import ForecastFacts, read_forecast_facts
-from scheduling.selectors.queue.live_facts import SharedObjects, asked_tasks
+from scheduling.selectors.queue.live_facts import SharedObjects, proposed_tasks
 
-_MARK = "~asked"
+_MARK = "~proposed"
 """Begins the names of these gangs; no name of a workflow begins so."""
 
 MOST_NODES, MOST_LIVE = 64, 100
@@ -37,7 +37,7 @@ _IS_SMALL_SQL = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class AskedWork:
+class ProposedWork:
     """A workflow that a person might submit to a leaf."""
 
     leaf: Pool
@@ -57,7 +57,7 @@ def is_small_cluster(backend_id: int) -> bool:
 
 
 class BackendPresent:
-    """The facts of one backend, to which asked work is added."""
+    """The facts of one backend, to which proposed work is added."""
 
     def __init__(self, root: Pool) -> None:
         """Read all in one snapshot. The number of queries is fixed."""
@@ -71,27 +71,27 @@ class BackendPresent:
         self._queue_of_leaf = {leaf: queue for queue, leaf in facts.live.leaves.items()}
         self._latest = max((gang.submitted for gang in facts.present.facts.gangs), default=0)
 
-    def gangs(self, asked: AskedWork, number: int = 0) -> Iterator[tuple[GangFacts, WorkKind]]:
+    def gangs(self, proposed: ProposedWork, number: int = 0) -> Iterator[tuple[GangFacts, WorkKind]]:
         """The gangs that could start at once, behind all work of their queue; none where the leaf has no queue. The
-        `number` tells workflows apart that are asked for together, and is their order."""
-        queue = self._queue_of_leaf.get(asked.leaf.pk)
+        `number` tells workflows of one question apart, and is their order."""
+        queue = self._queue_of_leaf.get(proposed.leaf.pk)
         if queue is None:
             return
-        limit = asked.spec.exec_timeout
+        limit = proposed.spec.exec_timeout
         seconds = None if limit is None else limit.total_seconds()
-        expected = asked.spec.simulated_runtime
-        for position, group in enumerate(asked.first_groups):
-            tasks, tree = asked_tasks(self._shapes, group)
+        expected = proposed.spec.simulated_runtime
+        for position, group in enumerate(proposed.first_groups):
+            tasks, tree = proposed_tasks(self._shapes, group)
             fact = GangFacts(
                 f"{_MARK}{number:04}/{group.name}",
                 queue,
                 tasks,
-                priority=asked.priority.priority_class_value,
-                preemptible=asked.priority.is_preemptible,
+                priority=proposed.priority.priority_class_value,
+                preemptible=proposed.priority.is_preemptible,
                 submitted=self._latest + 1 + number * 10**6 + position,
                 tree=tree,
                 waiting_since=int(self.facts.present.now),
                 time_limit=None if seconds is None else int(seconds),
                 expected_time=None if expected is None else int(expected),
             )
-            yield fact, WorkKind(asked.leaf.name, group.gpus, asked.username, asked.spec.name, seconds)
+            yield fact, WorkKind(proposed.leaf.name, group.gpus, proposed.username, proposed.spec.name, seconds)

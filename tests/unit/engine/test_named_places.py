@@ -48,8 +48,8 @@ def test_nodes_that_would_do_and_are_barred_are_named():
         mine = barred_from(allowed, gang("mine", "q", NORMAL, gpus=2))
         reason = waiting_reasons(run_cycle_of([queue("q", 8)], [mine], {"a1": 8, "a2": 8, "small": 1}).world)["mine"]
         assert reason.code == "never_fits"
-        told = "It asks for 2 GPUs; by its nodesExcluded it may not use a1 and a2, where it would fit."
-        assert reason.message == f"{told} {size}"
+        sentence = "It asks for 2 GPUs; by its nodesExcluded it may not use a1 and a2, where it would fit."
+        assert reason.message == f"{sentence} {size}"
         assert reason.unblock == ("Let it use a1 and a2: a shorter list nodesExcluded.",)
 
 
@@ -90,7 +90,7 @@ OTHER, LIST, OFF = (
          None),
     ],
 )  # fmt: skip
-def test_each_cause_is_told_by_its_name_and_tried(gpus, count, bars, message, lines):
+def test_each_cause_is_reported_by_its_name_and_tried(gpus, count, bars, message, lines):
     if gpus == 9:
         bars = [TAINT, excluded_bar(frozenset({"a1"}))]
     names = frozenset(NODES)
@@ -102,18 +102,18 @@ def test_each_cause_is_told_by_its_name_and_tried(gpus, count, bars, message, li
         return
     assert reason.unblock == lines
     (blocker,) = reason.blockers
-    told = [CAUSES[bar.cause] for bar in blocker.barred.bars]
-    for gone in [told] if blocker.barred.needs_all else [[bar] for bar in told]:
+    causes = [CAUSES[bar.cause] for bar in blocker.barred.bars]
+    for gone in [causes] if blocker.barred.needs_all else [[bar] for bar in causes]:
         left = [bar for bar in bars if bar not in gone]
         assert (
             run_cycle_of([queue("q", 64)], [barred(mine, *left, names=names)], NODES).world.gang_of["mine"].is_running
         )
-    for kept in told if blocker.barred.needs_all else ():
+    for kept in causes if blocker.barred.needs_all else ():
         after = run_cycle_of([queue("q", 64)], [barred(mine, kept, names=names)], NODES)
         assert not after.world.gang_of["mine"].is_running
 
 
-def test_a_required_topology_level_is_told_and_tried():
+def test_a_required_topology_level_is_reported_and_tried():
     """Two tasks of 8 in one rack: a1 and n1 are in different racks; without the level, or in one rack, they fit."""
     mine = gang("mine", "q", NORMAL, gpus=8, count=2)
     every = frozenset(task.name for task in mine.tasks)
@@ -145,7 +145,7 @@ def test_a_required_topology_level_is_told_and_tried():
     assert reason.unblock == (f"Let it use n1: {OFF}.", "Make the topology key rack preferred and not required.")
 
 
-def test_room_that_a_cause_keeps_it_from_now_is_told():
+def test_room_that_a_cause_keeps_it_from_now_is_reported():
     work = [gang("a", "q", NORMAL, gpus=8, on="n1"), barred(gang("mine", "q", NORMAL, gpus=4), EXCLUDED)]
     reason = waiting_reasons(run_cycle_of([queue("q", 64)], work, {"a1": 8, "n1": 8}).world)["mine"]
     assert reason.code == "fragmented"
@@ -161,7 +161,7 @@ def test_work_that_no_node_could_hold_has_the_reason_of_its_size():
     )
 
 
-def test_optional_pods_of_running_gangs_that_come_first_are_told():
+def test_optional_pods_of_running_gangs_that_come_first_are_reported():
     """The freed GPU goes to a waiting pod of `elastic`, which has the higher priority."""
     elastic = gang("elastic", "q", 60, gpus=1, count=4, on=["n", "n", None, None], tree=GangTree(1))
     work = [elastic, gang("fixed", "x", NORMAL, gpus=2, on="n"), gang("mine", "q", 50, gpus=1)]
@@ -176,7 +176,7 @@ def test_optional_pods_of_running_gangs_that_come_first_are_told():
     assert not run_cycle_of(free.queues, free.gangs, {"n": 3}).world.gang_of["mine"].is_running
 
 
-def test_optional_pods_that_can_never_start_are_not_told():
+def test_optional_pods_that_can_never_start_are_not_reported():
     elastic = gang("elastic", "q", 60, gpus=1, count=2, on=["n", None], tree=GangTree(1))
     large = replace(elastic, tasks=(elastic.tasks[0], replace(elastic.tasks[1], request={"default/gpu": 9})))
     after = run_cycle_of([queue("q", 4)], [large, gang("mine", "q", 50, gpus=4)], {"n": 4})
