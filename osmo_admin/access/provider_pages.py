@@ -165,7 +165,7 @@ def finish(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def link_page(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
-    """Ask a person who has logged in whether their account shall be linked; then lead to the provider. The form cannot
+    """Ask a person who has logged in whether their account should be linked; then lead to the provider. The form cannot
     lead there by itself: the content policy lets no form leave the host."""
     from osmo_admin.access.directory_link import directory_link_page  # noqa: PLC0415  # a page, which is loaded later
     from pools.sign_on.accounts import configured_providers, get_provider  # noqa: PLC0415  # loaded by sign-ons only

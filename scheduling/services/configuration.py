@@ -335,7 +335,7 @@ class _Writer:
         for role in sorted(taken & roles_given_by_groups()):
             self.warnings.append(
                 f"Groups of a provider give the role {role}. Once Git owns it, they neither give nor take it; leave it "
-                "out of the files where the groups shall decide."
+                "out of the files where the groups should decide."
             )
 
     def _put_roles(self) -> None:

@@ -1,4 +1,4 @@
-// The button beside commands copies them; where the browser forbids that (plain HTTP), it selects them. Without this script
+// The button next to commands copies them; where the browser forbids that (plain HTTP), it selects them. Without this script
 // there is no button.
 "use strict";
 

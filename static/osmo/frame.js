@@ -45,7 +45,7 @@
   // On a low screen the menu shows where the person is.
   document.querySelector(".oa-nav__groups [aria-current]")?.scrollIntoView({ block: "nearest" });
 
-  // The menu: beside the page on a desk, over the page on a phone.
+  // The menu: next to the page on a desk, over the page on a phone.
   const fold = document.querySelector("[data-menu-fold]");
   const open = document.querySelector("[data-menu-open]");
   const close = document.querySelector("[data-menu-close]");

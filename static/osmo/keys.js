@@ -36,7 +36,7 @@
 
   const pages = Array.from(document.querySelectorAll("#nav-sidebar .oa-nav__groups a"), (link) => ({ name: link.textContent.trim(), detail: "page", page: link.getAttribute("href") }));
   let timer = 0;
-  let asked = 0;
+  let latest = 0;
   let chosen = -1;
 
   function close() {
@@ -89,7 +89,7 @@
 
   async function ask() {
     const text = input.value.trim();
-    const number = ++asked;
+    const number = ++latest;
     if (!text) {
       close();
       return;
@@ -103,9 +103,9 @@
       // An object whose name was typed comes first, then pages, and what can be begun.
       const named = objects.filter(({ name }) => name === text);
       const others = objects.filter(({ name }) => name !== text);
-      if (number === asked) show([...named, ...found.slice(0, 5), ...begin, ...others], text);
+      if (number === latest) show([...named, ...found.slice(0, 5), ...begin, ...others], text);
     } catch {
-      if (number === asked) show(found, text); // the server does not answer; Enter opens the page of results
+      if (number === latest) show(found, text); // the server does not answer; Enter opens the page of results
     }
   }
 

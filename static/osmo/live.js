@@ -263,8 +263,8 @@
     }
   });
   window.setInterval(() => {
-    const asked = parts().map((part) => Number(part.dataset.liveEvery || 0) * 1000).filter(Boolean);
-    const quiet = Math.max(Math.min(WITHOUT_EVENTS, ...asked), pause);
+    const wanted = parts().map((part) => Number(part.dataset.liveEvery || 0) * 1000).filter(Boolean);
+    const quiet = Math.max(Math.min(WITHOUT_EVENTS, ...wanted), pause);
     if (!document.hidden && !isRunning && Date.now() - lastEnd >= quiet) ask();
   }, 1000);
   follow();

@@ -591,7 +591,7 @@ def test_the_webhook_server_shows_the_certificate_that_the_clusters_trust(everyt
         ({"settings.OSMO_ADMIN_PASSWORD": "x"}, "Put it into the Secret that secrets.setup names"),
         (
             {"tracing.url": "http://otel.example", "settings.OSMO_TRACES_SHARE": "1.0"},
-            "settings.OSMO_TRACES_SHARE is not allowed beside tracing.url",
+            "settings.OSMO_TRACES_SHARE is not allowed together with tracing.url",
         ),
         ({"settings.OSMO_MAX_TASK": "many"}, "'/settings': additional properties 'OSMO_MAX_TASK' not allowed"),
         ({"settings.OSMO_MAX_TASKS": 30}, "'/settings/OSMO_MAX_TASKS': got number, want boolean or string"),
@@ -606,13 +606,16 @@ def test_the_webhook_server_shows_the_certificate_that_the_clusters_trust(everyt
             {"settings.OSMO_SSO_CORP_CLIENT_SECRET": "x"},
             "it is a secret. Put it into a Secret, and name it with signOn",
         ),
-        ({**SIGN_ON, "settings.OSMO_SSO": "corp"}, "settings.OSMO_SSO is not allowed beside signOn.providers"),
+        ({**SIGN_ON, "settings.OSMO_SSO": "corp"}, "settings.OSMO_SSO is not allowed together with signOn.providers"),
         ({"signOn.passwordLogin": "admins"}, "signOn.directories are empty: nobody else could log in."),
         (
             {"settings.OSMO_LDAP_CORP_BIND_PASSWORD": "x"},
             "it is a secret. Put it into a Secret, and name it with signOn.directories",
         ),
-        ({**DIRECTORIES, "settings.OSMO_LDAP": "corp"}, "settings.OSMO_LDAP is not allowed beside signOn.directories"),
+        (
+            {**DIRECTORIES, "settings.OSMO_LDAP": "corp"},
+            "settings.OSMO_LDAP is not allowed together with signOn.directories",
+        ),
         (
             {
                 **DIRECTORIES,

@@ -428,7 +428,7 @@ def _duration(work: Workflow | ListedWorkflow | Task) -> float | None:
 
 
 def _seconds_between(start: datetime, end: datetime | None) -> float:
-    """Seconds between two times; up to now while the second time is unknown."""
+    """Seconds between two times; until now while the second time is unknown."""
     return ((end or timezone.now()) - start).total_seconds()
 
 

@@ -67,13 +67,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail (printf "settings.%s is not allowed: it is a secret. Put it into a Secret, and name it with signOn.directories.NAME.bindPassword." $name) }}
 {{- end }}
 {{- if and $.Values.tracing.url (hasPrefix "OSMO_TRACES_" $name) }}
-{{- fail (printf "settings.%s is not allowed beside tracing.url: the chart sets the variables of traces. Move it to tracing." $name) }}
+{{- fail (printf "settings.%s is not allowed together with tracing.url: the chart sets the variables of traces. Move it to tracing." $name) }}
 {{- end }}
 {{- if and $.Values.signOn.providers (or (eq $name "OSMO_SSO") (eq $name "OSMO_PASSWORD_LOGIN") (hasPrefix "OSMO_SSO_" $name)) }}
-{{- fail (printf "settings.%s is not allowed beside signOn.providers: the chart sets the variables of sign-on. Move it to signOn." $name) }}
+{{- fail (printf "settings.%s is not allowed together with signOn.providers: the chart sets the variables of sign-on. Move it to signOn." $name) }}
 {{- end }}
 {{- if and $.Values.signOn.directories (or (eq $name "OSMO_LDAP") (eq $name "OSMO_PASSWORD_LOGIN") (hasPrefix "OSMO_SSO_" $name) (hasPrefix "OSMO_LDAP_" $name)) }}
-{{- fail (printf "settings.%s is not allowed beside signOn.directories: the chart sets the variables of sign-on. Move it to signOn." $name) }}
+{{- fail (printf "settings.%s is not allowed together with signOn.directories: the chart sets the variables of sign-on. Move it to signOn." $name) }}
 {{- end }}
 {{- end }}
 {{- if and (not .Values.signOn.providers) (not .Values.signOn.directories) (eq .Values.signOn.passwordLogin "admins") }}
