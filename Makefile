@@ -77,9 +77,10 @@ openapi-check: setup-dev ## check that docs/openapi.yaml is current
 	@mkdir -p artifacts && $(BIN)/python manage.py spectacular --file artifacts/openapi.yaml \
 	 && diff -u docs/openapi.yaml artifacts/openapi.yaml || { echo "docs/openapi.yaml is stale: make openapi"; exit 1; }
 
-reference: setup-dev ## write docs/client.md (the commands of osmo) and docs/error-codes.md
+reference: setup-dev ## write docs/client.md, docs/error-codes.md, docs/settings.md and deploy/osmo-admin.env
 	@$(BIN)/python -m osmo_admin.cli.reference > docs/client.md
 	@$(BIN)/python -m osmo_admin.api_document.error_codes > docs/error-codes.md
+	@env -u OSMO_SECURE $(BIN)/python -m osmo_admin.settings_page deploy/osmo-admin.env > docs/settings.md
 
 client: setup-dev ## build the typed Python client from docs/openapi.yaml, into dist/
 	@cd client && "$(abspath $(BIN))/python" -m hatchling build -t wheel -d "$(CURDIR)/dist"

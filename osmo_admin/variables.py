@@ -1,7 +1,7 @@
 """The variables of the environment that the product knows, and those that are set and not read.
 
-The variables of the server are those that :mod:`osmo_admin.env` reads; `OTHERS` are all further ones. docs/settings.md,
-docs/sign-on.md and the help of `osmo` have their meanings.
+The variables of the server are those that :mod:`osmo_admin.env` reads and names; `OTHERS` are all further ones.
+docs/settings.md, docs/sign-on.md and the help of `osmo` have their meanings.
 """
 
 from __future__ import annotations
@@ -16,17 +16,10 @@ from django.conf import settings
 PREFIX = "OSMO_"
 OTHERS = frozenset(
     {
-        # Of the supervisor, of single commands and of processes, which read them themselves.
+        # Set by `osmo-admin up` for its own processes.
         "OSMO_ADMIN_INSTALLATION",
-        "OSMO_ADMIN_PASSWORD",
-        "OSMO_CONFIG_COMMIT",
-        "OSMO_CONFIG_FILE",
-        "OSMO_CONFIG_SOURCE",
         "OSMO_LOCAL_URL",
         "OSMO_PROCESS",
-        "OSMO_WEBHOOK_AUTHORITY",
-        "OSMO_WEBHOOK_PORT",
-        "OSMO_WEBHOOK_URL",
         # Of the client, which may run in the same shell.
         "OSMO_CONFIG_FILE_DIR",
         "OSMO_DRY_RUN",

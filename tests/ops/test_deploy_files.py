@@ -17,29 +17,13 @@ from typer.testing import CliRunner
 
 from osmo_admin import provider_env
 from osmo_admin.cli.server import app
-from osmo_admin.env import load_environment
+from osmo_admin.env import load_environment, settings_sections
 from osmo_admin.ops.programs import process_commands
+from osmo_admin.settings_page import render_settings, render_settings_file
 from tests.support.services import ROOT
 
 DEPLOY = ROOT / "deploy"
-# Only the supervisor and the compose file read these.
-NOT_IN_ENV = {
-    "OSMO_ADMIN_PASSWORD",
-    "OSMO_WEBHOOK_PORT",
-    "OSMO_WEBHOOK_URL",
-    "POSTGRES_PASSWORD",
-    "POSTGRES_RUNTIME_PASSWORD",
-    "VALKEY_PASSWORD",
-}
-
-# Variables of single commands, and those that `osmo-admin serve` and the chart set.
-ELSEWHERE = {
-    "OSMO_CONFIG_COMMIT",
-    "OSMO_CONFIG_FILE",
-    "OSMO_CONFIG_SOURCE",
-    "OSMO_WEBHOOK_AUTHORITY",
-    "PROMETHEUS_MULTIPROC_DIR",
-}
+OF_COMPOSE = {"POSTGRES_PASSWORD", "POSTGRES_RUNTIME_PASSWORD", "VALKEY_PASSWORD"}
 
 
 def is_accepted(arguments: list[str]) -> bool:
@@ -61,29 +45,34 @@ def variables_of_providers() -> set[str]:
     return known
 
 
-KNOWN = set(re.findall(r'read\.\w+\("([A-Z_]+)"', (ROOT / "osmo_admin" / "env.py").read_text()))
-TEXT = (ROOT / "docs" / "settings.md").read_text()
-PAGE = dict(re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| .+ \|$", TEXT, re.MULTILINE))
+PAGE = dict(re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| .+ \|$", render_settings(settings_sections()), re.MULTILINE))
 """The variables of the page about settings, and their defaults as the page has them."""
 
 
-def test_the_example_names_every_variable_and_no_other() -> None:
-    named = set(re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "osmo-admin.env").read_text(), re.MULTILINE))
-    assert named == KNOWN | variables_of_providers() | NOT_IN_ENV
+@pytest.fixture
+def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in PAGE.keys() | variables_of_providers():
+        monkeypatch.delenv(each, raising=False)
 
 
-def test_the_page_about_settings_names_every_variable_and_no_other() -> None:
-    of_compose = {name for name in NOT_IN_ENV if not name.startswith("OSMO_")}
-    assert PAGE.keys() == (KNOWN | NOT_IN_ENV | ELSEWHERE) - of_compose
+def test_the_example_is_the_generated_one_and_names_every_variable(without_variables: None) -> None:
+    text = (DEPLOY / "osmo-admin.env").read_text()
+    assert text == render_settings_file(settings_sections(), text), "make reference"
+    named = re.findall(r"^#?([A-Z_]+)=", text, re.MULTILINE)
+    assert sorted(named) == sorted(PAGE.keys() | variables_of_providers() | OF_COMPOSE)
+
+
+def test_the_page_about_settings_names_every_variable_and_no_other(without_variables: None) -> None:
+    assert load_environment().read_variables == PAGE.keys() | {"OSMO_SSO", "OSMO_LDAP"}
     sign_on = (ROOT / "docs" / "sign-on.md").read_text()
     for name in variables_of_providers():
         assert f"…{name.partition('_CORP_')[2]}`" in sign_on or f"`{name}`" in sign_on, name
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN & PAGE.keys()))
-def test_the_page_about_settings_has_the_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in KNOWN | variables_of_providers():
-        monkeypatch.delenv(each, raising=False)
+@pytest.mark.parametrize("name", sorted(PAGE))
+def test_the_page_about_settings_has_the_default(
+    name: str, monkeypatch: pytest.MonkeyPatch, without_variables: None
+) -> None:
     usual = load_environment()
     monkeypatch.setenv(name, "" if PAGE[name] == "none" else PAGE[name].strip("`"))
     assert load_environment() == usual
