@@ -42,7 +42,7 @@ def unknown_variables(read: Collection[str], names: Iterable[str]) -> list[str]:
     found = []
     for name in sorted(name for name in names if name.startswith(PREFIX) and name not in known):
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-        advice = f"Did you mean {near[0]}?" if near else "docs/settings.md has all variables; remove it."
+        advice = f"Did you mean {near[0]}?" if near else "deploy/osmo-admin.env has all variables; remove it."
         found.append(f"{name} is set, and nothing reads a variable of this name. {advice}")
     return found
 

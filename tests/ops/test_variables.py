@@ -31,8 +31,8 @@ MISTYPED = "OSMO_LOCK_TIMEOUT is set, and nothing reads a variable of this name.
     [
         ("OSMO_LOCK_TIMEOUT", "Did you mean OSMO_LOCK_TIMEOUT_MS?"),
         ("OSMO_SECRETKEY", "Did you mean OSMO_SECRET_KEY?"),
-        ("OSMO_SSO_NOBODY_ISSUER", "docs/settings.md has all variables; remove it."),
-        ("OSMO_XYZZY", "docs/settings.md has all variables; remove it."),
+        ("OSMO_SSO_NOBODY_ISSUER", "deploy/osmo-admin.env has all variables; remove it."),
+        ("OSMO_XYZZY", "deploy/osmo-admin.env has all variables; remove it."),
     ],
 )
 def test_a_variable_that_nobody_reads_is_reported_with_the_nearest_one(name: str, advice: str) -> None:
