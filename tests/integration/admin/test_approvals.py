@@ -59,7 +59,7 @@ def test_the_confirmation_without_the_request_is_refused_and_keeps_the_input(lim
     answer = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"})
     assert answer.status_code == 400
     assert answer.context["form"]["quota"].value() == "50"
-    assert answer.context["form"].non_field_errors()
+    assert "approval of a second person" in answer.content.decode()
     assert Pool.objects.get(name="team--a").last_quota == 30
 
 

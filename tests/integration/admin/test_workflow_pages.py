@@ -162,6 +162,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
     results = {row.name: row for row in answer.context["results"]}
     assert results[live.name].is_done
     assert not results[other.name].is_done
+    assert "other-1 has already ended" in results[other.name].message
     assert results[other.name].message in text
     assert "1 of 2" in text
     assert f"{LIST}?pool=team" in text

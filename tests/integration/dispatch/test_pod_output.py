@@ -89,16 +89,16 @@ def test_work_without_a_pod_asks_no_cluster(
     fake_harness: AgentHarness, browser: Client, cluster: WatchedCluster
 ) -> None:
     waiting = fake_harness.submit()
-    assert read(browser, waiting)
+    assert read(browser, waiting)[-1].startswith("No pod of these tasks has been created")
     read(browser, waiting, "events")
     assert not cluster.open_transactions
 
 
 def test_a_cluster_that_does_not_answer_is_named(browser: Client, cluster: WatchedCluster, running: Workflow) -> None:
     cluster.failure = errors.Unreachable("No connection in time.")
-    assert "[lead] The output could not be read: " in "\n".join(read(browser, running))
+    assert "[lead] The output could not be read: The cluster does not answer" in "\n".join(read(browser, running))
     events = read(browser, running, "events")
-    assert events[-1].startswith("Events of the cluster are missing: ")
+    assert events[-1].startswith("Events of the cluster are missing: The cluster does not answer")
     assert len(events) > 2, "what is recorded is shown all the same"
 
 

@@ -159,7 +159,8 @@ class TestEntries:
         directory.replace(ANN, cn="ann smith")
         configure(directory_settings(directory, username_attribute="cn"))
         refused = enter("ann", "ann-at-corp")
-        assert refused.status_code == 400 and errors_of(refused) and not User.objects.exists()
+        assert refused.status_code == 400 and "cannot be the name of an account here" in errors_of(refused)
+        assert not User.objects.exists()
 
     def test_an_id_of_bytes(self, directory: Directory, configure: Any) -> None:
         """As Active Directory's objectGUID."""

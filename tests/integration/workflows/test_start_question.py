@@ -200,6 +200,7 @@ def test_an_elastic_gang_may_start_with_half_its_minimum(full: Any) -> None:
     answer = ask(full, "team--a", GANG, "&ways=true")
     (way,) = [way for way in answer["ways"] if way["code"] == "minimum"]
     assert (way["gpus"], way["starts_now"]) == (2, True)
+    assert way["text"] == "with half the minimum: it starts with 2 GPUs instead of 4"
 
 
 def test_a_person_sees_no_pool_that_they_may_not_submit_to(full: Any, caller: Any) -> None:

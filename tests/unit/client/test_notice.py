@@ -35,7 +35,7 @@ def test_add(osmo, stub):
     stub.on("POST", TARGETS, {"target": TARGET, "secret": "whsec_x"})
     result = osmo("notice", "add", "ci", "webhook", "https://ci.example.com/h", "--kinds", "drain", "preempted")
     assert result.stdout == "Target ci added with the number 7.\nSecret: whsec_x\n"
-    assert result.stderr
+    assert "will not be shown again" in result.stderr
     assert stub.last.body == {
         "name": "ci", "channel": "webhook", "address": "https://ci.example.com/h", "kinds": ["drain", "preempted"],
     }  # fmt: skip

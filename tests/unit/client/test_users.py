@@ -161,6 +161,6 @@ def test_user_delete(osmo, stub):
 )
 def test_every_write_has_a_dry_run(osmo, stub, words, method, address):
     stub.on(method, address, EFFECT)
-    assert osmo.ok(*words, "--dry-run").startswith("Dry run")
+    assert osmo.ok(*words, "--dry-run").startswith("Dry run: nothing was changed.\n")
     assert stub.last.query["dry_run"] == ["True"]
     assert len(stub.requests) == 1
