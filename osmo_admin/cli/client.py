@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from osmo_admin import __version__
 from osmo_admin.cli.base.client_errors import INTERRUPTED, REFUSED, SERVER_FAILED, ClientError
-from osmo_admin.cli.base.output import print_error
+from osmo_admin.cli.base.command_decorator import client_command
+from osmo_admin.cli.base.help_text import VARIABLES, HelpedGroup
+from osmo_admin.cli.base.output import print_answer, print_error
 from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.commands import (
     agents,
@@ -33,9 +35,22 @@ from osmo_admin.cli.commands import (
 from osmo_admin.cli.commands.work import resource, task, usage, workflow
 from osmo_admin.cli.local import offline, replay
 
+SECTIONS = {
+    "Work": ("workflow", "task", "usage"),
+    "Pools and quotas": ("pool", "quota", "cohort", "approval"),
+    "Clusters": ("resource", "backend"),
+    "Changes and news": ("audit", "notice", "config"),
+    "People": ("login", "logout", "profile", "token", "user"),
+    "Try out": ("simulate", "replay", "podgroup"),
+    "This program": ("help", "version", "mcp"),
+}
+"""The commands as `osmo --help` lists them."""
 
-class ClientCommandGroup(TyperGroup):
+
+class ClientCommandGroup(HelpedGroup):
     """The root command. It turns every failure into a message and an exit code."""
+
+    sections = SECTIONS
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and close the connection in any case."""
@@ -60,6 +75,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    epilog=VARIABLES,
     context_settings={"auto_envvar_prefix": "OSMO", "help_option_names": ["--help", "-h"]},
 )
 
@@ -130,6 +146,28 @@ agents.add_to(app)
 usage.add_to(app)
 offline.add_to(app)
 replay.add_to(app)
+
+
+@client_command(app, "help")
+def help_(
+    session: ClientSession,
+    command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Such as: pool list.")] = None,
+) -> None:
+    """Show the help of a command, as --help does.
+
+    Example: osmo help pool list
+    """
+    found: Any = typer.main.get_command(app)
+    context = found.make_context("osmo", [], resilient_parsing=True)
+    for word in command or []:
+        below = getattr(found, "commands", {}).get(word)
+        if below is None:
+            near = get_close_matches(word, getattr(found, "commands", {}), n=1)
+            meant = f" Did you mean {near[0]}?" if near else f" See them all: {context.command_path} --help."
+            raise ClientError(f"{context.command_path} has no command {word}.{meant}")
+        found, context = below, below.make_context(word, [], parent=context, resilient_parsing=True)
+    text = found.get_help(context)
+    print_answer(session, {"help": text}, lambda: text)
 
 
 def main() -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 import typer
 
+from osmo_admin.cli.base.help_text import EXAMPLE, VARIABLES, example_of
 from osmo_admin.cli.client import app
 
-PAGE_HEAD = """\
+PAGE_HEAD = f"""\
 # The client `osmo`
 
 <!-- Generated from the commands by `make reference`. -->
 
-Every command has `--help`. Every option has an environment variable, which its line names; an option on the command
-line wins. List options take one value each (`-p a -p b`) or several at once (`-p a b`).
+Every command has `--help`, and `osmo help` shows the same. List options take one value each (`-p a -p b`)
+or several at once (`-p a b`).
+
+{fill(VARIABLES, 120)}
 
 `-o table` is for people: on a terminal it fits the width, and long cells are cut; `-o wide` cuts nothing. `-o csv` has
 the rows of the table, with a header. `-o json` and `-o yaml` print the unchanged answer of the server. `--watch` shows
@@ -54,8 +58,10 @@ def _render_command(command: Any, ctx: Any, name: str) -> Iterator[str]:
     children = getattr(command, "commands", {})
     yield f"{'##' if children else '###'} `{name}`\n"
     yield f"{_join_paragraphs(command.help)}\n"
-    if not children:
-        yield f"```\n{' '.join(command.get_usage(ctx).split()).removeprefix('Usage: ')}\n```\n"
+    usage = [] if children else [" ".join(command.get_usage(ctx).split()).removeprefix("Usage: ")]
+    example = example_of(command.help)
+    if usage or example:
+        yield "\n".join(["```", *usage, *([f"# such as\n{example}"] if example else []), "```\n"])
     yield from _render_options(command, ctx)
     for child_name, child in children.items():
         child_ctx = child.make_context(child_name, [], parent=ctx, resilient_parsing=True)
@@ -74,7 +80,11 @@ def _escape_cell(text: str) -> str:
 
 
 def _join_paragraphs(text: str | None) -> str:
-    return "\n\n".join(re.sub(r"\s+", " ", part) for part in (text or "").strip().split("\n\n"))
+    return "\n\n".join(re.sub(r"\s+", " ", part) for part in _paragraphs(text))
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    return [part for part in (text or "").strip().split("\n\n") if not part.startswith(EXAMPLE)]
 
 
 if __name__ == "__main__":

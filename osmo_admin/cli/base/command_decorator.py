@@ -12,8 +12,8 @@ from copy import copy
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
+from osmo_admin.cli.base.help_text import HelpedCommand, HelpedGroup
 from osmo_admin.cli.base.list_options import OptionGrammar, repeat_list_options
 from osmo_admin.cli.base.options import (
     DryRunOption,
@@ -75,17 +75,17 @@ def _read_strictly(kind: Any) -> Any:
     return strict
 
 
-class ListOptionCommand(ListOptionWords, TyperCommand):
+class ListOptionCommand(ListOptionWords, HelpedCommand):
     """A command with list options."""
 
 
-class ListOptionGroup(ListOptionWords, TyperGroup):
+class ListOptionGroup(ListOptionWords, HelpedGroup):
     """A command with list options and with commands below it."""
 
 
 def command_group(about: str) -> typer.Typer:
     """A group of commands under one name."""
-    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    return typer.Typer(cls=HelpedGroup, help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
 def client_command(

@@ -36,6 +36,8 @@ def mcp(
     """Serve read-only tools for an agent on standard input and output, with the roles of this login.
 
     Tools: pools, queue, why, what_if, usage.
+
+    Example: osmo mcp --listen 127.0.0.1:8100
     """
     try:
         from osmo_admin.cli.mcp_http import serve

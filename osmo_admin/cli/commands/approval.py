@@ -28,7 +28,10 @@ def _url(*rest: str) -> str:
 
 @list_command(app, "list", ApprovalQuery, watches=True)
 def list_(session: ClientSession, query: dict[str, Any]) -> None:
-    """List requests, the newest first: those of pools that you administer, and your own."""
+    """List requests, the newest first: those of pools that you administer, and your own.
+
+    Example: osmo approval list --state waiting
+    """
     answer = session.http().get(_url(), query=query)
     columns = pick(APPROVAL_COLUMNS, "request object change by expires state")
     print_list(session, answer, columns, answer["approvals"], "No requests found.")
@@ -36,7 +39,10 @@ def list_(session: ClientSession, query: dict[str, Any]) -> None:
 
 @client_command(app, "show")
 def show(session: ClientSession, request: RequestArgument) -> None:
-    """Show one request."""
+    """Show one request.
+
+    Example: osmo approval show 12
+    """
     answer = session.http().get(_url(str(request)))
     print_answer(session, answer, lambda: _facts(answer))
 
@@ -59,20 +65,29 @@ def _facts(row: dict[str, Any]) -> AnswerPart:
 
 @change_command(app, "approve", Approve, confirms=True)
 def approve(_: ClientSession, change: TypedChange) -> None:
-    """Approve the request of another person: the change is made now, in your name."""
+    """Approve the request of another person: the change is made now, in your name.
+
+    Example: osmo approval approve 12 --dry-run
+    """
     change.confirm(f"Approve request {change['approval']}?", "POST", _url(str(change["approval"]), "approve"))
     _decide(change, "approve")
 
 
 @change_command(app, "reject", Reject)
 def reject(_: ClientSession, change: TypedChange) -> None:
-    """Reject the request of another person."""
+    """Reject the request of another person.
+
+    Example: osmo approval reject 12 --description "use the quota of the project"
+    """
     _decide(change, "reject")
 
 
 @change_command(app, "withdraw", Withdraw)
 def withdraw(_: ClientSession, change: TypedChange) -> None:
-    """Take your own request back."""
+    """Take your own request back.
+
+    Example: osmo approval withdraw 12
+    """
     _decide(change, "withdraw")
 
 

@@ -20,7 +20,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def audit(session: ClientSession, query: dict[str, Any]) -> None:
-    """List changes with their authors, the newest first."""
+    """List changes with their authors, the newest first.
+
+    Example: osmo audit --pool vision --since 7d
+    """
     answer = session.http().get("api/audit", query)
     print_answer(session, answer, lambda: _entries_text(answer))
 

@@ -21,7 +21,10 @@ app = command_group("Backends: the clusters on which workflows run.")
 def run_cycle(
     session: ClientSession, name: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of the backend.")]
 ) -> None:
-    """Run one scheduling cycle on a backend now and print its steps."""
+    """Run one scheduling cycle on a backend now and print its steps.
+
+    Example: osmo backend settle simulated
+    """
     if session.dry_run:
         raise ClientError("A scheduling cycle has no dry run. What would start next is in: osmo workflow queue.")
     answer = session.http().send_change("POST", url_path("api", "backend", name, "settle"))

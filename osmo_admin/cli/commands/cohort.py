@@ -60,7 +60,10 @@ def _cohort_url(*name: str) -> str:
 
 @change_command(app, "put", PutCohort, options=CONFIGURATION)
 def put(_session: ClientSession, change: TypedChange) -> None:
-    """Create a cohort, or replace its whole configuration: options that are not given are cleared."""
+    """Create a cohort, or replace its whole configuration: options that are not given are cleared.
+
+    Example: osmo cohort put research --parent company --weight 2
+    """
     weight = {} if change["weight"] is None else {"weight": change["weight"]}
     body = {"parent": change["parent"], "quotas": parse_quota_rows(change["quotas"]), **weight}
     change.show(change.send("PUT", _cohort_url(change["name"]), body), _result_message)
@@ -68,7 +71,10 @@ def put(_session: ClientSession, change: TypedChange) -> None:
 
 @change_command(app, "move", PatchCohort, options={"parent": ParentOption})
 def move(_session: ClientSession, change: TypedChange) -> None:
-    """Move a cohort with its subtree to another parent. Without --parent it becomes a root, without limits."""
+    """Move a cohort with its subtree to another parent. Without --parent it becomes a root, without limits.
+
+    Example: osmo cohort move research --parent company
+    """
     change.show(change.send("PATCH", _cohort_url(change["name"]), {"parent": change["parent"]}), _result_message)
 
 
@@ -79,7 +85,10 @@ def _result_message(answer: dict[str, Any]) -> str:
 
 @change_command(app, "delete", DeleteCohort, confirms=True)
 def delete(_session: ClientSession, change: TypedChange) -> None:
-    """Delete a cohort with its quota. A cohort with children needs --orphan."""
+    """Delete a cohort with its quota. A cohort with children needs --orphan.
+
+    Example: osmo cohort delete research --dry-run
+    """
     name = change["name"]
     change.confirm(f"Delete cohort {name}?", "DELETE", _cohort_url(name))
     change.show(change.send("DELETE", _cohort_url(name)), lambda _: f"Cohort {name} deleted.")
@@ -87,7 +96,10 @@ def delete(_session: ClientSession, change: TypedChange) -> None:
 
 @client_command(app, "list")
 def list_(session: ClientSession) -> None:
-    """List cohorts with their quotas and direct children."""
+    """List cohorts with their quotas and direct children.
+
+    Example: osmo cohort list
+    """
     answer = session.http().get(_cohort_url())
     header = headings(COHORT_COLUMNS.values())
     print_answer(session, answer, lambda: build_table(header, [_cohort_row(row) for row in answer["cohorts"]]))
@@ -100,7 +112,10 @@ def _cohort_row(row: dict[str, Any]) -> list[Any]:
 
 @client_command(app, "show")
 def show(session: ClientSession, name: CohortArgument) -> None:
-    """Show one cohort."""
+    """Show one cohort.
+
+    Example: osmo cohort show research
+    """
     answer = session.http().get(_cohort_url(name))
     print_answer(session, answer, lambda: _cohort_facts(answer))
 
@@ -146,7 +161,10 @@ def tree(
         bool, typer.Option("--leaves/--no-leaves", help="With the queues of subpools and pool remainders.")
     ] = True,
 ) -> None:
-    """Show the quota tree: quota, use, borrowing, lending and capacity of each node."""
+    """Show the quota tree: quota, use, borrowing, lending and capacity of each node.
+
+    Example: osmo cohort tree company --leaves
+    """
     answer = session.http().get(url_path("api", "quota_tree"), {"root": root} if root else {})
     key = resource if "/" in resource else f"default/{resource}"
     print_answer(session, answer, lambda: quota_tree_table(answer["nodes"], key, leaves=leaves))

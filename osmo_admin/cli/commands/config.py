@@ -46,7 +46,10 @@ def show(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include derived values.")] = False,
 ) -> None:
-    """Print a configuration as JSON (or -o yaml), whole or a part of it."""
+    """Print a configuration as JSON (or -o yaml), whole or a part of it.
+
+    Example: osmo config show POOL vision
+    """
     kind, _, revision = config.partition(":")
     if revision:
         data = _fetch_revision(session, kind.upper(), revision)
@@ -103,6 +106,8 @@ def update(
 
     `osmo config update POOL -f FILE` with `{"pools": {NAME: …}}` creates pools, and REPLACES the whole configuration of
     the pools that exist: what the file leaves out of a pool gets its default. Pools that the file does not name stay.
+
+    Example: osmo config update POOL vision -f vision.yaml --dry-run
     """
     kind = config.upper()
     desired = _read_document(file)
@@ -167,7 +172,10 @@ def delete(
     tags: TagsOption = None,
     request_approval: RequestApprovalOption = False,
 ) -> None:
-    """Delete a pool (a pool with history is archived instead)."""
+    """Delete a pool (a pool with history is archived instead).
+
+    Example: osmo config delete POOL vision --dry-run
+    """
     kind = config.upper()
     confirm(session, f"Delete {kind} {name}?")
     change = TypedChange(session, DeletePool, {}, description, request_approval)
@@ -185,7 +193,10 @@ def history(
     ] = None,
     order: OrderOption = SortOrder.ASC,
 ) -> None:
-    """List the changes of a configuration."""
+    """List the changes of a configuration.
+
+    Example: osmo config history POOL --name vision
+    """
     if "at_timestamp" in query and query.keys() & {"created_after", "created_before"}:
         raise ClientError("Give either --at-timestamp or --created-after and --created-before.")
     kinds = {"config_types": [config.upper()]} if config else {}

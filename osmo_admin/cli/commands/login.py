@@ -72,7 +72,10 @@ def login(
         bool, typer.Option("--no-open", help="Show the address of the page, and open no browser.")
     ] = False,
 ) -> None:
-    """Log in and store the login in the format of the stock client."""
+    """Log in and store the login in the format of the stock client.
+
+    Example: osmo login https://osmo.example.com
+    """
     if not url.startswith(("http://", "https://")):
         raise ClientError("This is not an address. Write http://HOST:PORT or https://HOST.")
     if method is None:
@@ -126,7 +129,10 @@ def _read_file(name: str, kind: str) -> str:
 
 
 def logout(session: ClientSession) -> None:
-    """Delete the stored login, and the token of a login with consent in the browser or with a password."""
+    """Delete the stored login, and the token of a login with consent in the browser or with a password.
+
+    Example: osmo logout
+    """
     _revoke_own_token(session)
     removed = login_file.remove_login()
     print_answer(
@@ -145,7 +151,10 @@ def _revoke_own_token(session: ClientSession) -> None:
 
 
 def version(session: ClientSession) -> None:
-    """Show the version of the client and, with a server, of OSMO Admin there and of OSMO's protocol that it speaks."""
+    """Show the version of the client and, with a server, of OSMO Admin there and of OSMO's protocol that it speaks.
+
+    Example: osmo version
+    """
     major, minor, revision = __version__.split(".")[:3]
     answer: dict[str, Any] = {"client": {"major": major, "minor": minor, "revision": revision}}
     lines = [f"OSMO client version:  {__version__}"]

@@ -37,7 +37,10 @@ def _target_url(*rest: str) -> str:
 
 @client_command(app, "targets")
 def targets(session: ClientSession) -> None:
-    """List where notices go: your targets, those of pools that you administer, those of the installation."""
+    """List where notices go: your targets, those of pools that you administer, those of the installation.
+
+    Example: osmo notice targets
+    """
     answer = session.http().get(_target_url())
     nothing = "No targets found. Add one: osmo notice add NAME webhook ADDRESS."
     print_list(session, answer, TARGET_COLUMNS.values(), answer, nothing)
@@ -45,7 +48,10 @@ def targets(session: ClientSession) -> None:
 
 @change_command(app, "add", CreateTarget)
 def add(session: ClientSession, change: TypedChange) -> None:
-    """Add a target. The secret of a webhook is shown only once."""
+    """Add a target. The secret of a webhook is shown only once.
+
+    Example: osmo notice add alerts webhook https://hooks.example.com/gpu
+    """
     answer = change.send("POST", _target_url())
     if not session.dry_run and answer.get("secret") and not session.is_machine_readable:
         print_warning("Note: save the secret in a secure place, it will not be shown again.")
@@ -60,14 +66,20 @@ def _added_text(answer: dict[str, Any]) -> str:
 
 @change_command(app, "set", UpdateTarget, options={"enabled": Annotated[bool | None, _ON_OR_OFF]})
 def set_(_: ClientSession, change: TypedChange) -> None:
-    """Change a target."""
+    """Change a target.
+
+    Example: osmo notice set 7 --off
+    """
     answer = change.send("PATCH", _target_url(str(change["target"])))
     change.show(answer, lambda target: list_table(TARGET_COLUMNS.values(), [target]))
 
 
 @change_command(app, "delete", DeleteTarget, confirms=True)
 def delete(session: ClientSession, change: TypedChange) -> None:
-    """Delete a target and its notices."""
+    """Delete a target and its notices.
+
+    Example: osmo notice delete 7
+    """
     target = change["target"]
     confirm(session, f"Delete notice target {target}?")
     change.show(change.send("DELETE", _target_url(str(target))), lambda _: f"Target {target} deleted.")
@@ -75,21 +87,30 @@ def delete(session: ClientSession, change: TypedChange) -> None:
 
 @change_command(app, "test", SendTest)
 def test(_: ClientSession, change: TypedChange) -> None:
-    """Send a test notice. It is sent within seconds; osmo notice list shows what came of it."""
+    """Send a test notice. It is sent within seconds; osmo notice list shows what came of it.
+
+    Example: osmo notice test 7
+    """
     answer = change.send("POST", _target_url(str(change["target"]), "test"))
     change.show(answer, lambda notice: f"Test notice {notice.get('id')} waits to be sent: osmo notice list.")
 
 
 @change_command(app, "secret", RenewSecret)
 def secret(_: ClientSession, change: TypedChange) -> None:
-    """Replace the secret of a webhook. The new one is shown only once."""
+    """Replace the secret of a webhook. The new one is shown only once.
+
+    Example: osmo notice secret 7
+    """
     answer = change.send("POST", _target_url(str(change["target"]), "secret"))
     change.show(answer, lambda renewed: f"Secret: {renewed.get('secret')}")
 
 
 @list_command(app, "list", NoticeQuery)
 def list_(session: ClientSession, query: dict[str, Any]) -> None:
-    """List notices, the newest first; dead ones are no longer tried."""
+    """List notices, the newest first; dead ones are no longer tried.
+
+    Example: osmo notice list --status dead
+    """
     answer = session.http().get(url_path("api", "notices"), query=query)
     columns = pick(NOTICE_COLUMNS, "id time target notice status attempts error")
     print_list(session, answer, columns, answer["notices"], "No notices found.")
@@ -103,7 +124,10 @@ _REPLAY_OPTIONS = {
 
 @change_command(app, "replay", ReplayNotice, options=_REPLAY_OPTIONS)
 def replay(_: ClientSession, change: TypedChange) -> None:
-    """Send a notice again with the same id, or all dead letters of a target."""
+    """Send a notice again with the same id, or all dead letters of a target.
+
+    Example: osmo notice replay --target 7
+    """
     notice, target = change["notice"], change["target"]
     if (notice is None) == (target is None):
         raise typer.BadParameter("Name a notice, or a target with --target.")

@@ -42,6 +42,8 @@ def list_(
     GPU Quota is guaranteed to HIGH and NORMAL work, Used is the guaranteed quota in use, Available is guaranteed free;
     a negative number has to drain. The row of a pool with subpools shows the pool remainder (shared), and in brackets
     the quota of the whole pool.
+
+    Example: osmo pool list --pool vision --mode free
     """
     pools = query.get("pools")
     query["all_pools"] = not pools
@@ -76,7 +78,10 @@ def show(
     *,
     name: Annotated[str, typer.Argument(metavar="POOL", help="Pool or subpool.", autocompletion=complete_pools)],
 ) -> None:
-    """Show one pool or subpool: quota, use, priorities, limits, platforms."""
+    """Show one pool or subpool: quota, use, priorities, limits, platforms.
+
+    Example: osmo pool show vision
+    """
     answer = session.http().get("api/pool_quota", {"pools": [name], "all_pools": False})
     rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
     if not rows:

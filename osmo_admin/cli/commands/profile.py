@@ -31,14 +31,20 @@ class ProfileSetting(StrEnum):
 
 @client_command(app, "list")
 def list_(session: ClientSession) -> None:
-    """Show your name, roles, pools and settings."""
+    """Show your name, roles, pools and settings.
+
+    Example: osmo profile list
+    """
     answer = session.http().get(SETTINGS_URL)
     print_answer(session, answer, lambda: _profile_text(answer))
 
 
 @client_command(app, "views")
 def views(session: ClientSession) -> None:
-    """Show your saved views: your names for the filters of lists on the web pages."""
+    """Show your saved views: your names for the filters of lists on the web pages.
+
+    Example: osmo profile views
+    """
     answer = session.http().get("api/profile/views")
     nothing = "No saved views. Filter a list on the web pages and choose “Save this view”."
     print_list(session, answer, VIEW_COLUMNS.values(), answer["views"], nothing)
@@ -77,7 +83,10 @@ def set_(
         bool, typer.Argument(metavar="[true|false]", help="For notifications: send them or not.")
     ] = True,
 ) -> None:
-    """Set your default pool or your mail address, or switch a notification on or off."""
+    """Set your default pool or your mail address, or switch a notification on or off.
+
+    Example: osmo profile set pool vision--detect
+    """
     if setting is ProfileSetting.POOL:
         body: dict[str, Any] = {"pool": value}
     elif setting is ProfileSetting.MAIL:

@@ -84,14 +84,20 @@ def _worker_amounts(request: str | None, limit: str | None) -> dict[str, Any]:
 
 @client_command(app, "list", watches=True)
 def list_(session: ClientSession) -> None:
-    """List the visible quotas with their use and status."""
+    """List the visible quotas with their use and status.
+
+    Example: osmo quota list
+    """
     answer = session.http().get("api/configs/gpu_quota")
     print_answer(session, answer, lambda: quota_table(answer["quotas"]) if answer["quotas"] else "No GPU quotas.")
 
 
 @client_command(app, "show")
 def show(session: ClientSession, *, namespace: NamespaceArgument) -> None:
-    """Show the quota of a namespace: caps, use, free amounts, conditions."""
+    """Show the quota of a namespace: caps, use, free amounts, conditions.
+
+    Example: osmo quota show team-a
+    """
     answer = session.http().get(_quota_url(namespace))
     print_answer(session, answer, lambda: quota_facts(answer))
 
@@ -102,6 +108,8 @@ def set_(session: ClientSession, change: TypedChange) -> None:
     amount. A file replaces the spec as a whole.
 
     A cap may be below the current use: workers stay, and new ones are refused until enough is free.
+
+    Example: osmo quota set team-a --requests tflops=4000,vram=640Gi --max-workers 16
     """
     caps: dict[str, dict[str, str]] = {part: {} for part in PARTS}
     for name, each in _CAPS.items():
@@ -159,7 +167,10 @@ def _read_spec_file(file: Path) -> Any:
 
 @change_command(app, "delete", DeleteGpuQuota, confirms=True)
 def delete(session: ClientSession, change: TypedChange) -> None:
-    """Delete the quota of a namespace. Its workers stay and are still counted."""
+    """Delete the quota of a namespace. Its workers stay and are still counted.
+
+    Example: osmo quota delete team-a --dry-run
+    """
     namespace = change["namespace"]
     address = _quota_url(namespace)
     change.confirm(f"Delete the GPU quota of {namespace}?", "DELETE", address, summarize_caps)
@@ -169,7 +180,10 @@ def delete(session: ClientSession, change: TypedChange) -> None:
 
 @list_command(app, "allocations", GpuAllocationQuery)
 def allocations(session: ClientSession, query: dict[str, Any], *, namespace: NamespaceArgument) -> None:
-    """List the workers of a namespace, the newest first."""
+    """List the workers of a namespace, the newest first.
+
+    Example: osmo quota allocations team-a --released
+    """
     answer = session.http().get(_allocation_url(namespace), query)
     columns = pick(WORKER_COLUMNS, "id workload gpus request limit state source counted")
     print_list(session, answer, columns, answer["allocations"], f"No workers in {namespace}.")
@@ -177,25 +191,37 @@ def allocations(session: ClientSession, query: dict[str, Any], *, namespace: Nam
 
 @change_command(app, "allocate", AllocateWorker)
 def allocate(_: ClientSession, change: TypedChange) -> None:
-    """Allocate one worker if every cap allows it. Repeating the command with the same id changes nothing."""
+    """Allocate one worker if every cap allows it. Repeating the command with the same id changes nothing.
+
+    Example: osmo quota allocate team-a worker-1 --request tflops=60,vram=16Gi --gpus 2
+    """
     change.show(change.send("POST", _allocation_url(change["namespace"])), _worker_message)
 
 
 @change_command(app, "adjust", AdjustWorker)
 def adjust(_: ClientSession, change: TypedChange) -> None:
-    """Change the amounts of a worker per GPU. Amounts that are not named stay; a decrease is never refused."""
+    """Change the amounts of a worker per GPU. Amounts that are not named stay; a decrease is never refused.
+
+    Example: osmo quota adjust team-a worker-1 --request tflops=30
+    """
     change.show(change.send("PATCH", _allocation_url(change["namespace"], change["id"])), _worker_message)
 
 
 @change_command(app, "commit", CommitWorker)
 def commit(_: ClientSession, change: TypedChange) -> None:
-    """Commit a reservation: it becomes a worker."""
+    """Commit a reservation: it becomes a worker.
+
+    Example: osmo quota commit team-a worker-1
+    """
     change.show(change.send("POST", _allocation_url(change["namespace"], change["id"], "commit")), _worker_message)
 
 
 @change_command(app, "release", ReleaseWorker)
 def release(_: ClientSession, change: TypedChange) -> None:
-    """Release a worker. Releasing it again changes nothing."""
+    """Release a worker. Releasing it again changes nothing.
+
+    Example: osmo quota release team-a worker-1
+    """
     change.show(change.send("DELETE", _allocation_url(change["namespace"], change["id"])), _worker_message)
 
 
@@ -207,7 +233,10 @@ def rebuild(
         str | None, typer.Argument(metavar="NAMESPACE", help="Only this namespace. Default: all.")
     ] = None,
 ) -> None:
-    """Align the ledger with the pods of all clusters, recount it, and list the repairs."""
+    """Align the ledger with the pods of all clusters, recount it, and list the repairs.
+
+    Example: osmo quota rebuild team-a
+    """
     body = {"namespace": namespace} if namespace else None
     answer = session.http().send_change("POST", "api/gpu_quota/rebuild", body=body)
     print_answer(session, answer, lambda: repairs_table(answer))
@@ -222,7 +251,10 @@ def fits(
     limit: WorkerLimitOption = None,
     gpus: GpusOption = 1,
 ) -> None:
-    """Show the number of further workers of a size that fit, and the caps that refuse the next one."""
+    """Show the number of further workers of a size that fit, and the caps that refuse the next one.
+
+    Example: osmo quota fits team-a --request tflops=60,vram=16Gi
+    """
     sizes = _worker_amounts(request, limit).items()
     query = {f"{side}_{key}": value for side, amounts in sizes for key, value in amounts.items()}
     answer = session.http().get(url_path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})

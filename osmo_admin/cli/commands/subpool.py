@@ -46,7 +46,10 @@ def _subpool_url(parent: str, *sub: str) -> str:
 
 @change_command(app, "create", CreateSubpool)
 def create(session: ClientSession, change: TypedChange) -> None:
-    """Create a subpool. The name of an archived subpool reactivates it."""
+    """Create a subpool. The name of an archived subpool reactivates it.
+
+    Example: osmo pool subpool create vision detect --quota 8
+    """
     answer = change.send("POST", _subpool_url(change["parent"]))
     action = "reactivated" if (answer or {}).get("reactivated") else "created"
     change.show(answer, lambda body: _result_message(body, action))
@@ -55,14 +58,20 @@ def create(session: ClientSession, change: TypedChange) -> None:
 @change_command(app, "update", ResizeSubpool)
 def update(session: ClientSession, change: TypedChange) -> None:
     """Change the quota of a subpool, lasting or until a time. Running work continues; use above the new quota
-    drains."""
+    drains.
+
+    Example: osmo pool subpool update vision detect --quota 16 --until 2026-11-27T18:00
+    """
     answer = change.send("PATCH", _subpool_url(change["parent"], change["subpool_name"]))
     change.show(answer, lambda body: _result_message(body, "updated"))
 
 
 @change_command(app, "delete", DeleteSubpool, confirms=True)
 def delete(session: ClientSession, change: TypedChange) -> None:
-    """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first."""
+    """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first.
+
+    Example: osmo pool subpool delete vision detect --dry-run
+    """
     parent, subpool = change["parent"], change["subpool_name"]
     address = _subpool_url(parent, subpool)
     change.confirm(f"Delete subpool {parent}--{subpool}?", "DELETE", address)
@@ -72,7 +81,10 @@ def delete(session: ClientSession, change: TypedChange) -> None:
 @change_command(app, "deadline", SetDrainDeadline)
 def set_deadline(session: ClientSession, change: TypedChange) -> None:
     """Set the time by which the work of a draining subpool should have ended. No work is stopped then: the home page
-    warns, and notices are sent."""
+    warns, and notices are sent.
+
+    Example: osmo pool subpool deadline vision detect 2026-11-27T18:00
+    """
     answer = change.send("PATCH", _subpool_url(change["parent"], change["subpool_name"]))
     change.show(answer, lambda body: _result_message(body, "updated"))
 
@@ -85,7 +97,10 @@ def export(
         str | None, typer.Option("--pool", "-p", metavar="NAME", help="Only subpools of this pool.")
     ] = None,
 ) -> None:
-    """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota."""
+    """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota.
+
+    Example: osmo pool subpool export --pool vision > quotas.csv
+    """
     from pools.domain.configuration.quota_file import COLUMNS
     from pools.domain.names import split_name
 
@@ -107,6 +122,8 @@ def import_file(
 
     The file has a line pool,subpool,quota first, then a line for each subpool, as in the output of export; other
     columns are not read. --dry-run shows the effect.
+
+    Example: osmo pool subpool import quotas.csv --dry-run
     """
     read = _read_quota_file(file)
     quotas = {name: parse_number(text) for name, text in read.quotas.items()}
@@ -155,7 +172,10 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
 
 @list_command(app, "list", SubpoolQuery, watches=True)
 def list_(session: ClientSession, query: dict[str, Any], *, parent: ParentArgument) -> None:
-    """List the subpools of a pool, and the pool remainder (shared)."""
+    """List the subpools of a pool, and the pool remainder (shared).
+
+    Example: osmo pool subpool list vision
+    """
     answer = session.http().get(_subpool_url(parent), query)
     print_answer(session, answer, lambda: subpools_table(answer))
 
@@ -174,7 +194,10 @@ def subpools_table(answer: dict[str, Any]) -> Table:
 
 @client_command(app, "show")
 def show(session: ClientSession, parent: ParentArgument, subpool: SubpoolArgument) -> None:
-    """Show one subpool, also an archived one."""
+    """Show one subpool, also an archived one.
+
+    Example: osmo pool subpool show vision detect
+    """
     answer = session.http().get(_subpool_url(parent, subpool))
     print_answer(session, answer, lambda: _subpool_facts(answer))
 

@@ -31,7 +31,10 @@ def _token_url(user: str | None, *rest: str) -> str:
 
 @change_command(app, "set", CreateToken, options=OWNER)
 def set_(session: ClientSession, change: TypedChange) -> None:
-    """Create an access token. It is shown only once."""
+    """Create an access token. It is shown only once.
+
+    Example: osmo token set laptop --expires-at 2026-12-31
+    """
     answer = change.send("POST", _token_url(change["owner"], change["name"]))
     if not (session.dry_run or session.is_machine_readable):
         print_warning("Note: save the token in a secure place, it will not be shown again.")
@@ -40,7 +43,10 @@ def set_(session: ClientSession, change: TypedChange) -> None:
 
 @client_command(app, "list")
 def list_(session: ClientSession, user: UserOption = None) -> None:
-    """List access tokens (never their secret)."""
+    """List access tokens (never their secret).
+
+    Example: osmo token list
+    """
     answer = session.http().get(_token_url(user))
     columns = pick(TOKEN_COLUMNS, "name user description expires last_used roles")
     print_list(session, answer, columns, answer, "No tokens found.")
@@ -48,7 +54,10 @@ def list_(session: ClientSession, user: UserOption = None) -> None:
 
 @change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)
 def delete(session: ClientSession, change: TypedChange) -> None:
-    """Delete an access token. Programs that use it lose access at once."""
+    """Delete an access token. Programs that use it lose access at once.
+
+    Example: osmo token delete laptop
+    """
     name = change["name"]
     confirm(session, f"Delete access token {name}?")
     change.show(change.send("DELETE", _token_url(change["owner"], name)), lambda _: f"Access token {name} deleted.")
@@ -56,7 +65,10 @@ def delete(session: ClientSession, change: TypedChange) -> None:
 
 @client_command(app, "roles")
 def roles(session: ClientSession, name: NameArgument, user: UserOption = None) -> None:
-    """Show the roles of a token."""
+    """Show the roles of a token.
+
+    Example: osmo token roles laptop
+    """
     answer = session.http().get(_token_url(user, name, "roles"))
     print_answer(
         session,

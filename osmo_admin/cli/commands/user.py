@@ -34,7 +34,10 @@ def _user_url(*rest: str) -> str:
 
 @list_command(app, "list", UserQuery)
 def list_(session: ClientSession, query: dict[str, Any]) -> None:
-    """List users."""
+    """List users.
+
+    Example: osmo user list --id-prefix an
+    """
     answer = session.http().get(_user_url(), query)
     print_answer(session, answer, lambda: _users_table(answer))
 
@@ -50,7 +53,10 @@ def _users_table(answer: dict[str, Any]) -> AnswerText:
 
 @client_command(app, "get")
 def get(session: ClientSession, user: UserArgument) -> None:
-    """Show a user and their roles."""
+    """Show a user and their roles.
+
+    Example: osmo user get ann
+    """
     answer = session.http().get(_user_url(user))
     print_answer(session, answer, lambda: _user_text(answer))
 
@@ -66,7 +72,10 @@ def _user_text(answer: dict[str, Any]) -> AnswerText:
 
 @change_command(app, "create", CreateUser)
 def create(_session: ClientSession, change: TypedChange) -> None:
-    """Create a user."""
+    """Create a user.
+
+    Example: osmo user create ann --roles osmo-pool-vision
+    """
     change.show(change.send("POST", _user_url()), lambda answer: f"User {answer['id']} created.")
 
 
@@ -82,7 +91,10 @@ def update(
         list[str] | None, typer.Option("--remove-roles", "-r", metavar="ROLE...", help="Roles to remove.")
     ] = None,
 ) -> None:
-    """Assign roles to a user or remove them."""
+    """Assign roles to a user or remove them.
+
+    Example: osmo user update ann --add-roles osmo-pool-language
+    """
     if not add and not remove:
         raise ClientError("Name a change: --add-roles or --remove-roles.")
     grants = [TypedChange(session, GrantRole, {"role_name": role}) for role in add or []]
@@ -100,7 +112,10 @@ def update(
 
 @change_command(app, "delete", DeleteUser, confirms=True, options={"force": ForceOption})
 def delete(session: ClientSession, change: TypedChange) -> None:
-    """Delete a user with their tokens and roles. Workflows and the audit log stay."""
+    """Delete a user with their tokens and roles. Workflows and the audit log stay.
+
+    Example: osmo user delete ann
+    """
     user = change["username"]
     if not change["force"]:
         confirm(session, f"Delete user {user} with all tokens and roles?")

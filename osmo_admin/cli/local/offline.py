@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from osmo_admin.cli.base.client_errors import detail_location
+from osmo_admin.cli.base.command_decorator import command_group
+from osmo_admin.cli.base.help_text import HelpedCommand
 from osmo_admin.cli.base.tables import printable_text
 from osmo_admin.cli.local.offline_text import plan_text, simulation_text, validation_text
 
@@ -48,10 +50,10 @@ AnswerFormatOption = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register `simulate` and the group `podgroup` with their commands."""
-    app.command("simulate")(simulate)
-    group = typer.Typer(help="Check PodGroup manifests and plan their gangs, without a server.", no_args_is_help=True)
-    group.command("validate")(validate)
-    group.command("plan")(plan)
+    app.command("simulate", cls=HelpedCommand)(simulate)
+    group = command_group("Check PodGroup manifests and plan their gangs, without a server.")
+    group.command("validate", cls=HelpedCommand)(validate)
+    group.command("plan", cls=HelpedCommand)(plan)
     app.add_typer(group, name="podgroup")
 
 
@@ -74,6 +76,8 @@ def simulate(
 
     With --live the server simulates its own state: FILE holds `changes` as in a scenario; without FILE the current
     state is shown. Exit code 0: every file was answered; 2: a file could not be read.
+
+    Example: osmo simulate week.yaml
     """
     if live:
         from osmo_admin.cli.base.session import OutputFormat
@@ -98,6 +102,8 @@ def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEX
 
     Objects of other kinds in the files are skipped and counted. Exit code 0: all are valid; 1: some are not valid; 2: a
     file could not be read.
+
+    Example: osmo podgroup validate gang.yaml
     """
     from scheduling.scenario.podgroup_batches import validate_files, validation_exit_code
 
@@ -113,6 +119,8 @@ def plan(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -
     """Show the next pods of PodGroups: {podgroup: manifest, pods: [{name, sub_group, state}]}.
 
     Exit code 0: every file was answered; 2: a file could not be read.
+
+    Example: osmo podgroup plan gang.yaml
     """
     from scheduling.scenario.podgroup_batches import plan_files
 

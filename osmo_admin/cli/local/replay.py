@@ -134,6 +134,8 @@ def replay(
 
     Exit code 0: done; 2: a file or an option cannot be read; 10: the scheduler has a defect. Every fault of a file is
     named with its line.
+
+    Example: osmo replay trace.csv --on cluster.yaml
     """
     from scheduling.domain.priorities import Priority
     from scheduling.history.replay.clock import ReplayRules, StuckReplay

@@ -31,7 +31,10 @@ def list_(
         bool, typer.Option("--all", "-a", help="Nodes of all pools; the default without --pool.")
     ] = False,
 ) -> None:
-    """List nodes with their used and allocatable resources."""
+    """List nodes with their used and allocatable resources.
+
+    Example: osmo resource list --pool vision
+    """
     query["all_pools"] = everything or "pools" not in query
     answer = session.http().get("api/resources", query)
     print_answer(session, answer, lambda: _nodes_table(answer["resources"]))
@@ -61,7 +64,10 @@ def info(
     session: ClientSession,
     node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=complete_nodes)],
 ) -> None:
-    """Show one node."""
+    """Show one node.
+
+    Example: osmo resource info dgx-07
+    """
     answer = session.http().get(url_path("api", "resources", node))
     if not answer["resources"]:
         raise ClientError("There is no node of this name that you may see. List the nodes: osmo resource list.")

@@ -32,7 +32,10 @@ def list_(
     order: OrderOption = SortOrder.ASC,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include the resources of each task.")] = False,
 ) -> None:
-    """List tasks, by default your own active tasks."""
+    """List tasks, by default your own active tasks.
+
+    Example: osmo task list --all-users --node dgx-07
+    """
     answer = session.http().get(
         "api/task", {"all_users": False} | query_of_work(query) | {"order": order.value.upper()}
     )

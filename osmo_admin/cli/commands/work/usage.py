@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.help_text import HelpedCommand
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerText, build_table
@@ -28,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
     family = typer.Typer(rich_markup_mode=None, add_completion=False)
     usual = {"since": "30d", "bucket": USUAL_BUCKET}
     list_command(family, "usage", UsageQuery, usual=usual, in_utc=True, is_group=True)(usage)
-    family.command("export")(export)
+    family.command("export", cls=HelpedCommand)(export)
     app.add_typer(family, name="usage")
 
 
@@ -56,7 +57,10 @@ def export(
     ] = "30d",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Submitted before this time, in UTC.")] = None,
 ) -> None:
-    """Export the work that has ended as a trace for osmo replay, on standard output."""
+    """Export the work that has ended as a trace for osmo replay, on standard output.
+
+    Example: osmo usage export --since 30d > trace.csv
+    """
     session: ClientSession = ctx.obj
     if trace and output is not TraceFormat.CSV:
         raise ClientError("--trace writes CSV: leave it out with -o swf.")
@@ -69,7 +73,10 @@ def export(
 
 
 def usage(session: ClientSession, query: dict[str, Any]) -> None:
-    """Show GPU-hours that were used, lent, idle and waited for."""
+    """Show GPU-hours that were used, lent, idle and waited for.
+
+    Example: osmo usage --since 30d --by user --pool vision
+    """
     answer = session.http().get("api/usage", query)
     print_answer(session, answer, lambda: _usage_text(answer, query["by"], query["bucket"]))
 

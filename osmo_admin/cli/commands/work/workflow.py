@@ -48,7 +48,10 @@ def list_(
     order: OrderOption = SortOrder.ASC,
     as_json: Annotated[bool, typer.Option("--json", help="Short for -o json.")] = False,
 ) -> None:
-    """List workflows, by default your own, the newest at the bottom."""
+    """List workflows, by default your own, the newest at the bottom.
+
+    Example: osmo workflow list --all-users --status RUNNING --submitted-after 12h
+    """
     if as_json:
         session.output = OutputFormat.JSON
     newest = {"order": "DESC", "details": True}  # reversed for reading
@@ -82,7 +85,10 @@ def query(
     workflow: WorkflowArgument,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include earlier attempts of the tasks.")] = False,
 ) -> None:
-    """Show one workflow with its groups and tasks."""
+    """Show one workflow with its groups and tasks.
+
+    Example: osmo workflow query train-12 --watch
+    """
     answer = session.http().get(url_path("api", "workflow", workflow), {"verbose": verbose})
     session.has_ended = str(answer["status"]).startswith(ENDED_PREFIXES)
     print_answer(session, answer, lambda: _workflow_text(answer))
@@ -135,13 +141,19 @@ def logs(
     workflow: WorkflowArgument,
     error: Annotated[bool, typer.Option("--error", help="Only tasks that failed, with their reasons.")] = False,
 ) -> None:
-    """Print the logs of a workflow, or of one of its tasks."""
+    """Print the logs of a workflow, or of one of its tasks.
+
+    Example: osmo workflow logs train-12 --last-n-lines 50
+    """
     _print_text_of(session, workflow, "error_logs" if error else "logs", query)
 
 
 @list_command(app, "events", LineQuery, usual=ALL_LINES, short_t=False)
 def events(session: ClientSession, query: dict[str, Any], *, workflow: WorkflowArgument) -> None:
-    """Print the events of a workflow, oldest first."""
+    """Print the events of a workflow, oldest first.
+
+    Example: osmo workflow events train-12
+    """
     _print_text_of(session, workflow, "events", query)
 
 
@@ -166,7 +178,10 @@ def cancel(
     force: Annotated[bool, typer.Option("--force", "-f", help=_CANCEL["force"].sentence)] = False,
     message: Annotated[str | None, typer.Option("--message", "-m", help=_CANCEL["message"].sentence)] = None,
 ) -> None:
-    """Cancel workflows. After a failure the others are still cancelled; the exit code is that of the first failure."""
+    """Cancel workflows. After a failure the others are still cancelled; the exit code is that of the first failure.
+
+    Example: osmo workflow cancel train-12 --message "wrong data"
+    """
     confirm(session, f"Cancel {', '.join(workflows)}?")
     http = session.http()
     parameters = {"force": force, "message": message} | session.dry_run_query
@@ -193,7 +208,10 @@ def spec(
     workflow: WorkflowArgument,
     template: Annotated[bool, typer.Option("--template", help="The file before rendering.")] = False,
 ) -> None:
-    """Print the file of a workflow."""
+    """Print the file of a workflow.
+
+    Example: osmo workflow spec train-12 > train.yaml
+    """
     text = session.http().get_text(url_path("api", "workflow", workflow, "spec"), {"use_template": template})
     if session.is_machine_readable:
         print_answer(session, {"spec": text}, str)
@@ -203,7 +221,10 @@ def spec(
 
 @change_command(app, "end", EndWorkflow, confirms=True, usual={"status": EndStatus.COMPLETED})
 def end(session: ClientSession, change: TypedChange) -> None:
-    """End running tasks of a simulated workflow; tasks that depend on them continue."""
+    """End running tasks of a simulated workflow; tasks that depend on them continue.
+
+    Example: osmo workflow end train-12 --status COMPLETED
+    """
     confirm(session, f"End {change['name']} as {change['status']}?")
     answer = change.send("POST", url_path("api", "workflow", change["name"], "end"))
     change.show(answer, _ended_text)

@@ -33,7 +33,10 @@ def compare(
     every: Annotated[bool, typer.Option("--all", help="Also the facts that are equal.")] = False,
 ) -> None:
     """Show the differences of two workflows: gangs, resources, waits by cause, attempts, result. The JSON answer also
-    has the differences of their files."""
+    has the differences of their files.
+
+    Example: osmo workflow compare train-11 train-12
+    """
     answer = session.http().get(url_path("api", "workflow", workflow, "compare", other))
     print_answer(session, answer, lambda: _differences(answer, every=every))
 

@@ -38,6 +38,8 @@ def queue(
     In own queue is the position among the work of the same queue. Next pass is the order of the next pass over the
     whole backend as things stand; it changes with every start and end. Both count all pending work, including work
     that you may not see. Half of such jobs start by the time in Half start by.
+
+    Example: osmo workflow queue --pool vision
     """
     answer = session.http().get("api/queue", query | {"workflow": workflow})
     if workflow is not None and not answer["entries"]:

@@ -72,7 +72,10 @@ def submit(
     labels: LabelOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 if it failed.")] = False,
 ) -> None:
-    """Submit a workflow. With --dry-run print the file that the server rendered, and on standard error its start."""
+    """Submit a workflow. With --dry-run print the file that the server rendered, and on standard error its start.
+
+    Example: osmo workflow submit train.yaml --pool vision--detect --set epochs=20
+    """
     check_pairs({"--set": set_values, "--set-string": set_strings, "--set-env": set_env, "--label": labels})
     again = workflow_file.is_workflow_id(file)
     if again and (session.dry_run or set_values or set_strings):
@@ -117,7 +120,10 @@ def validate(
     set_strings: SetStringOption = None,
     labels: LabelOption = None,
 ) -> None:
-    """Check a workflow file as in a submission; every fault is listed with its line."""
+    """Check a workflow file as in a submission; every fault is listed with its line.
+
+    Example: osmo workflow validate train.yaml --pool vision--detect
+    """
     check_pairs({"--set": set_values, "--set-string": set_strings, "--label": labels})
     body = _submission_body(file, set_values, set_strings)
     pool = pool or find_default_pool(session)
@@ -142,6 +148,8 @@ def forecast(
 
     Half of such jobs start by the first time, nine of ten by the second. The other ways are your other pools, priority
     LOW, a smaller minimum, and fewer GPUs.
+
+    Example: osmo workflow forecast train.yaml --pool vision--detect
     """
     check_pairs({"--set": set_values, "--set-string": set_strings})
     body = _submission_body(file, set_values, set_strings)
@@ -163,7 +171,10 @@ def _forecast_text(answer: dict[str, Any]) -> AnswerText:
 
 
 def restart(session: ClientSession, workflow: WorkflowArgument, pool: PoolOption = None) -> None:
-    """Submit a failed workflow again as a new one, by default in the same pool."""
+    """Submit a failed workflow again as a new one, by default in the same pool.
+
+    Example: osmo workflow restart train-12
+    """
     http = session.http()
     if pool is None:
         pool = http.get(url_path("api", "workflow", workflow)).get("pool") or find_default_pool(session)
