@@ -16,8 +16,9 @@ from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from scheduling.domain.list_columns import WORKFLOW_COLUMNS
 from scheduling.selectors.cluster.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
+from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
 
-NODES_PER_PAGE = 200
+NODES_PER_PAGE = 2000
 MAX_FREE_GPUS = 10_000
 
 
@@ -52,6 +53,8 @@ class NodeAdmin(PolicyAdmin):
         filters = NodeFilterForm(query)
         filters.is_valid()
         name, free = filters.cleaned_data.get("name") or "", filters.cleaned_data.get("free") or 0
+        wanted = query.get("colour", "")
+        colour_by = ColourBy(wanted) if wanted in set(ColourBy) else ColourBy.POOL
         if backends:
             backend = query.get("backend") or backends[0]
             offset = (page - 1) * NODES_PER_PAGE
@@ -62,6 +65,8 @@ class NodeAdmin(PolicyAdmin):
             title="Nodes",
             backends=backends,
             map=found,
+            drawn=None if found is None else draw_tiles(found.nodes, colour_by),
+            colours=list(ColourBy),
             filters=filters,
             is_filtered=bool(name or free),
             number=page,

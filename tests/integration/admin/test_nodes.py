@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.models import Backend, Node
 from scheduling.models import NodeState, Task
 from scheduling.selectors.cluster.node_map import TaskFit, count_fits
+from scheduling.selectors.cluster.node_tiles import HUES, OTHERS, choose_hues
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, reconcile
 
@@ -67,8 +69,7 @@ def test_the_map_names_the_work_on_each_node(as_person: Callable[[str], Client])
     }  # fmt: skip
     assert (shown["used"], shown["unseen"], shown["free"]) == (6, 0, 2)
     page = root.get("/pools/node/").content.decode()
-    assert "/scheduling/workflow/big-1/change/" in page
-    assert "2 of 8 free" in page
+    assert f'title="{node}: 2 of 8 GPUs free: big-1 × 6"' in page
 
 
 def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str], Client]) -> None:
@@ -79,7 +80,12 @@ def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str
     for address in ("/pools/node/", f"/pools/node/on/sim/{node}/"):
         page = worker.get(address).content.decode()
         assert "secret" not in page
-    assert "4 of other pools" in worker.get("/pools/node/").content.decode()
+    for colour in ("pool", "user", "priority"):
+        answer = worker.get("/pools/node/", {"colour": colour})
+        page = answer.content.decode()
+        assert "4 of other pools" in page
+        assert "stranger" not in page, colour
+        assert [shade.name for shade in answer.context["drawn"].legend] == ["unseen", "free"], colour
     assert _node_of(_map(as_person("stranger")), node)["work"][0]["workflow"] == "secret-1"
 
 
@@ -108,6 +114,41 @@ def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], C
     page = root.get("/pools/node/on/sim/n3/").content.decode()
     assert "takes no work" in page
     assert "Ready=False" in page
+
+
+def test_a_tile_has_a_cell_for_each_gpu_in_the_colour_of_its_work(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=5, name="train-3", priority="HIGH")
+    submit_workflow("team--b", gpus=8, name="batch", priority="LOW")
+    node = _start("other--x", 2, "other", username="stranger")
+    root = as_person("root")
+    drawn = root.get("/pools/node/?colour=priority&name=n").context["drawn"]
+    assert [(shade.name, shade.gpus) for shade in drawn.legend] == [
+        ("high", 5), ("inside", 2), ("low", 8), ("free", 145),
+    ]  # fmt: skip
+    answer = root.get("/pools/node/")
+    drawn = answer.context["drawn"]
+    assert {shade.label: shade.gpus for shade in drawn.legend} == {"other": 2, "team": 13, "free": 145}
+    (tile,) = [tile for tile in drawn.tiles if tile.node.usage.name == node]
+    assert sum(gpus for _, gpus in tile.cells) == 8
+    assert answer.content.decode().count("<i class=") == 160 + len(drawn.legend)
+    assert "colour=user" in answer.content.decode()
+    assert root.get("/pools/node/?colour=nothing").context["drawn"].colour_by == "pool"
+
+
+def test_the_smaller_names_share_one_colour_and_the_others_keep_theirs() -> None:
+    gpus = {f"pool{number}": 100 - number for number in range(HUES + 3)}
+    hues = choose_hues(gpus)
+    assert sorted(hues.values()) == [OTHERS] * 3 + [f"hue-{number + 1}" for number in range(HUES)]
+    assert choose_hues({**gpus, "small": 1}) == {**hues, "small": OTHERS}
+
+
+def test_a_thousand_nodes_are_one_page(as_person: Callable[[str], Client]) -> None:
+    backend = Backend.objects.get(name="sim")
+    Node.objects.bulk_create(Node(backend=backend, name=f"more{number:04}", gpus=8) for number in range(980))
+    page = as_person("root").get("/pools/node/").content
+    assert page.count(b"/pools/node/on/sim/") == 1000
+    assert len(page) < 500_000
+    assert len(gzip.compress(page)) < 40_000
 
 
 def test_filters_and_pages(as_person: Callable[[str], Client]) -> None:

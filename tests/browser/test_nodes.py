@@ -1,0 +1,86 @@
+"""The map of nodes: all of a cluster on one screen, its cards by pointer, keyboard and finger, and without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.pool_scene import NODES, PoolScene
+from tests.support.browser import expect, expect_text
+
+pytestmark = pytest.mark.browser
+
+DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+TILES = ".oa-tiles a"
+
+
+@pytest.fixture
+def address(scene: PoolScene) -> str:
+    """The map of a cluster with work of two priorities and a node that takes no work."""
+    scene.run_workflows(scene.pool, gpus=6)
+    scene.run_workflows(scene.pool, gpus=3, priority="LOW")
+    with scene.stack.orm():
+        from pools.models import Node
+        from scheduling.models import NodeState
+
+        NodeState.objects.create(node=Node.objects.get(backend__name=scene.pool, name="n7"), ready=False)
+    return f"/pools/node/?backend={scene.pool}"
+
+
+@pytest.mark.parametrize("options", [{"viewport": DESK}, {"viewport": PHONE, "color_scheme": "dark"}])
+def test_a_cluster_is_on_one_screen(
+    scene: PoolScene, address: str, signed_in: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    tab = signed_in(scene.pool_user, **options)
+    for colour in ("pool", "user", "priority"):
+        page = tab.open(f"{address}&colour={colour}")
+        expect(page.locator(TILES)).to_have_count(NODES)
+        assert page.locator(TILES).last.bounding_box()["y"] < options["viewport"]["height"] - 60, colour
+        assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
+        tab.assert_accessible_in_both_colours()
+
+
+def test_the_keyboard_goes_from_tile_to_tile_and_reads_their_cards(
+    scene: PoolScene, address: str, signed_in: Callable[..., Any]
+) -> None:
+    tab = signed_in(scene.pool_user, viewport=DESK, forced_colors="active")
+    page = tab.open(address)
+    card = page.get_by_role("tooltip")
+    expect(card).to_be_hidden()
+    page.get_by_role("link", name="priority", exact=True).focus()
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"document.activeElement.matches('{TILES}')"):
+            break
+    expect(card).to_be_visible()
+    expect_text(card, scene.pool_user)
+    page.keyboard.press("End")
+    expect_text(card, "No GPU is in use.")
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent") == "n1"
+    tab.assert_accessible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/pools/node/on/{scene.pool}/n1/")
+
+
+def test_pointer_finger_and_no_script(scene: PoolScene, address: str, signed_in: Callable[..., Any]) -> None:
+    page = signed_in(scene.pool_user, viewport=DESK).open(address)
+    page.locator(TILES).first.hover()
+    expect_text(page.get_by_role("tooltip"), "2 free")
+    page.get_by_role("tooltip").get_by_role("link").last.click()
+    page.wait_for_url("**/scheduling/workflow/*/change/")
+    page = signed_in(scene.pool_user, viewport=PHONE, has_touch=True).open(address)
+    tile = page.locator(TILES, has_text="n7")
+    tile.tap()
+    expect_text(page.get_by_role("tooltip"), "takes no work")
+    tile.tap()
+    page.wait_for_url("**/n7/")
+    page = signed_in(scene.pool_user, java_script_enabled=False).open(address)
+    assert page.locator(TILES, has_text="n7").get_attribute("title").startswith("n7: takes no work; 0 of 8 GPUs free")
+    page.locator(TILES, has_text="n7").click()
+    page.wait_for_url("**/n7/")
