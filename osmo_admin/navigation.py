@@ -11,8 +11,8 @@ from pools.admin.base import actor_of
 from pools.domain.people.roles import Actor, Permission, is_allowed
 
 
-def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
-    """Unfold's navigation for this request."""
+def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
+    """The groups of the menu for this request."""
     actor = actor_of(request)
     reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
     groups = [

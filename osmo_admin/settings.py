@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
-from django.templatetags.static import static
 from psycopg import pq
 
 from osmo_admin import __version__
@@ -85,8 +82,6 @@ CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins
 # --- apps --------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "osmo_admin.apps.OsmoAdminConfig",
-    "unfold.apps.BasicAppConfig",  # the plain app would replace our admin site with its own
-    "unfold.contrib.filters",
     "osmo_admin.apps.OsmoAdminSiteConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -307,43 +302,6 @@ DJANGO_STRUCTLOG_CELERY_ENABLED = True
 # --- OSMO Admin -----------------------------------------------------------------------------------------------------
 OSMO = ENV
 PRODUCT_VERSION = __version__
-
-
-def _static_address(name: str) -> Callable[[HttpRequest], str]:
-    return lambda _request: static(name)
-
-
-UNFOLD = {
-    "SITE_TITLE": "OSMO Admin",
-    "SITE_HEADER": "OSMO Admin",
-    "SITE_SUBHEADER": "GPUs that teams share",
-    "SITE_URL": None,
-    "SITE_ICON": _static_address("osmo/icon.svg"),
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static_address("osmo/icon.svg")}],
-    "STYLES": [_static_address(f"osmo/{name}.css") for name in ("osmo", "frame", "search", "lists", "pools", "work")],
-    "SCRIPTS": [_static_address(f"osmo/{name}.js") for name in ("frame", "keys", "times", "once")],
-    "SHOW_HISTORY": False,
-    "SHOW_VIEW_ON_SITE": False,
-    "SHOW_BACK_BUTTON": False,
-    "BORDER_RADIUS": "6px",
-    "COLORS": {
-        "primary": {
-            "50": "oklch(97% .014 254.604)",
-            "100": "oklch(93.2% .032 255.585)",
-            "200": "oklch(88.2% .059 254.128)",
-            "300": "oklch(80.9% .105 251.813)",
-            "400": "oklch(70.7% .165 254.624)",
-            "500": "oklch(66% .18 257)",
-            "600": "oklch(52% .2 262)",
-            "700": "oklch(46% .19 263)",
-            "800": "oklch(42.4% .17 264)",
-            "900": "oklch(37.9% .146 265.522)",
-            "950": "oklch(28.2% .091 267.935)",
-        }
-    },
-    "LOGIN": {"form": "osmo_admin.access.login.LoginForm"},
-    "SIDEBAR": {"navigation": "osmo_admin.navigation.sidebar"},
-}
 
 # --- logs -------------------------------------------------------------------------------------------------------------
 LOGGING = {

@@ -1,4 +1,4 @@
-"""The web dashboard: Django admin on unfold, open to everybody with a login.
+"""The web dashboard: Django's admin with pages of our own, open to everybody with a login.
 
 Our own permissions decide, page by page, what a person may see and do; Django's staff flag and permissions do not.
 """
@@ -10,7 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 from django.conf import settings
-from django.contrib.admin import ModelAdmin
+from django.contrib import admin
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.db.models import Model
 from django.db.models.base import ModelBase
@@ -20,7 +20,6 @@ from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
-from unfold.sites import UnfoldAdminSite
 
 from osmo_admin.access.login import LoginForm, login_choices
 from osmo_admin.web import preserved_input
@@ -40,10 +39,21 @@ _REFUSAL_TITLES = {
 }
 
 
-class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
+class AdminSite(admin.AdminSite):
     """The only site of the installation."""
 
+    site_title = "OSMO Admin"
+    login_form = LoginForm
+    login_template = "osmo/login.html"
+    logout_template = "osmo/logged_out.html"
     final_catch_all_view = False  # an unknown address is a 404 for everybody, not a login form
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """What the frame of a page shows. Django's list of all models is not among it: the menu takes its place."""
+        from osmo_admin.navigation import menu_of  # noqa: PLC0415  # pages, which are loaded later
+
+        menu = menu_of(request) if self.has_permission(request) else []
+        return {"site_title": self.site_title, "site_subheader": "GPUs that teams share", "menu": menu}
 
     def has_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.is_active and request.user.is_authenticated)
@@ -51,7 +61,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
     def register(
         self,
         model_or_iterable: type[Model] | Iterable[type[Model]],
-        admin_class: type[ModelAdmin[Any]] | None = None,
+        admin_class: type[admin.ModelAdmin[Any]] | None = None,
         **options: Any,
     ) -> None:
         """Register pages that use our permissions. Pages of installed apps use Django's permissions and edit rows
@@ -63,7 +73,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         models = [model_or_iterable] if isinstance(model_or_iterable, ModelBase) else model_or_iterable
         super().register(models, admin_class, **options)
 
-    def admin_view(self, view: View, cacheable: bool = False) -> View:
+    def admin_view(self, view: View, cacheable: bool = False) -> View:  # type: ignore[override]  # its views are ours
         """As Django's, with two differences: a refusal that a view did not handle becomes a page with its message, and
         the input of a form whose session has ended is kept during the login."""
 
@@ -102,7 +112,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             **login_choices(request),
             preserved_input.FIELD_NAME: preserved_input.read_input(request).serialize(),
         }
-        return TemplateResponse(request, "admin/login.html", context, status=403)
+        return TemplateResponse(request, self.login_template, context, status=403)
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -133,7 +143,9 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         context = {**self.each_context(request), "title": "You are signed in again", "typed": typed}
         return TemplateResponse(request, "osmo/preserved_input.html", {**context, "address": answer.url})
 
-    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def logout(  # type: ignore[override]  # it may redirect
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Django's logout; a session that began at an identity provider ends there, too."""
         from osmo_admin.access.provider_pages import sign_out_address  # noqa: PLC0415  # as in get_urls
 
@@ -168,18 +180,20 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return [*own, search, *super().get_urls()]
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The page of a search; Unfold's own searches models that are not registered."""
+        """The page of a search."""
         from scheduling.admin.search import search_page  # noqa: PLC0415  # as above
 
         return search_page(self, request)
 
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def index(  # type: ignore[override]  # it may redirect
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """The first page: the overview."""
         from osmo_admin.home import home_page  # noqa: PLC0415  # as above
 
         return home_page(self, request)
 
-    def app_index(
+    def app_index(  # type: ignore[override]  # it redirects
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Redirects home: the menu lists all pages, so an index per Django app would add nothing."""

@@ -13,7 +13,6 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.urls import reverse
-from unfold.widgets import BASE_INPUT_CLASSES
 
 from osmo_admin.env import PasswordLogin
 from pools.domain.errors import DomainError
@@ -61,11 +60,6 @@ class LoginForm(AuthenticationForm):
     def _refused(self, refusal: DomainError) -> ValidationError:
         self.refusal = refusal
         return ValidationError(refusal.message, code="refused")
-
-    def __init__(self, request: HttpRequest | None = None, *args: Any, **kwargs: Any) -> None:
-        super().__init__(request, *args, **kwargs)
-        for name in ("username", "password"):
-            self.fields[name].widget.attrs["class"] = " ".join(BASE_INPUT_CLASSES)
 
 
 def login_choices(request: HttpRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The base of every admin page: read-only, rendered on unfold, open to the users that :mod:`pools.permissions` allows.
+"""The base of every admin page: read-only, open to the users that :mod:`pools.permissions` allows.
 
 Django's permission tables are not used. A page writes only by calling a service, so this module adds, changes and
 deletes no row.
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from django.contrib import messages
+from django.contrib.admin import ModelAdmin
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
-from unfold.admin import ModelAdmin
 
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -33,10 +33,11 @@ def actor_of(request: HttpRequest) -> Actor:
     return actor
 
 
-class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
+class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both rendered
     by `show_list` and `show_object`; further addresses come from `extra_urls`."""
 
+    admin_site: Any  # our AdminSite, which the pages cannot import: it registers them
     read_permission: ClassVar[Permission | None] = None
     """What opens these pages at all; None: everybody may, and each page shows what the actor may see."""
 
@@ -102,7 +103,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         status: int = 200,
         **context: Any,
     ) -> TemplateResponse:
-        """A page inside unfold's frame. `crumbs` are the (text, address) of the pages above."""
+        """A page inside the frame of the site. `crumbs` are the (text, address) of the pages above."""
         request.current_app = self.admin_site.name
         full_context = {
             **self.admin_site.each_context(request),

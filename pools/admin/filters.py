@@ -10,7 +10,6 @@ from typing import Any
 from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from pools.admin.base import actor_of
 from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
@@ -52,7 +51,6 @@ class PageFilterSet(QueryFilterSet):
                 label=about.label,
                 required=False,
                 choices=[("", each.empty), *choices],
-                widget=UnfoldAdminSelectWidget(),
                 error_messages={"invalid_choice": "This is not a known value."},  # Django's own repeats what was sent
             )
         if about.kind.looks == "time":
@@ -60,7 +58,7 @@ class PageFilterSet(QueryFilterSet):
             return forms.DateTimeField(
                 label=label, required=False, widget=datetime_widget(), input_formats=DATETIME_FORMATS
             )
-        widget = UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "placeholder": about.hint})
+        widget = forms.TextInput(attrs={"autocomplete": "off", "placeholder": about.hint})
         return forms.CharField(label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget)
 
     @property

@@ -12,13 +12,6 @@ from django.forms.widgets import Script
 from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
-from unfold.widgets import (
-    UnfoldAdminPasswordWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanWidget,
-)
 
 from pools.domain.errors import DomainError, Stale, Violation
 from pools.domain.structured_input import join_words
@@ -187,7 +180,7 @@ def text_field(label: str, *, help_text: str = "", required: bool = False, **att
         help_text=help_text,
         required=required,
         max_length=MAX_TEXT_LENGTH,
-        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", **_attributes(attrs)}),
+        widget=forms.TextInput(attrs={"autocomplete": "off", **_attributes(attrs)}),
     )
 
 
@@ -198,20 +191,18 @@ def text_area_field(label: str, *, help_text: str = "", rows: int = 3, required:
         help_text=help_text,
         required=required,
         max_length=MAX_TEXT_LENGTH,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": rows}),
+        widget=forms.Textarea(attrs={"rows": rows}),
     )
 
 
 def checkbox_field(label: str, *, help_text: str = "") -> forms.BooleanField:
     """A checkbox."""
-    return forms.BooleanField(label=label, help_text=help_text, required=False, widget=UnfoldBooleanWidget())
+    return forms.BooleanField(label=label, help_text=help_text, required=False)
 
 
 def choice_field(label: str, choices: Any = (), *, help_text: str = "", required: bool = True) -> forms.ChoiceField:
     """One of several."""
-    return _ChoiceField(
-        label=label, choices=choices, help_text=help_text, required=required, widget=UnfoldAdminSelectWidget()
-    )
+    return _ChoiceField(label=label, choices=choices, help_text=help_text, required=required)
 
 
 def password_field(label: str, *, help_text: str = "", current: bool = False, required: bool = True) -> forms.CharField:
@@ -221,7 +212,7 @@ def password_field(label: str, *, help_text: str = "", current: bool = False, re
         help_text=help_text,
         required=required,
         strip=False,
-        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "current-password" if current else "new-password"}),
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password" if current else "new-password"}),
     )
 
 
@@ -237,22 +228,20 @@ def hidden_number_field() -> forms.IntegerField:
 
 def code_field(label: str, *, rows: int, max_length: int | None = None, help_text: str = "") -> forms.CharField:
     """Text in which whitespace matters: files, lists of nodes."""
-    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off"}
-    field = forms.CharField(
+    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "class": "oa-mono"}
+    return forms.CharField(
         label=label,
         required=False,
         strip=False,
         max_length=max_length,
         help_text=help_text,
-        widget=UnfoldAdminTextareaWidget(attrs=attrs),
+        widget=forms.Textarea(attrs=attrs),
     )
-    field.widget.attrs["class"] += " oa-mono"
-    return field
 
 
-def datetime_widget() -> UnfoldAdminTextInputWidget:
+def datetime_widget() -> forms.TextInput:
     """The browser's own input of a date and a time."""
-    return UnfoldAdminTextInputWidget(attrs={"type": "datetime-local", "step": "1"})
+    return forms.TextInput(attrs={"type": "datetime-local", "step": "1"})
 
 
 def time_field(label: str, *, help_text: str = "") -> forms.DateTimeField:
@@ -266,11 +255,6 @@ class CheckboxList(forms.CheckboxSelectMultiple):
     """Checkboxes in a list that scrolls when it is long."""
 
     template_name = "osmo/parts/checkbox_list.html"
-
-    def create_option(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        option: dict[str, Any] = super().create_option(*args, **kwargs)
-        option["attrs"]["class"] = UnfoldBooleanWidget().attrs["class"]
-        return option
 
     def _render(self, template_name: str, context: dict[str, Any], renderer: Any = None) -> SafeString:
         """Renders from the site's templates, because the forms' own renderer searches only installed apps."""

@@ -7,7 +7,6 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.forms import MAX_TEXT_LENGTH
@@ -28,14 +27,14 @@ class NodeFilterForm(django_forms.Form):
     name = django_forms.CharField(
         required=False,
         max_length=MAX_TEXT_LENGTH,
-        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "part of a name", "autocomplete": "off"}),
+        widget=django_forms.TextInput(attrs={"placeholder": "part of a name", "autocomplete": "off"}),
     )
     free = django_forms.IntegerField(
         label="Free GPUs, at least",
         required=False,
         min_value=0,
         max_value=MAX_FREE_GPUS,
-        widget=UnfoldAdminTextInputWidget(attrs={"inputmode": "numeric", "autocomplete": "off"}),
+        widget=django_forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
 
 

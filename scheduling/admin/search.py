@@ -19,7 +19,7 @@ def search_page(site: Any, request: HttpRequest) -> HttpResponse:
     """The pages of the menu and the objects whose names begin with the text."""
     text = request.GET.get("q", "").strip()[:MAX_SEARCH_TEXT]
     context = site.each_context(request)
-    menu = [item for group in context["sidebar_navigation"] for item in group["items"]]
+    menu = [item for group in context["menu"] for item in group["items"]]
     context |= {
         "title": f"Search: {text}" if text else "Search",
         "text": text,

@@ -21,7 +21,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def drains_of(context: dict[str, Any], pool: str) -> dict[str, Drain]:
     """By name, the draining subpools of a pool."""
-    from pools.admin.base import actor_of  # noqa: PLC0415  # Django loads tags before unfold, which pages need
+    from pools.admin.base import actor_of  # noqa: PLC0415  # Django loads tags before the apps, which pages need
 
     actor = actor_of(context["request"])
     leaves = leaf_names_of(actor, pool)

@@ -30,7 +30,7 @@ MS_PER_HOUR = 3_600_000
 def pool_usage(context: dict[str, Any], pool: str) -> dict[str, Any]:
     """Use and waiting of a pool with its subpools, from the closed hours of the record of use: the page is fetched
     often, and the open hour of all pools would be computed each time. Before the first closed hour it is computed."""
-    from pools.admin.base import actor_of  # noqa: PLC0415  # Django loads tags before unfold, which pages need
+    from pools.admin.base import actor_of  # noqa: PLC0415  # Django loads tags before the apps, which pages need
 
     request = context["request"]
     actor = actor_of(request)

@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from osmo_admin.cli import client, server
-from osmo_admin.navigation import sidebar
+from osmo_admin.navigation import menu_of
 from pools.models import User
 from tests.support import world
 from tests.support.services import ROOT
@@ -65,7 +65,7 @@ def test_each_page_is_in_the_menu(db: None, rf: Any) -> None:
     request = rf.get("/")
     world.make_user("root", "osmo-admin")
     request.user, request.auth = User.objects.get(username="root"), None
-    titles = {item["title"] for group in sidebar(request) for item in group["items"]}
+    titles = {item["title"] for group in menu_of(request) for item in group["items"]}
     named = {
         page
         for section in SECTIONS.values()

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.forms import Field
-from unfold.widgets import UnfoldAdminTextareaWidget
+from django.forms import Field, Textarea
 
 from pools.admin import forms
 from pools.admin.command_forms import reason_field
@@ -34,7 +33,7 @@ def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **mor
     return make(about.label, help_text=about.help, **more)
 
 
-class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
+class SealedTextarea(Textarea):
     """An input that is never sent back to the page, not even when the form is refused."""
 
     def format_value(self, value: Any) -> None:
@@ -43,8 +42,8 @@ class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
 
 def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str) -> forms.SecretField:
     """A secret of several lines."""
-    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off"}
-    field = forms.SecretField(
+    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off", "class": "oa-mono"}
+    return forms.SecretField(
         label=label,
         required=False,
         strip=False,
@@ -52,8 +51,6 @@ def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str)
         help_text=help_text,
         widget=SealedTextarea(attrs=attrs),
     )
-    field.widget.attrs["class"] += " oa-mono"
-    return field
 
 
 def kubeconfig_field(fate: str) -> forms.SecretField:

@@ -175,7 +175,7 @@ def test_cancelling_is_for_the_owner_and_admins_of_the_pool(as_person: Callable[
 def test_the_menu_contains_only_permitted_pages(as_person: Callable[[str], Client]) -> None:
     for person in ROLES_BY_USER:
         client = as_person(person)
-        links = [item["link"] for group in client.get("/").context["sidebar_navigation"] for item in group["items"]]
+        links = [item["link"] for group in client.get("/").context["menu"] for item in group["items"]]
         assert links
         assert {client.get(link).status_code for link in links} == {200}, person
 
