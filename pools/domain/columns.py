@@ -48,7 +48,9 @@ def number_column(
     number: NamedNumber, value: Callable[[Any], Any] | None = None, field: Any = None, sort: str = ""
 ) -> Column:
     """The column of a number of :mod:`pools.domain.numbers`; its key is the label with underscores."""
-    return Column(number.term.replace(" ", "_"), number.label, value, field, sort, number.meaning, is_right=True)
+    return Column(
+        number.label.lower().replace(" ", "_"), number.label, value, field, sort, number.meaning, is_right=True
+    )
 
 
 def list_columns(*columns: Column | str) -> dict[str, Column]:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pools.domain.columns import Column, list_columns, number_column
-from pools.domain.numbers import CAN_START_NOW, GPU_QUOTA_NUMBERS, POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
+from pools.domain.numbers import (
+    CAN_START_NOW,
+    GPU_QUOTA_NUMBERS,
+    POOL_NUMBERS,
+    QUOTA,
+    TOTAL_IN_USE,
+    WEIGHT,
+)
 from pools.domain.values.amounts import NO_LIMIT, as_json
 
 POOL_COLUMNS = list_columns(
@@ -19,7 +26,8 @@ POOL_COLUMNS = list_columns(
     number_column(QUOTA, lambda line: as_json(line[1].quota), "guarantee", "quota"),
     number_column(POOL_NUMBERS["used"], lambda line: line[1].used, sort="used"),
     number_column(POOL_NUMBERS["available"], lambda line: as_json(line[1].available), sort="free"),
-    number_column(CAN_START_NOW, lambda line: as_json(line[1].can_start)),
+    number_column(CAN_START_NOW, lambda line: as_json(line[1].can_start_now)),
+    Column("low_can_start_now", "", lambda line: as_json(line[1].low_can_start_now)),
     number_column(TOTAL_IN_USE, lambda line: line[1].total_usage, sort="total"),
     number_column(POOL_NUMBERS["live_workflows"], lambda line: line[1].live_workflows),
     Column("quota_until", "", lambda line: line[1].until),

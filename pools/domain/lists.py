@@ -99,8 +99,8 @@ class SubpoolQuery:
     include_archived: bool = _with_archived()
     start_room: bool = parameter(
         BOOLEAN,
-        "With `can_start_now` of the pool, the shared leaf and each subpool: GPUs that quotas and limits let start "
-        "now, LOW work included; -1 is unlimited.",
+        "With `can_start_now` of the pool, the shared leaf and each subpool, GPUs that HIGH and NORMAL work may start "
+        "now; with `low_can_start_now`, the same of LOW work (-1 is unlimited); and with the parts of its `bar`.",
         default=False,
         option="",
     )

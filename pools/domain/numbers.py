@@ -1,7 +1,7 @@
 """The numbers that people read: their names, meanings and units, for pages, the client, CSV files and the glossary.
 
 Each table has the numbers of one kind of answer, by their keys there. `available` is a key of two answers with two
-meanings: quota that is not in use (a pool), and what may start (the quota tree).
+meanings: quota that is not in use (a pool), and what LOW work may start (the quota tree).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class NamedNumber:
 
     @property
     def term(self) -> str:
-        """Its term in docs/glossary.md, and its name in templates."""
-        return self.label.lower()
+        """Its term in docs/glossary.md, and its name in templates: a priority keeps its capital letters."""
+        return " ".join(word if word.isupper() else word.lower() for word in self.label.split())
 
     @property
     def heading(self) -> str:
@@ -34,14 +34,21 @@ class NamedNumber:
 
 QUOTA = NamedNumber(
     "Quota",
-    "GPUs that HIGH and NORMAL work may hold, and that no other work can withhold. LOW work may use them while idle.",
+    "GPUs that HIGH and NORMAL work may hold, and that no other work can withhold. LOW work may use them while idle."
+    " The quota of a pool or cohort has all quotas below it.",
 )
 CAN_START_NOW = NamedNumber(
     "Can start now",
-    "The amount that quotas and limits let start at this moment, borrowing included. HIGH and NORMAL work also needs"
-    " guaranteed free GPUs, and all work needs room on nodes.",
+    "GPUs that HIGH and NORMAL work may start at this moment without taking them from other work: the guaranteed free"
+    " GPUs that nobody uses, within the limits. Work also needs room on nodes.",
 )
-TOTAL_IN_USE = NamedNumber("Total in use", "GPUs of all running work: HIGH, NORMAL and LOW.")
+LOW_CAN_START_NOW = NamedNumber(
+    "LOW can start now",
+    "GPUs that quotas and limits let LOW work start at this moment, borrowing included. Work also needs room on nodes.",
+)
+TOTAL_IN_USE = NamedNumber(
+    "Total in use", "GPUs of all running work: HIGH, NORMAL and LOW. A pool or cohort has all work below it."
+)
 BORROWING_LIMIT = NamedNumber("Borrowing limit", "The most GPUs that a node may use beyond its effective quota.")
 LENDING_LIMIT = NamedNumber("Lending limit", "The most GPUs of a node that others may use.")
 WEIGHT = NamedNumber("Weight", "The share of unused GPUs that a pool receives, relative to other pools.", "")
@@ -53,7 +60,8 @@ POOL_NUMBERS: Mapping[str, NamedNumber] = {
         "Guaranteed free",
         "Quota minus the GPUs guaranteed in use. Below zero, work has to end before new work starts.",
     ),
-    "can_start": CAN_START_NOW,
+    "can_start_now": CAN_START_NOW,
+    "low_can_start_now": LOW_CAN_START_NOW,
     "total_usage": TOTAL_IN_USE,
     "live_workflows": NamedNumber("Active workflows", "Workflows that are running or pending.", ""),
     "maximum": NamedNumber("Maximum", "The most GPUs that a pool may hold, LOW work included."),
@@ -62,17 +70,24 @@ POOL_NUMBERS: Mapping[str, NamedNumber] = {
 """Of a pool, its remainder or a subpool."""
 
 TREE_NUMBERS: Mapping[str, NamedNumber] = {
+    "quota": QUOTA,
+    "total_usage": TOTAL_IN_USE,
+    "can_start_now": CAN_START_NOW,
     "nominal": NamedNumber(
         "Nominal quota", "The quota that a node of the tree has itself, on top of the quotas below it."
     ),
     "subtree_quota": NamedNumber("Effective quota", "Nominal quota plus the quota that the children may lend."),
-    "usage": TOTAL_IN_USE,
-    "t": NamedNumber("Balance", "Effective quota minus total in use. A negative balance is the borrowed amount."),
-    "available": CAN_START_NOW,
+    "usage": NamedNumber(
+        "Counted use",
+        "The part of the total in use that counts against the effective quota: without the use of quota below that may"
+        " not be lent.",
+    ),
+    "t": NamedNumber("Balance", "Effective quota minus counted use. A negative balance is the borrowed amount."),
+    "available": LOW_CAN_START_NOW,
     "potential_available": NamedNumber(
         "Potential capacity", "The most that could ever run here if everything else were idle."
     ),
-    "borrowed": NamedNumber("Borrowed", "Total in use beyond the effective quota."),
+    "borrowed": NamedNumber("Borrowed", "Counted use beyond the effective quota."),
     "lent": NamedNumber("Lent out", "The amount that others borrow from this node."),
     "lendable": NamedNumber("Lending capacity", "The amount that the node could still lend."),
     "borrowing_limit": BORROWING_LIMIT,

@@ -8,6 +8,7 @@ from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import NO_QUOTA
+from pools.domain.quota.usage_bar import UsageBarAnswer
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount, JsonAmount, as_json
 from pools.selectors.quotas.quota_tree import CycleCondition, QuotaView
 
@@ -22,6 +23,9 @@ class NodeQuotaAnswer(TypedDict):
     nominal: Annotated[JsonAmount, TREE_NUMBERS["nominal"].meaning]
     borrowing_limit: Annotated[JsonAmount | None, TREE_NUMBERS["borrowing_limit"].meaning]
     lending_limit: Annotated[JsonAmount | None, TREE_NUMBERS["lending_limit"].meaning]
+    quota: Annotated[JsonAmount, TREE_NUMBERS["quota"].meaning]
+    total_usage: Annotated[JsonAmount, TREE_NUMBERS["total_usage"].meaning]
+    can_start_now: Annotated[JsonAmount, TREE_NUMBERS["can_start_now"].meaning]
     subtree_quota: Annotated[JsonAmount, TREE_NUMBERS["subtree_quota"].meaning]
     usage: Annotated[JsonAmount, TREE_NUMBERS["usage"].meaning]
     t: Annotated[JsonAmount, TREE_NUMBERS["t"].meaning]
@@ -32,6 +36,7 @@ class NodeQuotaAnswer(TypedDict):
     lendable: Annotated[JsonAmount, TREE_NUMBERS["lendable"].meaning]
     debt: Annotated[JsonAmount, TREE_NUMBERS["debt"].meaning]
     pending: Annotated[int, TREE_NUMBERS["pending"].meaning]
+    bar: UsageBarAnswer
 
 
 class TreeNodeAnswer(TypedDict):
@@ -73,12 +78,16 @@ def _node_body(view: QuotaView, node: OutlineNode) -> TreeNodeAnswer:
 def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> NodeQuotaAnswer:
     flavor, _, resource = key.partition("/")
     own, held = view.tree.nodes[node.key].quotas.get(key, NO_QUOTA), view.numbers[key][node.key]
+    total = view.totals[key][node.key]
     return {
         "flavor": flavor,
         "resource": resource,
         "nominal": as_json(own.nominal),
         "borrowing_limit": _limit(own.borrowing_limit),
         "lending_limit": _limit(own.lending_limit),
+        "quota": as_json(total.quota),
+        "total_usage": as_json(total.total_usage),
+        "can_start_now": as_json(total.can_start_now),
         "subtree_quota": as_json(held.subtree_quota),
         "usage": as_json(held.usage),
         "t": as_json(held.t),
@@ -89,6 +98,7 @@ def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> NodeQuotaAnswer
         "lendable": as_json(held.lendable),
         "debt": as_json(view.debt(node, key)),
         "pending": view.pending.get(node.key, 0) if key == GPU else 0,
+        "bar": total.bar.as_body(),
     }
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Annotated, NotRequired, TypedDict
 
 from pools.domain import names
-from pools.domain.numbers import CAN_START_NOW, POOL_NUMBERS
+from pools.domain.numbers import CAN_START_NOW, LOW_CAN_START_NOW, POOL_NUMBERS
 from pools.domain.quota.pool_balance import Subpool
+from pools.domain.quota.usage_bar import UsageBarAnswer
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import encode_gpus
 from pools.models import Pool
@@ -38,6 +39,8 @@ class SubpoolAnswer(TypedDict):
     version: int
     reactivated: bool
     can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
+    low_can_start_now: NotRequired[Annotated[int, LOW_CAN_START_NOW.meaning]]
+    bar: NotRequired[UsageBarAnswer]
 
 
 class SharedAnswer(TypedDict):
@@ -52,6 +55,8 @@ class SharedAnswer(TypedDict):
     live_workflows: Annotated[int, POOL_NUMBERS["live_workflows"].meaning]
     available: Annotated[int, POOL_NUMBERS["available"].meaning]
     can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
+    low_can_start_now: NotRequired[Annotated[int, LOW_CAN_START_NOW.meaning]]
+    bar: NotRequired[UsageBarAnswer]
 
 
 class PoolTreeAnswer(TypedDict):
@@ -66,6 +71,8 @@ class PoolTreeAnswer(TypedDict):
     version: int
     subpools: list[SubpoolAnswer]
     can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
+    low_can_start_now: NotRequired[Annotated[int, LOW_CAN_START_NOW.meaning]]
+    bar: NotRequired[UsageBarAnswer]
 
 
 def subpool_body(row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False) -> SubpoolAnswer:

@@ -19,7 +19,7 @@ from pools.domain import audit_actions
 from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
 from pools.domain.quota import forest
-from pools.domain.quota.usage_bar import UsageBar
+from pools.domain.quota.usage_bar import BAR_PARTS, UsageBar
 from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
 from pools.models import AuditEntry
 from pools.selectors.quotas.pool_tree import PoolTreeRow
@@ -27,14 +27,9 @@ from pools.selectors.quotas.quota_pages import QuotaTreeRow, kind_segment_of
 
 register = template.Library()
 
-_EMPTY_BAR = '<div class="oa-bar oa-bar--empty" role="img" aria-label="{}: no quota and no use"></div>'
 _USAGE_BAR = (
-    '<div class="oa-usage" role="group" aria-label="{}"><div class="oa-bar{}" aria-hidden="true">{}</div>'
+    '<div class="oa-usage" role="group" aria-label="{}" title="{}"><div class="oa-bar{}" aria-hidden="true">{}</div>'
     '<span class="oa-usage__text">{}</span></div>'
-)
-_TREE_BAR = (
-    '<div class="oa-bar" role="img" aria-label="{}: {} used of the own quota, {} borrowed, {} lent out, {} unused">'
-    "{}</div>"
 )
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 _EMPTY: tuple[object, ...] = (None, "", [], {})
@@ -108,10 +103,10 @@ def node_name(key: str) -> str:
 
 
 @register.simple_tag
-def number_heads(*terms: str, extra: bool = False) -> SafeString:
+def number_heads(*terms: str, extra: str = "") -> SafeString:
     """The headings of columns of numbers, by their terms (`pools.domain.numbers`), each with its meaning. `extra`
-    columns are left out at first where the window is narrow (`columns.js`)."""
-    return heads_of((NUMBERS[term] for term in terms), "data-extra " if extra else "")
+    columns are left out at first (`columns.js`): "narrow" where the window is narrow, "always" in each."""
+    return heads_of((NUMBERS[term] for term in terms), f'data-extra="{extra}" ' if extra else "")
 
 
 def heads_of(numbers: Iterable[NamedNumber], mark: str = "") -> SafeString:
@@ -238,20 +233,23 @@ def icon(name: str) -> SafeString:
 
 @register.simple_tag
 def usage_bar(bar: UsageBar, label: str) -> SafeString:
-    """The five-part bar with its numbers as text below it. Built in Python because a page has hundreds."""
-    parts = [
-        ("guaranteed", bar.guaranteed, "guaranteed"),
-        ("low", bar.low_inside, "LOW inside"),
-        ("over", bar.over_quota, "over quota"),
-        ("draining", bar.draining, "draining"),
-        ("free", bar.free, "free"),
-    ]
-    shown = [(name, size, text) for name, size, text in parts if size]
-    if not shown:
-        return format_html(_USAGE_BAR, label, " oa-bar--empty", "", "no quota, no use")
-    segments = format_html_join("", _PART, [(name, size) for name, size, _ in shown])
-    texts = ", ".join(f"{signed(size)} {text}" for _, size, text in shown)
-    return format_html(_USAGE_BAR, label, "", segments, texts)
+    """The bar of a leaf, pool or cohort, the same on every page, with its numbers as text. Built in Python because a
+    page has hundreds."""
+    parts = [(part.key, size, part.word) for part, size in bar.parts() if size]
+    if not parts:
+        return format_html(_USAGE_BAR, label, "no quota, no use", " oa-bar--empty", "", "no quota, no use")
+    segments = format_html_join("", _PART, [(key, size) for key, size, _ in parts])
+    texts = ", ".join(f"{signed(size)} {word}" for _, size, word in parts)
+    return format_html(_USAGE_BAR, label, texts, "", segments, texts)
+
+
+@register.simple_tag
+def bar_legend() -> SafeString:
+    """The parts of the bars of this page: their colours and words."""
+    lines = format_html_join(
+        "", '<li><i class="oa-part--{}" aria-hidden="true"></i>{}</li>', ((part.key, part.legend) for part in BAR_PARTS)
+    )
+    return format_html('<ul class="oa-legend" aria-label="Legend of the bars">{}</ul>', lines)
 
 
 _LIMITS = ' <span class="oa-quiet oa-limits">{}</span>'
@@ -259,7 +257,10 @@ _TREE_CELLS = (
     '<td data-label="GPUs" class="oa-wide">{{}}</td>\n<td data-label="{}" class="oa-right">{{}}{{}}{{}}</td>\n'
     + '<td data-label="{}" class="oa-right">{{}}</td>\n' * 5
 ).format(
-    *(POOL_NUMBERS[key].label for key in ("quota", "used", "available", "can_start", "total_usage", "live_workflows"))
+    *(
+        POOL_NUMBERS[key].label
+        for key in ("quota", "used", "available", "can_start_now", "total_usage", "live_workflows")
+    )
 )
 
 
@@ -281,48 +282,38 @@ def tree_cells(row: PoolTreeRow) -> SafeString:
         temporary,
         signed(row.used),
         guaranteed_free(row),
-        amount(row.can_start),
+        can_start(row),
         signed(row.total_usage),
         signed(row.live_workflows),
     )
 
 
-@register.simple_tag
-def quota_bar(row: QuotaTreeRow) -> SafeString:
-    """The used, borrowed, lent and unused parts of a node as a bar, with a text for screen readers."""
-    segments = [("inside", row.inside), ("over", row.numbers.borrowed), ("lent", row.numbers.lent), ("free", row.free)]
-    if any(size == UNLIMITED for _, size in segments) or not any(size for _, size in segments):
-        return format_html(_EMPTY_BAR, row.node.name)
-    parts = [(name, float(part)) for name, part in segments if part]
-    return format_html(
-        _TREE_BAR, row.node.name, *(amount(size) for _, size in segments), format_html_join("", _PART, parts)
-    )
-
-
 _QUOTA_CELL = '<td data-label="{}" class="oa-right{}"><a tabindex="-1" href="{}#{}">{}</a></td>'
-_NEVER_QUIET = frozenset({"subtree_quota", "usage", "available"})
 
 
 @register.simple_tag
 def quota_cells(row: QuotaTreeRow, address: str) -> SafeString:
     """The numbers of a node of the quota tree, as cells that link to their explanations on the page of the node."""
-    held = row.numbers
+    held, total = row.numbers, row.totals
     texts: dict[str, SafeString | str] = {
-        "subtree_quota": amount(held.subtree_quota),
-        "usage": amount(held.usage),
-        "available": amount(held.available),
+        "quota": amount(total.quota),
+        "total_usage": amount(total.total_usage),
         "borrowed": amount(held.borrowed),
         "lent": amount(held.lent),
+        "can_start_now": amount(total.can_start_now),
+        "available": amount(held.available),
+        "pending": signed(row.pending),
+        "subtree_quota": amount(held.subtree_quota),
+        "usage": amount(held.usage),
         "lendable": amount(held.lendable),
         "debt": format_html('<span class="oa-negative">{}</span>', amount(row.debt)) if row.debt else "0",
-        "pending": signed(row.pending),
         "weighted_share": row.share,
     }
     return format_html_join(
         "\n",
         _QUOTA_CELL,
         (
-            (TREE_NUMBERS[key].label, " oa-zero" if text == "0" and key not in _NEVER_QUIET else "", address, key, text)
+            (TREE_NUMBERS[key].label, " oa-zero" if text == "0" else "", address, key, text)
             for key, text in texts.items()
         ),
     )
@@ -335,6 +326,16 @@ def guaranteed_free(row: PoolTreeRow) -> SafeString | str:
         return "unlimited"
     text = signed(int(row.available))
     return format_html('<span class="oa-negative">{}</span>', text) if row.available < 0 else text
+
+
+def can_start(row: PoolTreeRow) -> SafeString:
+    """What HIGH and NORMAL work may start now, and beside it what LOW work may."""
+    return format_html(
+        '{} <span class="oa-quiet" title="{}">LOW {}</span>',
+        amount(row.can_start_now),
+        POOL_NUMBERS["low_can_start_now"].meaning,
+        amount(row.low_can_start_now),
+    )
 
 
 @register.filter

@@ -88,7 +88,7 @@ PENDING_COLUMNS = list_columns(
 QUEUE_COLUMNS = list_columns(
     "queue",
     Column("bar", "GPUs"),
-    *(number_column(TREE_NUMBERS[key]) for key in ("subtree_quota", "usage", "borrowed", "lent", "pending")),
+    *(number_column(TREE_NUMBERS[key]) for key in ("quota", "total_usage", "borrowed", "lent", "pending")),
 )
 
 WAITING_COLUMNS = list_columns("pool", Column("gangs", is_right=True), _GPUS, "waits")

@@ -1,6 +1,7 @@
 // The choice of columns of a table with `data-columns="NAME"`: a box for each column behind the one that names the row,
 // kept in this browser.
-// Columns with `data-extra` are left out at first where the window is narrow. Without this script all are shown.
+// Columns with `data-extra` are left out at first where the window is narrow; with `data-extra="always"`, everywhere.
+// Without this script all are shown.
 "use strict";
 
 (function () {
@@ -11,13 +12,13 @@
   const narrow = window.matchMedia("(max-width: 70rem)");
   const sheet = document.head.appendChild(document.createElement("style")).sheet; // rules outlive a refresh of the page
 
-  // The columns after the one that names the row, by the labels that cells carry for phones: { label, index, isExtra }.
+  // The columns after the one that names the row, by the labels that cells carry for phones: { label, index, extra }.
   function columns() {
     const cells = Array.from(table.querySelector("tbody tr")?.children || []);
     const heads = table.querySelectorAll("thead tr:first-child > th");
     const first = cells.findIndex((cell) => cell.matches("th"));
     return cells
-      .map((cell, index) => ({ label: cell.dataset.label, index, isExtra: heads[index] && "extra" in heads[index].dataset }))
+      .map((cell, index) => ({ label: cell.dataset.label, index, extra: heads[index]?.dataset.extra }))
       .filter(({ label, index }) => label && index > first);
   }
 
@@ -30,7 +31,7 @@
   }
 
   const chosen = read();
-  const isShown = ({ label, isExtra }) => chosen[label] ?? !(isExtra && narrow.matches);
+  const isShown = ({ label, extra }) => chosen[label] ?? !(extra === "always" || (extra !== undefined && narrow.matches));
 
   function draw() {
     while (sheet.cssRules.length) sheet.deleteRule(0);

@@ -9,7 +9,6 @@ import typer
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command, command_group
 from osmo_admin.cli.base.completion import complete_pools
-from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import PoolListMode
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
@@ -110,5 +109,4 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
     facts = Facts(lines)
     if row.get("parent_pool") or "(Total:" not in str(row.get("gpu_quota")):
         return facts
-    subpools = session.http().get(url_path("api", "configs", "pool", row["name"], "subpool"))
-    return [facts, subpool.subpools_table(subpools)]
+    return [facts, subpool.subpools_table(subpool.read_subpools(session, row["name"]))]

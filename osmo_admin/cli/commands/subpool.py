@@ -23,13 +23,14 @@ from osmo_admin.cli.base.times import format_local_time
 from osmo_admin.cli.base.yaml_files import parse_number
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
+from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from osmo_admin.cli.text.effect_text import show_effect
 from osmo_admin.cli.text.pool_table import branch_prefix
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
 from pools.domain.columns import pick
 from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.lists import SubpoolQuery
-from pools.domain.numbers import POOL_NUMBERS, QUOTA
+from pools.domain.numbers import CAN_START_NOW, LOW_CAN_START_NOW, POOL_NUMBERS, QUOTA
 
 if TYPE_CHECKING:
     from pools.domain.configuration.quota_file import QuotaFile
@@ -38,6 +39,7 @@ app = command_group("Subpools: guaranteed parts of a pool.")
 QUOTAS_URL = url_path("api", "configs", "subpool_quotas")
 NUMBERS = ("used", "available", "total_usage", "live_workflows")
 COLUMNS_SHOWN = "pool state quota guaranteed_in_use guaranteed_free total_in_use active_workflows"
+ADDED_HEADINGS = (CAN_START_NOW.label, LOW_CAN_START_NOW.label, BAR_HEADING)
 
 
 def _subpool_url(parent: str, *sub: str) -> str:
@@ -176,20 +178,30 @@ def list_(session: ClientSession, query: dict[str, Any], *, parent: ParentArgume
 
     Example: osmo pool subpool list vision
     """
-    answer = session.http().get(_subpool_url(parent), query)
+    answer = read_subpools(session, parent, query)
     print_answer(session, answer, lambda: subpools_table(answer))
+
+
+def read_subpools(session: ClientSession, parent: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The subpools of a pool with what may start on them, and the parts of their bars."""
+    answer: dict[str, Any] = session.http().get(_subpool_url(parent), {**(query or {}), "start_room": True})
+    return answer
 
 
 def subpools_table(answer: dict[str, Any]) -> Table:
     """One line for the pool, with its remainder (shared), and one line for each subpool."""
     shared = answer["shared"]
     own = f"{answer['unallocated']} (Total: {answer['quota']})" if answer["subpools"] else answer["quota"]
-    rows: list[list[Any]] = [[answer["pool"], "-", own, *(shared.get(key) for key in NUMBERS)]]
+    rows: list[list[Any]] = [[answer["pool"], "-", own, *_numbers(shared)]]
     children = sorted(answer["subpools"], key=lambda row: str(row["name"]))
     for at, row in enumerate(children):
-        counted = (row[key] for key in ("subpool_state", "quota", *NUMBERS))
-        rows.append([branch_prefix(at, len(children)) + row["name"], *counted])
-    return build_table(headings(pick(POOL_COLUMNS, COLUMNS_SHOWN)), rows)
+        name = branch_prefix(at, len(children)) + row["name"]
+        rows.append([name, row["subpool_state"], row["quota"], *_numbers(row)])
+    return build_table((*headings(pick(POOL_COLUMNS, COLUMNS_SHOWN)), *ADDED_HEADINGS), rows)
+
+
+def _numbers(row: dict[str, Any]) -> list[Any]:
+    return [*(row.get(key) for key in (*NUMBERS, "can_start_now", "low_can_start_now")), drawn_bar(row)]
 
 
 @client_command(app, "show")

@@ -6,16 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from osmo_admin.cli.base.tables import PreformattedCell, Table, build_table, format_cell, headings
+from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from pools.domain.list_columns import NODE_COLUMNS
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import LIMIT_KEYS
 
 QuotaTreeNode = Mapping[str, Any]
 COLUMNS = (
-    "nominal", "subtree_quota", "usage", "available", "borrowed", "lent", "lendable", *LIMIT_KEYS, "debt",
-    "pending",
+    "quota", "total_usage", "can_start_now", "available", "borrowed", "lent", "pending",
+    "nominal", "subtree_quota", "usage", "lendable", *LIMIT_KEYS, "debt",
 )  # fmt: skip
-HEADER = (*headings(NODE_COLUMNS.values()), *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")))
+HEADER = (
+    *headings(NODE_COLUMNS.values()),
+    BAR_HEADING,
+    *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")),
+)
 LEAF_KINDS = ("shared", "subpool")
 ARROW = " → "
 NO_NUMBERS: Mapping[str, Any] = {}
@@ -28,7 +33,15 @@ def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: b
     for prefix, node in draw_tree(listed):
         numbers = node_numbers(node, resource)
         name = PreformattedCell(f"{prefix}{node['name']}{'' if node['active'] else ' (cycle)'}")
-        rows.append([name, node["kind"], *(numbers.get(number) for number in COLUMNS), node["weighted_share"]])
+        rows.append(
+            [
+                name,
+                node["kind"],
+                drawn_bar(numbers),
+                *(numbers.get(number) for number in COLUMNS),
+                node["weighted_share"],
+            ]
+        )
     return build_table(HEADER, rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,12 +19,12 @@ from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSu
 from pools.domain.errors import NotFound
 from pools.domain.lists import SubpoolQuery
 from pools.domain.people.roles import Actor
-from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, Amount
+from pools.domain.values.amounts import encode_gpus
 from pools.models import Pool
 from pools.permissions import get_visible_root
 from pools.representations.subpool import PoolTreeAnswer, SubpoolAnswer, pool_tree_body, subpool_body
 from pools.selectors.quotas.pool_balance import read_balances, subpool_from_row
-from pools.selectors.quotas.start_room import read_start_room
+from pools.selectors.quotas.pool_totals import LeafTotals, read_pool_totals
 from pools.services.changes.dry_run import EffectAnswer, effect_on_pool_tree
 from pools.services.configuration.subpools import (
     SubpoolResult,
@@ -50,20 +51,29 @@ class SubpoolList(View):
         body = pool_tree_body(root, include_archived=query.include_archived)
         if not query.start_room:
             return Response(body)
-        room = read_start_room([root], read_balances([root]))
-        body["can_start_now"] = _room_number(room.of_pool(root.name))
-        body["shared"]["can_start_now"] = _room_number(room.of_leaf(root.name, None))
-        for part in body["subpools"]:
-            part["can_start_now"] = _room_number(room.of_leaf(root.name, part["subpool_name"]))
-        return Response(body)
+        totals = read_pool_totals([root], read_balances([root]))
+        return Response(
+            {
+                **body,
+                **_starts(totals.of_pool(root.name)),
+                "shared": {**body["shared"], **_starts(totals.of_leaf(root.name, None))},
+                "subpools": [
+                    {**part, **_starts(totals.of_leaf(root.name, part["subpool_name"]))} for part in body["subpools"]
+                ],
+            }
+        )
 
     @describe_change(CreateSubpool, answer=SubpoolAnswer)
     def post(self, request: Request, parent: str) -> Response:
         return answer_change(self, CreateSubpool, create_subpool, SUBPOOL_CHANGES, {"parent": parent})
 
 
-def _room_number(amount: Amount) -> int:
-    return NO_LIMIT if amount == UNLIMITED else int(amount)
+def _starts(held: LeafTotals) -> dict[str, Any]:
+    return {
+        "can_start_now": encode_gpus(held.can_start_now),
+        "low_can_start_now": encode_gpus(held.low_can_start_now),
+        "bar": held.bar.as_body(),
+    }
 
 
 class SubpoolDetail(View):

@@ -1,6 +1,6 @@
 """Explanations of the numbers of the quota tree: the terms that each number is computed from.
 
-    can start now (serve) 10  =  0 unused own quota  +  the least of: 11 can start now (prod), ...
+    LOW can start now (serve) 10  =  0 unused own quota  +  the least of: 11 LOW can start now (prod), ...
 
 The terms of an explanation add up to the number on the page. If a number is the least of several amounts, the
 explanation has all of them and marks the deciding ones.
@@ -8,11 +8,12 @@ explanation has all of them and marks the deciding ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from pools.domain.numbers import CAN_START_NOW, TREE_NUMBERS
+from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.node_numbers import node_numbers, weighted_share
+from pools.domain.quota.node_totals import NodeTotals
 from pools.domain.quota.tree import QuotaTree, ResourceColumn
 from pools.domain.values.amounts import UNLIMITED, Amount, Number, resource_of
 
@@ -63,6 +64,45 @@ def explain_node(tree: QuotaTree, key: str, node: str) -> list[NumberExplanation
     return [explain() for explain in explainer.numbers()]
 
 
+def explain_totals(tree: QuotaTree, key: str, node: str, totals: Mapping[str, NodeTotals]) -> list[NumberExplanation]:
+    """The numbers of a node that have everything below it: quota, total in use, and what may start now."""
+    x, here = tree.index[node], totals[node]
+    children = [name for name in tree.names if tree.nodes[name].parent == node]
+
+    def below(number: str, words: str) -> tuple[ExplanationTerm, ...]:
+        return tuple(ExplanationTerm(getattr(totals[name], number), words, name, number) for name in children)
+
+    column = tree.columns[key]
+    own_quota = [ExplanationTerm(column.nominal[x], "nominal quota", node, "nominal")] if column.nominal[x] else []
+    quota_terms = (*own_quota, *below("quota", "quota")) if children else ()
+    own_use = [ExplanationTerm(column.own[x], "work of this node itself")] if column.own[x] or not children else []
+    low = node_numbers(tree, key)[node].available
+    if children:
+        parts = below("can_start_now", "can start now")
+        starts = ExplanationTerm(_sum(parts), "can start now below", sum_of=parts)
+    else:
+        starts = ExplanationTerm(here.guaranteed_free, "guaranteed free")
+    least = (
+        ExplanationTerm(low, TREE_NUMBERS["available"].term, node, "available", is_deciding=low == here.can_start_now),
+        replace(starts, is_deciding=starts.amount == here.can_start_now),
+    )
+    return [
+        NumberExplanation("quota", here.quota, TREE_NUMBERS["quota"].meaning, quota_terms),
+        NumberExplanation(
+            "total_usage",
+            here.total_usage,
+            TREE_NUMBERS["total_usage"].meaning,
+            (*own_use, *below("total_usage", "total in use")),
+        ),
+        NumberExplanation(
+            "can_start_now",
+            here.can_start_now,
+            TREE_NUMBERS["can_start_now"].meaning,
+            (ExplanationTerm(here.can_start_now, "the least of these", least_of=least),),
+        ),
+    ]
+
+
 class _NodeExplainer:
     def __init__(self, tree: QuotaTree, key: str, x: int) -> None:
         self._tree, self._key, self._x = tree, key, x
@@ -109,7 +149,7 @@ class _NodeExplainer:
         )
         for child in self._children:
             over = max(0, column.usage[child] - column.local[child])
-            words = "total in use" if not column.local[child] else "total in use beyond the quota that is not lendable"
+            words = "counted use" if not column.local[child] else "counted use beyond the quota that is not lendable"
             terms.append(self._term(child, "usage", over, words))
         return NumberExplanation(
             "usage",
@@ -121,7 +161,7 @@ class _NodeExplainer:
     def _explain_balance(self) -> NumberExplanation:
         terms = [
             self._term(self._x, "subtree_quota", self._here.subtree_quota, "effective quota"),
-            self._term(self._x, "usage", self._here.usage, "total in use", sign=-1),
+            self._term(self._x, "usage", self._here.usage, "counted use", sign=-1),
         ]
         return NumberExplanation(
             "t",
@@ -132,7 +172,7 @@ class _NodeExplainer:
 
     def _explain_available(self) -> NumberExplanation:
         x, names = self._x, self._tree.names
-        rule = CAN_START_NOW.meaning
+        rule = TREE_NUMBERS["available"].meaning
         if not self._tree.is_active(names[x]):
             return NumberExplanation("available", 0, "Nothing starts here, because the parents form a cycle.", ())
         if self._parent < 0:
@@ -152,7 +192,7 @@ class _NodeExplainer:
         from_parent = column.available(parent)
         limit = column.borrowing[x]
         if limit == UNLIMITED:
-            return self._term(parent, "available", from_parent, "can start now at the parent")
+            return self._term(parent, "available", from_parent, "LOW can start now at the parent")
         by_limit = column.visible[x] + limit + min(0, column.local[x] - column.usage[x])
         least = min(from_parent, by_limit)
         return ExplanationTerm(
@@ -160,7 +200,7 @@ class _NodeExplainer:
             "from the parent: the least of these",
             least_of=(
                 self._term(
-                    parent, "available", from_parent, "can start now at the parent", decides=from_parent == least
+                    parent, "available", from_parent, "LOW can start now at the parent", decides=from_parent == least
                 ),
                 self._term(
                     x,
@@ -197,7 +237,7 @@ class _NodeExplainer:
 
     def _explain_borrowed(self) -> NumberExplanation:
         terms = [
-            self._term(self._x, "usage", self._here.usage, "total in use"),
+            self._term(self._x, "usage", self._here.usage, "counted use"),
             self._term(self._x, "subtree_quota", self._here.subtree_quota, "effective quota", sign=-1),
         ]
         return NumberExplanation(

@@ -258,6 +258,7 @@ class QuotaTree:
         self._usage = {name: dict(amounts) for name, amounts in (usage or {}).items() if name in given}
         parents = [-1 if node.parent is None else self.index[node.parent] for node in given.values()]
         deep_first, self.cyclic_indexes = children_first_order(parents)
+        self.children_first = deep_first
         self.cycles = [[self.names[x] for x in cycle] for cycle in find_cycles(parents)]
         self.parents = [-1 if x in self.cyclic_indexes else parent for x, parent in enumerate(parents)]
         keys = {key for node in given.values() for key in node.quotas}

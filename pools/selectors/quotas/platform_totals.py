@@ -26,6 +26,16 @@ class PlatformTotals:
     used: int
     bar: UsageBar
 
+    @property
+    def beyond(self) -> int:
+        """The use that no quota of its pool covers: `quota` is the rest of the use plus the unused quota."""
+        return self.used + self.bar.free - self.quota
+
+    @property
+    def covered(self) -> int:
+        """The use that the quota of its pool covers."""
+        return self.used - self.beyond
+
 
 # The arithmetic is that of `leaf_bar`, `subpool_bar` and `pool_bar` in :mod:`pools.domain.quota.usage_bar`. The pools
 # of an installation have twenty thousand subpools, so nothing but the sums leaves the database.

@@ -14,15 +14,15 @@ from django.db.models.functions import Coalesce
 
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
-from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
+from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import Amount, Gpus
+from pools.domain.values.amounts import Gpus
 from pools.models import LeafUsage, Pool
 from pools.models.pool import PoolQuerySet
 from pools.representations.pool import pool_status_of as status_of_work
 from pools.selectors.pool_filters import big_column, zero
 from pools.selectors.quotas.pool_balance import read_balances
-from pools.selectors.quotas.start_room import StartRoom, read_start_room
+from pools.selectors.quotas.pool_totals import PoolTotals, read_pool_totals
 
 POOLS_PER_PAGE = 20
 
@@ -30,8 +30,8 @@ POOLS_PER_PAGE = 20
 @dataclass(frozen=True, slots=True)
 class PoolTreeRow:
     """One row of the tree. Amounts are GPUs, except `live_workflows`; `available` is *guaranteed free* and may be
-    negative, `can_start` is the number of the quota tree. `quota_now` is the quota in scheduling, which differs from
-    `quota` while a subpool drains."""
+    negative; `can_start_now` and `low_can_start_now` are numbers of the quota tree. `quota_now` is the quota in
+    scheduling, which differs from `quota` while a subpool drains."""
 
     name: str
     label: str
@@ -40,7 +40,8 @@ class PoolTreeRow:
     quota: Gpus
     used: int
     available: Gpus
-    can_start: Amount
+    can_start_now: Gpus
+    low_can_start_now: Gpus
     quota_now: Gpus
     total_usage: int
     live_workflows: int
@@ -103,13 +104,13 @@ def all_pool_trees(roots: PoolQuerySet, *, order: Sequence[Any]) -> list[PoolTre
 def pool_trees_of(roots: Sequence[Pool]) -> list[PoolTree]:
     """These pools as trees, in this order."""
     facts = read_balances(roots)
-    room = read_start_room(roots, facts)
-    return [pool_tree_of(root, facts[root.pk], room) for root in roots]
+    totals = read_pool_totals(roots, facts)
+    return [pool_tree_of(root, facts[root.pk], totals) for root in roots]
 
 
-def pool_tree_of(root: Pool, facts: PoolBalance, room: StartRoom) -> PoolTree:
+def pool_tree_of(root: Pool, facts: PoolBalance, totals: PoolTotals) -> PoolTree:
     """One pool as a tree: the pool, its shared leaf, and its subpools by name, without the ARCHIVED ones."""
-    shared = facts.shared_usage
+    shared, of_pool, of_rest = facts.shared_usage, totals.of_pool(root.name), totals.of_leaf(root.name, None)
     head = PoolTreeRow(
         name=root.name,
         label=root.name,
@@ -118,11 +119,12 @@ def pool_tree_of(root: Pool, facts: PoolBalance, room: StartRoom) -> PoolTree:
         quota=facts.guarantee,
         used=facts.used,
         available=facts.guarantee - facts.used,
-        can_start=room.of_pool(root.name),
+        can_start_now=of_pool.can_start_now,
+        low_can_start_now=of_pool.low_can_start_now,
         quota_now=facts.guarantee,
         total_usage=facts.total_usage,
         live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
-        bar=pool_bar(facts),
+        bar=of_pool.bar,
     )
     unallocated = PoolTreeRow(
         name=root.name,
@@ -132,18 +134,20 @@ def pool_tree_of(root: Pool, facts: PoolBalance, room: StartRoom) -> PoolTree:
         quota=facts.unallocated,
         used=shared.used,
         available=facts.shared_available,
-        can_start=room.of_leaf(root.name, None),
+        can_start_now=of_rest.can_start_now,
+        low_can_start_now=of_rest.low_can_start_now,
         quota_now=facts.shared_scheduling_quota,
         total_usage=shared.total_usage,
         live_workflows=shared.live_workflows,
-        bar=leaf_bar(facts.unallocated, shared),
+        bar=of_rest.bar,
     )
     present = [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]
-    leaves = (unallocated, *(_subpool_row(root, part, room) for part in present))
+    leaves = (unallocated, *(_subpool_row(root, part, totals) for part in present))
     return PoolTree(root, pool_status_of(root), facts, head, leaves)
 
 
-def _subpool_row(root: Pool, part: Subpool, room: StartRoom) -> PoolTreeRow:
+def _subpool_row(root: Pool, part: Subpool, totals: PoolTotals) -> PoolTreeRow:
+    held = totals.of_leaf(root.name, part.name)
     return PoolTreeRow(
         name=f"{root.name}--{part.name}",
         label=part.name,
@@ -152,11 +156,12 @@ def _subpool_row(root: Pool, part: Subpool, room: StartRoom) -> PoolTreeRow:
         quota=part.quota,
         used=part.usage.used,
         available=part.available,
-        can_start=room.of_leaf(root.name, part.name),
+        can_start_now=held.can_start_now,
+        low_can_start_now=held.low_can_start_now,
         quota_now=part.quota,
         total_usage=part.usage.total_usage,
         live_workflows=part.usage.live_workflows,
-        bar=subpool_bar(part),
+        bar=held.bar,
         until=part.until,
         quota_after=part.quota_after,
     )

@@ -15,9 +15,11 @@ from pools.domain.quota.explanations import (
     ShareExplanation,
     explain_node,
     explain_share,
+    explain_totals,
 )
 from pools.domain.quota.forest import COHORT_PREFIX, display_name
 from pools.domain.quota.node_numbers import NodeNumbers
+from pools.domain.quota.node_totals import NodeTotals
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount, amount_text
@@ -54,6 +56,7 @@ class QuotaTreeRow:
     is_collapsed: bool
     limits: LimitTexts
     numbers: NodeNumbers
+    totals: NodeTotals
     debt: Amount
     pending: int
     share: str
@@ -63,17 +66,6 @@ class QuotaTreeRow:
     def kind_segment(self) -> str:
         """The first part of the address of the node's page."""
         return kind_segment_of(self.node.key)
-
-    @property
-    def free(self) -> Amount:
-        """The part of the node's own quota that is neither used nor lent."""
-        unused = self.numbers.subtree_quota - self.numbers.usage
-        return max(0, unused - self.numbers.lent) if unused != UNLIMITED else UNLIMITED
-
-    @property
-    def inside(self) -> Amount:
-        """The part of the node's own quota that it uses."""
-        return min(self.numbers.usage, self.numbers.subtree_quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +186,7 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
                     amount_text(own.nominal), *(_limit_text(getattr(own, limit)) for limit in LIMIT_KEYS)
                 ),
                 numbers=view.numbers[key][node.key],
+                totals=view.totals[key][node.key],
                 debt=view.debt(node, key),
                 pending=view.pending.get(node.key, 0) if key == GPU else 0,
                 share=str(view.share(node).reported_share),
@@ -227,7 +220,11 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         keys=_keys(view),
         key=chosen,
         explanations=[
-            _explanation_row(each, view, node, chosen, by_key) for each in explain_node(view.tree, chosen, node.key)
+            _explanation_row(each, view, node, chosen, by_key)
+            for each in (
+                *explain_totals(view.tree, chosen, node.key, view.totals[chosen]),
+                *explain_node(view.tree, chosen, node.key),
+            )
         ],
         share=explain_share(view.tree, node.key),
         above=above[::-1],

@@ -18,7 +18,9 @@ from pools.domain.names import split_name
 from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
+from pools.domain.quota.node_totals import NodeTotals, node_totals
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.values.amounts import GPU, Amount
 from pools.models import Cohort, Pool, Reservation
@@ -46,12 +48,14 @@ class CycleCondition(TypedDict):
 class QuotaView:
     """Nodes in the order of display, parents before their children, with their numbers.
 
-    `numbers` are by (flavor, resource) and node; `pending` has the GPUs that pending work needs below a node.
+    `numbers` and `totals` are by (flavor, resource) and node; `pending` has the GPUs that pending work needs below a
+    node.
     """
 
     tree: QuotaTree
     nodes: Outline
     numbers: Mapping[str, Mapping[str, NodeNumbers]]
+    totals: Mapping[str, Mapping[str, NodeTotals]]
     pending: Mapping[str, int]
 
     def keys_for(self, node: OutlineNode) -> list[str]:
@@ -125,7 +129,8 @@ def _visible_roots(actor: Actor) -> PoolQuerySet:
 def _view(
     actor: Actor, visible: PoolQuerySet, start: _TreeStart | None, cohorts: QuerySet[Cohort], rows: Sequence[Pool]
 ) -> QuotaView:
-    facts, pools = read_cohort_facts(cohorts), _pool_facts(rows)
+    balances = read_balances(rows)
+    facts, pools = read_cohort_facts(cohorts), _pool_facts(rows, balances)
     tree = build_forest(facts, pools)
     only_named = set(cohorts.filter(explicit=False).values_list("name", flat=True))
     nodes = build_outline(tree, facts, pools, implicit_cohorts=only_named)
@@ -135,9 +140,9 @@ def _view(
         nodes = keep_subtree(nodes, start.key)
     if start is not None and not nodes:
         raise _no_such_root(start.name)
-    return QuotaView(
-        tree, nodes, {key: node_numbers(tree, key) for key in tree.keys}, _pending_gpus_by_node(tree, pools)
-    )
+    numbers = {key: node_numbers(tree, key) for key in tree.keys}
+    totals = {key: node_totals(tree, balances.values(), key, numbers[key]) for key in tree.keys}
+    return QuotaView(tree, nodes, numbers, totals, _pending_gpus_by_node(tree, pools))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +186,9 @@ def _read_needed_rows(
     return cohorts, list(rows.filter(wanted | Q(cohort__in=cohorts)))
 
 
-def _pool_facts(rows: Sequence[Pool]) -> list[PoolQuotaFacts]:
-    facts, waiting = read_balances(rows), _pending_gpus_by_leaf(rows)
-    return [pool_facts_with_leaves(row, facts[row.pk], waiting) for row in rows]
+def _pool_facts(rows: Sequence[Pool], balances: Mapping[int, PoolBalance]) -> list[PoolQuotaFacts]:
+    waiting = _pending_gpus_by_leaf(rows)
+    return [pool_facts_with_leaves(row, balances[row.pk], waiting) for row in rows]
 
 
 def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:

@@ -16,17 +16,28 @@ from tests.support.world import apply_change, reconcile
 
 def _tree(client: Client) -> dict[tuple[str, str], Any]:
     nodes = client.get("/api/quota_tree").json()["nodes"]
-    return {(node["kind"], node["name"]): node["quotas"][0]["available"] for node in nodes if node["kind"] != "cohort"}
+    return {
+        (node["kind"], node["name"]): tuple(node["quotas"][0][key] for key in ("can_start_now", "available"))
+        for node in nodes
+        if node["kind"] != "cohort"
+    }
 
 
 def _rows(client: Client, address: str) -> dict[tuple[str, str], Any]:
     context = client.get(address).context
     trees = context["pool_page"].trees if "pool_page" in context else [context["tree"]]
     return {
-        (row.kind, f"{row.name}--_shared" if row.kind == "shared" else row.name): row.can_start
+        (row.kind, f"{row.name}--_shared" if row.kind == "shared" else row.name): (
+            row.can_start_now,
+            row.low_can_start_now,
+        )
         for tree in trees
         for row in (tree.head, *tree.leaves)
     }
+
+
+def _starts(part: dict[str, Any]) -> tuple[int, int]:
+    return part["can_start_now"], part["low_can_start_now"]
 
 
 def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Client]) -> None:
@@ -44,8 +55,8 @@ def test_the_same_number_on_pools_pool_and_tree(as_person: Callable[[str], Clien
     page = _rows(root, "/pools/pool/other/change/")
     assert page == {key: value for key, value in tree.items() if key in page}
     api = root.get("/api/configs/pool/other/subpool?start_room=true").json()
-    parts = {("subpool", part["name"]): part["can_start_now"] for part in api["subpools"]}
-    parts |= {("pool", "other"): api["can_start_now"], ("shared", "other--_shared"): api["shared"]["can_start_now"]}
+    parts = {("subpool", part["name"]): _starts(part) for part in api["subpools"]}
+    parts |= {("pool", "other"): _starts(api), ("shared", "other--_shared"): _starts(api["shared"])}
     assert parts == page, "every number on a page is a REST answer too"
     assert len(set(tree.values())) >= 3, "the numbers must differ for this test to mean anything"
 
@@ -56,3 +67,22 @@ def test_a_remainder_that_a_drain_reduces_says_so(as_person: Callable[[str], Cli
     apply_change(DeleteSubpool(parent="other", subpool_name="x"))
     text = as_person("root").get("/pools/pool/other/change/").content.decode()
     assert "42 until the drain ends" in text
+
+
+def test_a_team_that_has_used_up_its_quota_can_start_nothing_but_low_work(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("other--x", gpus=8, username="root")
+    submit_workflow("other--x", gpus=2, username="root", name="more")
+    reconcile()
+    rows = _rows(as_person("root"), "/pools/pool/other/change/")
+    assert rows["subpool", "other--x"] == (0, 40), "the rest of the pool is not for NORMAL work of x"
+    assert rows["shared", "other--_shared"] == (40, 40)
+    assert rows["pool", "other"] == (40, 40)
+
+
+def test_what_low_work_of_others_holds_cannot_start_now(as_person: Callable[[str], Client]) -> None:
+    apply_change(PatchPool(name="other", patch={"resources": {"gpu": {"maximum": 50}}}))
+    for number in range(6):
+        submit_workflow("other", gpus=8, username="root", priority="LOW", name=f"low{number}")
+    reconcile()
+    rows = _rows(as_person("root"), "/pools/pool/other/change/")
+    assert rows["subpool", "other--x"] == (2, 2), "8 of its 10 guaranteed GPUs are lent out, and have to be taken back"

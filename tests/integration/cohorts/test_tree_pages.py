@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.people.roles import SYSTEM
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.models import Pool
 from pools.selectors.quotas import quota_tree
 from pools.selectors.quotas.quota_pages import quota_node_page, quota_tree_page
@@ -31,9 +34,9 @@ def read_pools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     original = quota_tree._pool_facts
 
-    def read(rows: list[Pool]) -> object:
+    def read(rows: list[Pool], balances: Mapping[int, PoolBalance]) -> object:
         found.extend(row.name for row in rows)
-        return original(rows)
+        return original(rows, balances)
 
     monkeypatch.setattr(quota_tree, "_pool_facts", read)
     return found

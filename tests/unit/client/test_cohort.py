@@ -41,10 +41,17 @@ def tree_node(
     return body | {"quotas": [quota_row(0) | zero | (numbers or {})]} | more
 
 
+BAR = {"guaranteed": 4, "low_inside": 6, "free": 0, "over_quota": 9, "draining": 0, "lent": 1}
 TREE = [
     tree_node("corp", "cohort", None, {"nominal": 4, "subtree_quota": 29}),
     tree_node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 8}),
-    tree_node("prod", "pool", "prod", {"usage": 18, "borrowed": 8}, weighted_share=286),
+    tree_node(
+        "prod",
+        "pool",
+        "prod",
+        {"usage": 18, "borrowed": 8, "quota": 10, "total_usage": 19, "can_start_now": 1, "bar": BAR},
+        weighted_share=286,
+    ),
     tree_node("prod--_shared", "shared", "prod", {"nominal": 10}),
     tree_node("labs", "pool", "corp"),
     tree_node("alone", "pool", None),
@@ -159,7 +166,11 @@ def test_the_tree_is_printed(osmo, stub):
         "└─ labs",
         "alone",
     ]
-    assert text.splitlines()[4].split()[3:] == ["pool", "0", "0", "18", "0", "8", "0", "0", "-", "-", "0", "0", "286"]
+    heads, cells = (re.split(r" {2,}", text.splitlines()[at].strip()) for at in (0, 4))
+    line = dict(zip(heads[1:], cells[-len(heads[1:]) :], strict=True))
+    assert (line["Quota"], line["Total in use"], line["Counted use"], line["Borrowed"]) == ("10", "19", "18", "8")
+    assert (line["Can start now"], line["LOW can start now"], line["Fair-share usage"]) == ("1", "0", "286")
+    assert line["GPUs"] == "███▓▓▓▓▓▒▒▒▒▒▒▒░"
     without = osmo.ok("cohort", "tree", "corp", "--no-leaves")
     assert "_shared" not in without
     assert stub.last.query == {"root": ["corp"]}

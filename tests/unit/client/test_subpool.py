@@ -158,11 +158,11 @@ def test_list(osmo, stub):
         body | {"subpools": [subpool_body(), subpool_body("DELETING", name="team--old", quota=0, available=-5)]},
     )
     lines = osmo.ok("pool", "subpool", "list", "team").splitlines()
-    assert lines[2].split() == ["team", "-", "10", "(Total:", "100)", "50", "-40", "52", "-"]
-    assert lines[3].split() == ["├─", "team--a", "ACTIVE", "30", "5", "25", "7", "2"]
-    assert lines[4].split() == ["└─", "team--old", "DELETING", "0", "5", "-5", "7", "2"]
+    assert lines[2].split() == ["team", "-", "10", "(Total:", "100)", "50", "-40", "52", "-", "-", "-", "-"]
+    assert lines[3].split() == ["├─", "team--a", "ACTIVE", "30", "5", "25", "7", "2", "-", "-", "-"]
+    assert lines[4].split() == ["└─", "team--old", "DELETING", "0", "5", "-5", "7", "2", "-", "-", "-"]
     osmo.ok("pool", "subpool", "list", "team", "--include-archived")
-    assert stub.last.query == {"include_archived": ["True"]}
+    assert stub.last.query == {"include_archived": ["True"], "start_room": ["True"]}
 
 
 def test_a_pool_without_subpools_shows_its_quota(osmo, stub):

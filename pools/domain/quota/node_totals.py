@@ -1,0 +1,112 @@
+"""The numbers of a node of the quota tree that have everything below it: quota, total in use, what may start, its bar.
+
+The other numbers of the tree (:mod:`pools.domain.quota.node_numbers`) leave out quota that may not be lent, because
+they answer what a node has for others. These add up from the leaves to the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pools.domain import names
+from pools.domain.quota.forest import pool_key
+from pools.domain.quota.node_numbers import NodeNumbers, node_numbers
+from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.quota.tree import QuotaTree
+from pools.domain.quota.usage_bar import UsageBar, leaf_bar, subpool_bar
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus, Number
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTotals:
+    """Of one (flavor, resource) of a node. `can_start_now` is what HIGH and NORMAL work may start without taking
+    anything from other work; it is at most what LOW work may start (`available` of the numbers of the node)."""
+
+    quota: Amount
+    total_usage: Number
+    guaranteed_free: Amount
+    can_start_now: Amount
+    bar: UsageBar
+
+
+@dataclass(frozen=True, slots=True)
+class _LeafPart:
+    quota: Gpus
+    guaranteed_free: Gpus
+    bar: UsageBar
+
+
+NOTHING = _LeafPart(0, 0, UsageBar())
+
+
+def node_totals(
+    tree: QuotaTree, balances: Iterable[PoolBalance], key: str = GPU, numbers: Mapping[str, NodeNumbers] | None = None
+) -> dict[str, NodeTotals]:
+    """The totals of every node, by its key. `balances` are those of the pools that have their leaves in the tree;
+    `numbers` are those of `node_numbers`, if the caller has them. Only GPUs have leaves."""
+    held = numbers or node_numbers(tree, key)
+    parts = dict(_leaf_parts(balances)) if key == GPU else {}
+    column = tree.columns[key]
+    quota = [parts[name].quota if name in parts else column.nominal[x] for x, name in enumerate(tree.names)]
+    usage = list(column.own)
+    free: list[Amount] = [parts.get(name, NOTHING).guaranteed_free for name in tree.names]
+    bars = [parts.get(name, NOTHING).bar for name in tree.names]
+    starts: list[Amount] = list(free)
+    for x in tree.children_first:
+        starts[x] = min(starts[x], held[tree.names[x]].available)
+        parent = tree.parents[x]
+        if parent < 0 and tree.names[x] in parts:  # on a cycle, where a pool still has its leaves
+            parent = tree.index[tree.nodes[tree.names[x]].parent or ""]
+        if parent >= 0:
+            quota[parent] += quota[x]
+            usage[parent] += usage[x]
+            free[parent] += free[x]
+            starts[parent] += starts[x]
+            bars[parent] = _add(bars[parent], bars[x])
+    return {
+        name: NodeTotals(
+            quota[x],
+            usage[x],
+            free[x],
+            starts[x],
+            _bar(bars[x], quota[x], usage[x]).lending(held[name].lent),
+        )
+        for x, name in enumerate(tree.names)
+    }
+
+
+def _leaf_parts(balances: Iterable[PoolBalance]) -> Iterator[tuple[str, _LeafPart]]:
+    for balance in balances:
+        shared = balance.shared_usage
+        kept = min(balance.unallocated, balance.shared_scheduling_quota)
+        yield (
+            pool_key(names.canonical_name(balance.name, names.SHARED_QUEUE)),
+            _LeafPart(balance.unallocated, max(0, kept - shared.used), leaf_bar(balance.unallocated, shared)),
+        )
+        for part in balance.subpools:
+            if part.state is not SubpoolState.ARCHIVED:
+                yield (
+                    pool_key(names.canonical_name(balance.name, part.name)),
+                    _LeafPart(part.quota, max(0, part.available), subpool_bar(part)),
+                )
+
+
+def _add(left: UsageBar, right: UsageBar) -> UsageBar:
+    return UsageBar(
+        guaranteed=left.guaranteed + right.guaranteed,
+        low_inside=left.low_inside + right.low_inside,
+        over_quota=left.over_quota + right.over_quota,
+        draining=left.draining + right.draining,
+    )
+
+
+def _bar(bar: UsageBar, quota: Amount, usage: Number) -> UsageBar:
+    """The bar of a node with everything below it; use of which no leaf is known is inside the quota as far as it
+    goes."""
+    unknown = usage - bar.in_use
+    if unknown > 0:
+        inside = unknown if quota == UNLIMITED else min(unknown, max(0, quota - bar.in_use))
+        bar = _add(bar, UsageBar(guaranteed=int(inside), over_quota=int(unknown - inside)))
+    return bar.with_quota(UNLIMITED if quota == UNLIMITED else int(quota))
