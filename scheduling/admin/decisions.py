@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from django.contrib import admin
+from django.db.models import Min, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling.admin.filters import DecisionPageFilterSet
-from scheduling.domain.timelines.event_lanes import draw_lanes
+from scheduling.domain.timelines.event_lanes import MIN_SPAN, draw_lanes, slot_length
 from scheduling.models import Decision
-from scheduling.selectors.work.decisions import list_decisions
+from scheduling.selectors.work.decisions import count_decisions, list_decisions
 from scheduling.templatetags.gangs import EVENT_LABELS
+
+RANGES = {"1h": "1 hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days"}
+_LENGTHS = {
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+}
+USUAL_RANGE = "24h"
 
 
 @admin.register(Decision)
@@ -20,21 +34,61 @@ class DecisionAdmin(PolicyAdmin):
     """Read-only, like the table itself."""
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, filters = (
-            actor_of(request),
-            DecisionPageFilterSet(request, Decision.objects.visible_to(actor_of(request))),
-        )
+        actor = actor_of(request)
+        filters = DecisionPageFilterSet(request, Decision.objects.visible_to(actor))
+        name, since, until = _shown_range(request, filters)
+        rows = filters.qs.filter(time__gte=since, time__lt=until)
+        chart = draw_lanes(count_decisions(rows, slot_length(since, until)), since, until)
+        part = _chosen_part(request, since, until)
+        listed = rows if part is None else rows.filter(time__gte=part[0], time__lt=part[1])
         number = parse_page_number(request.GET.get("page"))
-        rows, more = list_decisions(actor, filters.qs, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
+        found, more = list_decisions(actor, listed, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
         return self.render_page(
             request,
             "osmo/scheduler_events.html",
             title="Scheduler events",
             filters=filters,
-            window=ListPage(rows, number, number + 1 if more else 0),
-            chart=draw_lanes(rows),
+            window=ListPage(found, number, number + 1 if more else 0),
+            chart=chart,
+            part=part,
+            total=sum(lane.total for lane in chart.lanes),
+            ranges=RANGES,
+            range_name=name,
             event_labels=list(EVENT_LABELS.items()),
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:scheduling_decision_changelist"))
+
+
+def _shown_range(request: HttpRequest, filters: DecisionPageFilterSet) -> tuple[str, datetime, datetime]:
+    """The range of the lanes, and its name if it ends now. From and Until of the filters come first; the events of one
+    workflow are shown from its first one on."""
+    now = timezone.now()
+    since, until = filters.value("since"), filters.value("until")
+    name = request.GET.get("range", "")
+    if since is None and until is None and name not in RANGES and filters.value("workflow"):
+        since = _first_time(filters.qs)
+    if since is not None or until is not None:
+        until = until or max(now, since + MIN_SPAN)
+        since = since or until - _LENGTHS[USUAL_RANGE]
+        return "", since, max(until, since + MIN_SPAN)
+    name = name if name in RANGES else USUAL_RANGE
+    return name, now - _LENGTHS[name], now
+
+
+def _first_time(rows: QuerySet[Decision]) -> datetime | None:
+    found: datetime | None = rows.order_by().aggregate(first=Min("time"))["first"]
+    return found
+
+
+def _chosen_part(request: HttpRequest, since: datetime, until: datetime) -> tuple[datetime, datetime] | None:
+    """The part of the range that the person chose in the picture."""
+    try:
+        begin, end = (parse_datetime(request.GET.get(key, "")) for key in ("part_since", "part_until"))
+    except ValueError:
+        return None
+    if begin is None or end is None:
+        return None
+    begin, end = (each if each.tzinfo else each.replace(tzinfo=UTC) for each in (begin, end))
+    return (begin, end) if since <= end and begin < until and begin < end else None

@@ -1,62 +1,71 @@
-"""Events over time as lanes: one lane for each pool or subpool, with marks from left (oldest) to right (newest)."""
+"""Events over a range of time as lanes: one lane for each pool or subpool, from left (the begin) to right (the end)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 MIN_SPAN = timedelta(minutes=1)
-MERGED_PERCENT = 1.5
-"""Marks of one lane and one action that are closer than this are one mark with a count."""
 MAX_TICKS = 6
-_STEPS = [timedelta(seconds=s) for s in (10, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800)]
+MAX_LANES = 12
+MAX_COLUMNS = 14
+SLOTS_PER_COLUMN = 4
+"""Events of one lane, one action and one slot are one mark."""
+_STEPS = [
+    timedelta(seconds=s)
+    for s in (10, 30, 60, 300, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
+]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SIZES = (1, 2, 5, 15)
+"""A mark of so many events and more is one size larger."""
 
 
-class LaneEvent(Protocol):
-    """What a lane needs to know of an event."""
+@dataclass(frozen=True, slots=True)
+class LaneCount:
+    """The number of events of one action in one leaf, in the slot that begins at `start`."""
 
-    @property
-    def pk(self) -> int: ...
-
-    @property
-    def time(self) -> datetime: ...
-
-    @property
-    def action(self) -> str: ...
-
-    @property
-    def pool(self) -> str: ...
-
-    @property
-    def workflow(self) -> str: ...
+    pool: str
+    action: str
+    start: datetime
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
 class LaneMark:
-    """One or more events of one action at nearly one time. `left` is the position in percent of the axis; `pk` is the
-    oldest of the events."""
+    """The events of one action in one slot. `left` is the middle of the slot, in percent of the axis; `size` is 1 to
+    4."""
 
-    pk: int
     left: float
     action: str
-    time: datetime
-    workflows: Sequence[str]
-
-    @property
-    def count(self) -> int:
-        """The number of events."""
-        return len(self.workflows)
+    count: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLane:
-    """The marks of one pool or subpool, the oldest first."""
+    """The marks of one pool or subpool, or of all that have fewer events. `total` counts its events."""
 
     pool: str
+    total: int
     marks: Sequence[LaneMark]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneColumn:
+    """A part of the range, which a person can choose: its place in percent, and its events by leaf and action."""
+
+    since: datetime
+    until: datetime
+    left: float
+    width: float
+    counts: Sequence[tuple[str, Mapping[str, int]]]
+
+    @property
+    def total(self) -> int:
+        """The number of its events."""
+        return sum(sum(each.values()) for _, each in self.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,66 +78,85 @@ class LaneTick:
 
 @dataclass(frozen=True, slots=True)
 class LaneChart:
-    """All lanes by name, over the time from `start` to `end` in UTC."""
+    """The lanes with the most events, by name, over the time from `start` to `end` in UTC."""
 
     start: datetime
     end: datetime
     ticks: Sequence[LaneTick]
+    columns: Sequence[LaneColumn]
     lanes: Sequence[PoolLane]
 
     @property
     def has_days(self) -> bool:
         """Whether the ticks need a date in addition to the time of day."""
-        return self.start.date() != self.end.date()
-
-    @property
-    def has_seconds(self) -> bool:
-        """Whether a tick is not at a full minute."""
-        return any(tick.time.second for tick in self.ticks)
+        return self.end - self.start > timedelta(days=1)
 
 
-def draw_lanes(events: Iterable[LaneEvent]) -> LaneChart | None:
-    """The chart of the events, in any order; None without events."""
-    rows = sorted(events, key=lambda each: (each.time, each.pk))
-    if not rows:
-        return None
-    start, end = rows[0].time.astimezone(UTC), rows[-1].time.astimezone(UTC)
-    if end - start < MIN_SPAN:
-        start = end - MIN_SPAN
-    span = end - start
+def column_length(start: datetime, end: datetime) -> timedelta:
+    """The length of a column: a round time, at most :data:`MAX_COLUMNS` of them in the range."""
+    return next((each for each in _STEPS if (end - start) / each <= MAX_COLUMNS), (end - start) / MAX_COLUMNS)
+
+
+def slot_length(start: datetime, end: datetime) -> timedelta:
+    """The length of a slot, whose events are counted together. Slots begin at whole multiples of it since 1970."""
+    return column_length(start, end) / SLOTS_PER_COLUMN
+
+
+def draw_lanes(counts: Iterable[LaneCount], start: datetime, end: datetime) -> LaneChart:
+    """The chart of the events between two times."""
+    start, end = start.astimezone(UTC), end.astimezone(UTC)
+    step, slot, span = column_length(start, end), slot_length(start, end), end - start
 
     def left(time: datetime) -> float:
-        return round(100 * ((time - start) / span), 2)
+        return round(min(100.0, max(0.0, 100 * ((time - start) / span))), 2)
 
-    by_pool: dict[str, list[LaneEvent]] = defaultdict(list)
+    rows = sorted(counts, key=lambda each: (each.start, each.action))
+    totals: defaultdict[str, int] = defaultdict(int)
     for row in rows:
-        by_pool[row.pool].append(row)
-    lanes = [PoolLane(pool, _merge_marks(by_pool[pool], left)) for pool in sorted(by_pool)]
-    return LaneChart(start, end, [LaneTick(time, left(time)) for time in tick_times(start, end)], lanes)
-
-
-def _merge_marks(rows: Sequence[LaneEvent], left: Callable[[datetime], float]) -> list[LaneMark]:
-    marks: list[LaneMark] = []
-    last: dict[str, int] = {}
+        totals[row.pool] += row.count
+    largest = sorted(totals, key=lambda name: (-totals[name], name))
+    named = set(largest if len(largest) <= MAX_LANES else largest[: MAX_LANES - 1])
+    others = f"{len(totals) - len(named)} others"
+    by_lane: defaultdict[str, dict[tuple[datetime, str], int]] = defaultdict(dict)
+    by_column: defaultdict[datetime, dict[str, dict[str, int]]] = defaultdict(dict)
     for row in rows:
-        at = last.get(row.action)
-        if at is not None and left(row.time) - marks[at].left <= MERGED_PERCENT:
-            mark = marks[at]
-            marks[at] = LaneMark(mark.pk, mark.left, mark.action, mark.time, [*mark.workflows, row.workflow])
-        else:
-            last[row.action] = len(marks)
-            marks.append(LaneMark(row.pk, left(row.time), row.action, row.time, [row.workflow]))
-    return marks
+        lane = row.pool if row.pool in named else others
+        marks, key = by_lane[lane], (row.start, row.action)
+        marks[key] = marks.get(key, 0) + row.count
+        column = by_column[_round_down(row.start, step)].setdefault(lane, {})
+        column[row.action] = column.get(row.action, 0) + row.count
+    lanes = [
+        PoolLane(
+            name,
+            sum(by_lane[name].values()),
+            [
+                LaneMark(left(at + slot / 2), action, count, sum(count >= each for each in _SIZES))
+                for (at, action), count in by_lane[name].items()
+            ],
+        )
+        for name in [*sorted(named), *([others] if others in by_lane else [])]
+    ]
+    columns = []
+    at = _round_down(start, step)
+    while at < end:
+        since, until = max(at, start), min(at + step, end)
+        counted = sorted(by_column[at].items(), key=lambda each: (-sum(each[1].values()), each[0]))
+        columns.append(LaneColumn(since, until, left(since), round(left(until) - left(since), 2), counted))
+        at += step
+    return LaneChart(start, end, [LaneTick(time, left(time)) for time in tick_times(start, end)], columns, lanes)
+
+
+def _round_down(time: datetime, step: timedelta) -> datetime:
+    return _EPOCH + (time - _EPOCH) // step * step
 
 
 def tick_times(start: datetime, end: datetime) -> list[datetime]:
     """Round times in UTC between the ends, at most `MAX_TICKS`."""
     span = end - start
     step = next((each for each in _STEPS if span / each <= MAX_TICKS), span / MAX_TICKS)
-    first = datetime(1970, 1, 1, tzinfo=UTC)
-    number = -((first - start) // step)  # rounded up
+    number = -((_EPOCH - start) // step)  # rounded up
     times = []
-    while (time := first + number * step) <= end:
+    while (time := _EPOCH + number * step) <= end:
         times.append(time)
         number += 1
     return times[-MAX_TICKS:]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, IntegerField, Q, QuerySet
+from django.db.models.functions import Cast, Extract, Floor
 
 from pools.domain.people.roles import Actor, Permission
+from scheduling.domain.timelines.event_lanes import LaneCount
 from scheduling.models import Decision
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
@@ -48,6 +50,17 @@ def list_decisions(
     rows = decisions.select_related("pool", "workflow", "group", "for_workflow", "for_workflow__root_pool")
     found = list(rows.order_by("-id")[offset : offset + limit + 1])
     return _visible_decisions(actor, found[:limit]), len(found) > limit
+
+
+def count_decisions(decisions: QuerySet[Decision], slot: timedelta) -> list[LaneCount]:
+    """The decisions by leaf, action and slot of time; one query."""
+    seconds = slot.total_seconds()
+    number = Cast(Floor(Extract("time", "epoch") / seconds), IntegerField())
+    rows = decisions.order_by().annotate(slot=number).values_list("pool__name", "action", "slot")
+    return [
+        LaneCount(pool, action, datetime.fromtimestamp(at * seconds, UTC), count)
+        for pool, action, at, count in rows.annotate(count=Count("pk"))
+    ]
 
 
 def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDecision]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from django.test import Client
 from django.utils import timezone
 
@@ -13,7 +14,7 @@ from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
 
-def test_each_event_has_a_mark_that_leads_to_its_row(as_person: Callable[[str], Client]) -> None:
+def test_the_lanes_count_what_the_reader_may_see(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
     reconcile()
@@ -21,11 +22,40 @@ def test_each_event_has_a_mark_that_leads_to_its_row(as_person: Callable[[str], 
     assert [lane.pool for lane in answer.context["chart"].lanes] == ["other--x", "team--a"]
     page = answer.content.decode()
     for event in Decision.objects.all():
-        assert f'href="#event-{event.pk}"' in page
         assert f'id="event-{event.pk}"' in page
+    assert "2 events" in page
+    assert "other--x: 1 started" in page
     worker = as_person("worker").get("/scheduling/decision/")
     assert [lane.pool for lane in worker.context["chart"].lanes] == ["team--a"]
-    assert "hidden-1" not in worker.content.decode()
+    assert worker.context["total"] == 1
+    for hidden in ("hidden-1", "other--x"):
+        assert hidden not in worker.content.decode()
+
+
+def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    submit_workflow("team--a", gpus=8, name="mine")
+    reconcile()
+    at = Decision.objects.get().time
+    root = as_person("root")
+
+    def shown(query: str) -> tuple[int, int]:
+        context = root.get(f"/scheduling/decision/?{query}").context
+        return context["total"], len(context["window"].rows)
+
+    def text(hours: float) -> str:
+        return (at + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    later = at + timedelta(hours=30)
+    monkeypatch.setattr("scheduling.admin.decisions.timezone.now", lambda: later)
+    assert shown("") == shown("range=6h") == shown("range=nothing") == (0, 0)
+    assert shown("range=7d") == (1, 1)
+    assert shown("workflow=mine-1") == (1, 1)  # from its first event on
+    assert shown(f"range=7d&part_since={text(-1)}&part_until={text(1)}") == (1, 1)
+    assert shown(f"range=7d&part_since={text(1)}&part_until={text(2)}") == (1, 0)
+    assert shown("range=7d&part_since=x&part_until=2026-99-99T00:00:00Z") == (1, 1)
+    assert shown(f"range=1h&since={(at - timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M')}") == (1, 1)
+    chart = root.get("/scheduling/decision/?range=7d").context["chart"]
+    assert (chart.end, chart.end - chart.start) == (later, timedelta(days=7))
 
 
 def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]) -> None:

@@ -1,86 +1,89 @@
-"""Scheduler events as lanes: positions, merged marks, and round times on the axis."""
+"""Scheduler events as lanes over a range of time: places, lanes, columns, and round times on the axis."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.timelines.event_lanes import MAX_TICKS, MERGED_PERCENT, draw_lanes
+from scheduling.domain.timelines.event_lanes import (
+    MAX_COLUMNS,
+    MAX_LANES,
+    MAX_TICKS,
+    LaneCount,
+    column_length,
+    draw_lanes,
+    slot_length,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 
 
-@dataclass(frozen=True)
-class ShownEvent:
-    pk: int
-    time: datetime
-    action: str
-    pool: str
-    workflow: str
+def _count(minutes: float, pool: str = "team", action: str = "start", count: int = 1) -> LaneCount:
+    return LaneCount(pool, action, NOON + timedelta(minutes=minutes), count)
 
 
-def _event(pk: int, minutes: float, pool: str = "team", action: str = "start") -> ShownEvent:
-    return ShownEvent(pk, NOON + timedelta(minutes=minutes), action, pool, f"w-{pk}")
+def test_lanes_span_the_range_also_without_events() -> None:
+    chart = draw_lanes([], NOON, NOON + HOUR)
+    assert chart.lanes == []
+    assert (chart.columns[0].since, chart.columns[-1].until) == (NOON, NOON + HOUR)
+    assert sum(column.width for column in chart.columns) == pytest.approx(100, abs=0.1)
 
 
-def test_no_events_give_no_chart() -> None:
-    assert draw_lanes([]) is None
-
-
-def test_each_pool_has_a_lane_and_positions_are_relative_to_the_ends() -> None:
-    chart = draw_lanes([_event(3, 60, "b"), _event(2, 30, "a"), _event(1, 0, "b")])
-    assert chart is not None
-    assert [(lane.pool, [(mark.pk, mark.left) for mark in lane.marks]) for lane in chart.lanes] == [
-        ("a", [(2, 50.0)]),
-        ("b", [(1, 0.0), (3, 100.0)]),
+def test_each_pool_has_a_lane_and_places_are_relative_to_the_range() -> None:
+    chart = draw_lanes([_count(30, "b"), _count(15, "a", count=5), _count(30, "b", "reclaim")], NOON, NOON + HOUR)
+    middle = slot_length(NOON, NOON + HOUR) / 2 / HOUR * 100
+    assert [
+        (lane.pool, lane.total, [(mark.left, mark.action, mark.size) for mark in lane.marks]) for lane in chart.lanes
+    ] == [
+        ("a", 5, [(round(25 + middle, 2), "start", 3)]),
+        ("b", 2, [(round(50 + middle, 2), "reclaim", 1), (round(50 + middle, 2), "start", 1)]),
     ]
     assert [(tick.time.minute, tick.left) for tick in chart.ticks][:3] == [(0, 0.0), (15, 25.0), (30, 50.0)]
     assert not chart.has_days
-    assert not chart.has_seconds
+    (column,) = [column for column in chart.columns if column.since == NOON + 30 * timedelta(minutes=1)]
+    assert (column.counts, column.total) == ([("b", {"reclaim": 1, "start": 1})], 2)
 
 
-def test_close_events_of_one_action_are_one_mark() -> None:
-    rows = [_event(1, 0), _event(2, 0.5), _event(3, 0.6, action="reclaim"), _event(4, 5), _event(5, 100)]
-    chart = draw_lanes(rows)
-    assert chart is not None
-    marks = chart.lanes[0].marks
-    assert [(mark.pk, mark.action, list(mark.workflows)) for mark in marks] == [
-        (1, "start", ["w-1", "w-2"]),
-        (3, "reclaim", ["w-3"]),
-        (4, "start", ["w-4"]),
-        (5, "start", ["w-5"]),
-    ]
+def test_the_lanes_with_the_fewest_events_are_one() -> None:
+    counts = [_count(number, f"pool{number:02}", count=number + 1) for number in range(MAX_LANES + 3)]
+    chart = draw_lanes(counts, NOON, NOON + HOUR)
+    assert len(chart.lanes) == MAX_LANES
+    assert (chart.lanes[-1].pool, chart.lanes[-1].total) == ("4 others", 1 + 2 + 3 + 4)
+    assert len(draw_lanes(counts[:MAX_LANES], NOON, NOON + HOUR).lanes) == MAX_LANES
 
 
-def test_one_event_is_at_the_right_end() -> None:
-    chart = draw_lanes([_event(1, 0)])
-    assert chart is not None
-    assert chart.lanes[0].marks[0].left == 100
-    assert chart.end - chart.start == timedelta(minutes=1)
-    assert chart.has_seconds
+@pytest.mark.parametrize(
+    ("length", "minutes"),
+    [(HOUR, 5), (6 * HOUR, 30), (24 * HOUR, 120), (168 * HOUR, 720), (timedelta(minutes=1), 1 / 6)],
+)
+def test_columns_have_round_lengths(length: timedelta, minutes: float) -> None:
+    assert column_length(NOON, NOON + length) == timedelta(minutes=minutes)
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 10**8), st.sampled_from("abc"), st.sampled_from(["start", "reclaim"])), min_size=1
-    )
+    st.lists(st.tuples(st.integers(0, 999), st.sampled_from("abc"), st.sampled_from(["start", "reclaim"]))),
+    st.integers(60, 10**8),
+    st.integers(0, 10**6),
 )
-def test_every_event_is_in_one_mark_inside_the_axis(drawn: list[tuple[int, str, str]]) -> None:
-    rows = [
-        ShownEvent(pk, NOON + timedelta(seconds=seconds), action, pool, f"w-{pk}")
-        for pk, (seconds, pool, action) in enumerate(drawn)
+def test_every_event_is_in_one_mark_and_one_column(
+    drawn: list[tuple[int, str, str]], seconds: int, offset: int
+) -> None:
+    start = NOON + timedelta(seconds=offset)
+    end = start + timedelta(seconds=seconds)
+    slot = slot_length(start, end)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    counts = [
+        LaneCount(pool, action, epoch + (start + (end - start) * (share / 1000) - epoch) // slot * slot, 1)
+        for share, pool, action in drawn
     ]
-    chart = draw_lanes(rows)
-    assert chart is not None
-    found = sorted(name for lane in chart.lanes for mark in lane.marks for name in mark.workflows)
-    assert found == sorted(row.workflow for row in rows)
-    for lane in chart.lanes:
-        assert all(0 <= mark.left <= 100 for mark in lane.marks)
-        starts = [mark.left for mark in lane.marks if mark.action == "start"]
-        assert all(later - earlier > MERGED_PERCENT for earlier, later in pairwise(starts))
+    chart = draw_lanes(counts, start, end)
+    assert sum(mark.count for lane in chart.lanes for mark in lane.marks) == len(drawn)
+    assert sum(column.total for column in chart.columns) == len(drawn)
+    assert all(0 <= mark.left <= 100 for lane in chart.lanes for mark in lane.marks)
+    assert len(chart.columns) <= MAX_COLUMNS + 1
     assert len(chart.ticks) <= MAX_TICKS
     assert all(0 <= tick.left <= 100 for tick in chart.ticks)
