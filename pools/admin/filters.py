@@ -5,6 +5,8 @@ The REST API refuses values that it cannot read; a page shows its list without t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -26,13 +28,28 @@ def on_page(label: str, hint: str = "") -> ChangeField:
     return ChangeField(TEXT, label, "", in_query=True, hint=hint)
 
 
+@dataclass(frozen=True, slots=True)
+class FilterChip:
+    """A filter that is in force. `name` is its parameter in the address."""
+
+    name: str
+    label: str
+    value: str
+
+
+def _value_text(field: forms.Field, value: Any) -> str:
+    if isinstance(field, forms.ChoiceField):
+        return next(str(words) for known, words in field.widget.choices if str(known) == str(value))
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else str(value)
+
+
 class PageFilterSet(QueryFilterSet):
     """The filters of one list, read from the address of its page. `shown` names the filters in the order of the page,
-    if the list has others, too. `primary` names the fields that are shown at once, the others are in a collapsed
-    section. Empty: all are shown at once."""
+    if the list has others, too. `search` is the text that has its box in the bar; the others are behind a button, and
+    those that filter are chips."""
 
     shown: tuple[str, ...] = ()
-    primary: tuple[str, ...] = ()
+    search = "q"
 
     def __init__(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         super().__init__(request.GET, queryset, actor=actor_of(request))
@@ -58,23 +75,30 @@ class PageFilterSet(QueryFilterSet):
             return forms.DateTimeField(
                 label=label, required=False, widget=datetime_widget(), input_formats=DATETIME_FORMATS
             )
-        widget = forms.TextInput(attrs={"autocomplete": "off", "placeholder": about.hint})
-        return forms.CharField(label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget)
+        widget = forms.TextInput(attrs={"autocomplete": "off"})
+        return forms.CharField(
+            label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget, help_text=about.hint
+        )
 
     @property
-    def primary_fields(self) -> list[forms.BoundField]:
-        """The fields that are shown at once."""
-        return [field for field in self.form if not self.primary or field.name in self.primary]
+    def search_field(self) -> forms.BoundField:
+        """The field with the box in the bar."""
+        box: forms.BoundField = self.form[self.search]
+        return box
 
     @property
     def other_fields(self) -> list[forms.BoundField]:
-        """The fields in the collapsed section."""
-        return [field for field in self.form if self.primary and field.name not in self.primary]
+        """The fields behind the button."""
+        return [field for field in self.form if field.name != self.search]
 
     @property
-    def has_other_values(self) -> bool:
-        """Whether a field in the collapsed section filters; then the section must be open."""
-        return any(self.value(field.name) for field in self.other_fields)
+    def chips(self) -> list[FilterChip]:
+        """The filters that are in force, except the text in the box."""
+        return [
+            FilterChip(field.name, str(field.label).removesuffix(" (UTC)"), _value_text(field.field, value))
+            for field in self.other_fields
+            if (value := self.value(field.name))
+        ]
 
     @property
     def is_active(self) -> bool:
@@ -141,7 +165,6 @@ class AuditPageFilterSet(PageFilterSet, AuditFilterSet):
     """The filters of entries of the audit log."""
 
     shown = ("q", "actor", "kind", "action", "pool", "since", "until")
-    primary = ("q", "actor", "kind")
 
     q = QueryFilter(method="of_object", about=on_page("Object", "pool/team--a, workflow/hello-1, or a part of it"))
 

@@ -22,8 +22,8 @@ class Column:
     `label` is its heading on the page and in the client: None is the key as words, "" a column of the file only.
     `meaning` is the tooltip. `published` is the heading in the client where OSMO's own client has another one. `cell`
     is what the client shows of a row of the JSON answer: a key, a function, or "" for `key`; times are shown as local
-    times. `field` sorts the list by it as `?sort=SORT`; an `is_extra` column is left out at first where the window is
-    narrow.
+    times. `field` sorts the list by it as `?sort=SORT`; an `is_extra` column is left out where the table is
+    wider than its place.
     """
 
     key: str
@@ -45,12 +45,16 @@ class Column:
 
 
 def number_column(
-    number: NamedNumber, value: Callable[[Any], Any] | None = None, field: Any = None, sort: str = ""
+    number: NamedNumber,
+    value: Callable[[Any], Any] | None = None,
+    field: Any = None,
+    sort: str = "",
+    *,
+    is_extra: bool = False,
 ) -> Column:
     """The column of a number of :mod:`pools.domain.numbers`; its key is the label with underscores."""
-    return Column(
-        number.label.lower().replace(" ", "_"), number.label, value, field, sort, number.meaning, is_right=True
-    )
+    key = number.label.lower().replace(" ", "_")
+    return Column(key, number.label, value, field, sort, number.meaning, is_right=True, is_extra=is_extra)
 
 
 def list_columns(*columns: Column | str) -> dict[str, Column]:

@@ -24,12 +24,12 @@ POOL_COLUMNS = list_columns(
     Column("state", "State", lambda line: line[1].state or line[0].status),
     Column("bar", "GPUs"),
     number_column(QUOTA, lambda line: as_json(line[1].quota), "guarantee", "quota"),
-    number_column(POOL_NUMBERS["used"], lambda line: line[1].used, sort="used"),
-    number_column(POOL_NUMBERS["available"], lambda line: as_json(line[1].available), sort="free"),
+    number_column(POOL_NUMBERS["used"], lambda line: line[1].used, sort="used", is_extra=True),
+    number_column(POOL_NUMBERS["available"], lambda line: as_json(line[1].available), sort="free", is_extra=True),
     number_column(CAN_START_NOW, lambda line: as_json(line[1].can_start_now)),
     Column("low_can_start_now", "", lambda line: as_json(line[1].low_can_start_now)),
-    number_column(TOTAL_IN_USE, lambda line: line[1].total_usage, sort="total"),
-    number_column(POOL_NUMBERS["live_workflows"], lambda line: line[1].live_workflows),
+    number_column(TOTAL_IN_USE, lambda line: line[1].total_usage, sort="total", is_extra=True),
+    number_column(POOL_NUMBERS["live_workflows"], lambda line: line[1].live_workflows, is_extra=True),
     Column("quota_until", "", lambda line: line[1].until),
     Column("quota_after", "", lambda line: line[1].quota_after),
 )
@@ -91,8 +91,8 @@ REVISION_COLUMNS = list_columns(
 )  # fmt: skip
 
 AUDIT_COLUMNS = list_columns(
-    "id", Column("time", "When"), "actor", "action", "object", Column("sentence", "Change"), "description",
-    "request_id", "before", "after",
+    "id", Column("time", "When"), Column("actor", "User"), "action", "object", Column("sentence", "Change"),
+    "description", "request_id", "before", "after",
 )  # fmt: skip
 """A row of the file is an entry as `/api/audit` lists it."""
 

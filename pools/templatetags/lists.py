@@ -105,6 +105,12 @@ def csv_link(context: dict[str, Any]) -> SafeString:
     return format_html('<a class="oa-button oa-button--small" href="{}" download>CSV</a>', address)
 
 
+@register.simple_tag(takes_context=True)
+def removing(context: dict[str, Any], name: str) -> str:
+    """The address of the list without one filter, from its first page on."""
+    return query(context, **{name: None, "page": None})
+
+
 @register.inclusion_tag("osmo/parts/saved_views.html", takes_context=True)
 def saved_views(context: dict[str, Any]) -> dict[str, Any]:
     """The person's views of this list, and a link that saves its filters while no view has them. Nothing on pages

@@ -49,6 +49,8 @@ _TONES = {
     "OFFLINE": "bad",
     "ARCHIVED": "off",
 }
+QUIET_TONES = frozenset({"good", "done", "off", "wait"})
+"""Of normal states: a dot and a grey word. Colour is for what differs."""
 _STATE_LABELS = {"FAILED_CANCELED": "CANCELED"}
 
 
@@ -213,10 +215,15 @@ def tone(state: str) -> str:
 
 @register.simple_tag
 def badge(state: str) -> SafeString:
-    """A state as a badge: its word on a colour."""
-    if not state:
-        return SafeString("")
-    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tone(state), state_label(state))
+    """A state as a badge: a dot and its word, on a colour where it is not a normal state."""
+    return tone_badge(tone(state), state_label(state)) if state else SafeString("")
+
+
+@register.simple_tag
+def tone_badge(tone: str, words: str) -> SafeString:
+    """These words as a badge of the tone."""
+    quiet = " oa-badge--quiet" if tone in QUIET_TONES else ""
+    return format_html('<span class="oa-badge oa-badge--{}{}">{}</span>', tone, quiet, words)
 
 
 def state_label(state: str) -> str:
@@ -253,6 +260,7 @@ def bar_legend() -> SafeString:
 
 
 _LIMITS = ' <span class="oa-quiet oa-limits">{}</span>'
+_BRIEF = ' <abbr class="oa-quiet" title="{}">({})</abbr>'
 _TREE_CELLS = (
     '<td data-label="GPUs" class="oa-wide">{{}}</td>\n<td data-label="{}" class="oa-right">{{}}{{}}{{}}</td>\n'
     + '<td data-label="{}" class="oa-right">{{}}</td>\n' * 5
@@ -265,13 +273,19 @@ _TREE_CELLS = (
 
 
 @register.simple_tag
-def tree_cells(row: PoolTreeRow) -> SafeString:
-    """The numbers of a pool or one of its leaves, as cells of a table. Built in Python because a page has hundreds."""
+def tree_cells(row: PoolTreeRow, *, is_brief: bool = False) -> SafeString:
+    """The numbers of a pool or one of its leaves, as cells of a table. Built in Python because a page has hundreds.
+    `is_brief` keeps a row to one line: of a quota that changes later, the tooltip says when."""
     later: SafeString | str = ""
     if row.kind == "shared" and row.quota_now != row.quota:
-        later = format_html(_LIMITS, f"{gpus(row.quota_now)} until the drain ends")
+        until_drained = f"{gpus(row.quota_now)} until the drain ends"
+        now = f"now {gpus(row.quota_now)}"
+        later = format_html(_BRIEF, until_drained, now) if is_brief else format_html(_LIMITS, until_drained)
     temporary: SafeString | str = ""
-    if row.until:
+    if row.until and is_brief:
+        after = gpus(row.quota_after)
+        temporary = format_html(_BRIEF, f"temporary; {after} again {_utc(row.until)}", f"then {after}")
+    elif row.until:
         until = format_html("temporary; {} again {}", gpus(row.quota_after), ago(row.until))
         temporary = format_html(_LIMITS, until)
     return format_html(

@@ -26,8 +26,6 @@ _WORK, _EVENT = fields_of(WorkflowQuery), fields_of(SchedulerEventQuery)
 class WorkflowPageFilterSet(PageFilterSet):
     """The filters of the page of workflows."""
 
-    primary = ("q", "status", "pool")
-
     q = QueryFilter("name", "contains", about=_WORK["name"])
     status = QueryFilter(
         method="with_status",
@@ -59,13 +57,15 @@ class DecisionPageFilterSet(PageFilterSet, SchedulerEventFilterSet):
     """The filters of the page of scheduler events."""
 
     shown = ("pool", "workflow", "action", "user", "since", "until")
-    primary = ("pool", "workflow", "action")
+    search = "pool"
 
     action = QueryFilter(choices=list(EVENT_LABELS.items()))
 
 
 class WholeQueueFilterSet(PageFilterSet):
     """The filters of the queue across pools, where the pending queue itself reads them."""
+
+    search = "pool"
 
     pool = NoCondition(about=_EVENT["pool"])
     user = NoCondition(about=_EVENT["user"])
@@ -74,7 +74,7 @@ class WholeQueueFilterSet(PageFilterSet):
 class QueueFilterSet(PageFilterSet):
     """The filters of a pool's queue: running workflows and pending gangs."""
 
-    primary = ("leaf", "user")
+    search = "user"
 
     leaf = QueryFilter(method="in_leaf", about=on_page("Subpool"), choices=[(SHARED_QUEUE, REMAINDER_LABEL)])
     user = QueryFilter("submitted_by__username", about=_EVENT["user"])

@@ -18,7 +18,7 @@ WORKFLOW_COLUMNS = list_columns(
     Column("priority", None, lambda row: row.workflow.priority, "priority", "priority", is_extra=True),
     Column(
         "user", "Submitted by", lambda row: row.workflow.submitted_by.username, "submitted_by__username", "user",
-        published="User",
+        is_extra=True, published="User",
     ),
     Column(
         "submitted", None, lambda row: row.workflow.submit_time, "submit_time", "submitted",
@@ -26,7 +26,10 @@ WORKFLOW_COLUMNS = list_columns(
     ),
     Column("started", "", lambda row: row.workflow.start_time),
     Column("ended", None, lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
-    Column("waited_seconds", "Waited", lambda row: round(row.waited_seconds), None, "waited", is_right=True),
+    Column(
+        "waited_seconds", "Waited", lambda row: round(row.waited_seconds), None, "waited", is_right=True,
+        is_extra=True,
+    ),
     Column(
         "run_seconds", "Ran", lambda row: None if row.run_seconds is None else round(row.run_seconds), None, "ran",
         is_right=True, is_extra=True,

@@ -1,6 +1,7 @@
 // The choice of columns of a table with `data-columns="NAME"`: a box for each column behind the one that names the row,
 // kept in this browser.
-// Columns with `data-extra` are left out at first where the window is narrow; with `data-extra="always"`, everywhere.
+// Columns with `data-extra` are left out, the last one first, where the table is wider than its place, and on phones;
+// with `data-extra="always"`, everywhere.
 // Without this script all are shown.
 "use strict";
 
@@ -9,7 +10,9 @@
   if (!table) return;
   const name = table.dataset.columns;
   const key = `osmo-columns-${name}`;
-  const narrow = window.matchMedia("(max-width: 70rem)");
+  const narrow = window.matchMedia("(max-width: 760px)");
+  const place = table.closest(".oa-scroll") || table.parentElement;
+  let left = new Set(); // the labels of the extra columns that are left out now
   const sheet = document.head.appendChild(document.createElement("style")).sheet; // rules outlive a refresh of the page
 
   // The columns after the one that names the row, by the labels that cells carry for phones: { label, index, extra }.
@@ -31,23 +34,31 @@
   }
 
   const chosen = read();
-  const isShown = ({ label, extra }) => chosen[label] ?? !(extra === "always" || (extra !== undefined && narrow.matches));
+  const isShown = ({ label }) => chosen[label] ?? !left.has(label);
+
+  function leaveOut({ index }) {
+    sheet.insertRule(`table[data-columns="${name}"] tr > :nth-child(${index + 1}):not([colspan]) { display: none !important; }`);
+  }
 
   function draw() {
     while (sheet.cssRules.length) sheet.deleteRule(0);
-    for (const column of columns()) {
-      if (!isShown(column)) {
-        sheet.insertRule(`table[data-columns="${name}"] tr > :nth-child(${column.index + 1}):not([colspan]) { display: none !important; }`);
-      }
+    left = new Set();
+    const every = columns();
+    for (const column of every) if (chosen[column.label] === false) leaveOut(column);
+    const extras = every.filter(({ label, extra }) => extra !== undefined && !(label in chosen)).reverse();
+    for (const column of extras.sort((one, other) => (other.extra === "always") - (one.extra === "always"))) {
+      if (column.extra !== "always" && !narrow.matches && place.scrollWidth <= place.clientWidth) break;
+      left.add(column.label);
+      leaveOut(column);
     }
     for (const box of list.querySelectorAll("input")) box.checked = isShown(columns().find(({ label }) => label === box.value) || {});
   }
 
   const list = document.createElement("details");
-  list.className = "oa-columns-choice";
+  list.className = "oa-pop oa-pop--end";
   list.dataset.liveKeep = "";
   list.append(Object.assign(document.createElement("summary"), { className: "oa-button oa-button--small", textContent: "Columns" }));
-  const boxes = list.appendChild(Object.assign(document.createElement("fieldset"), {}));
+  const boxes = list.appendChild(Object.assign(document.createElement("fieldset"), { className: "oa-pop__body" }));
   boxes.append(Object.assign(document.createElement("legend"), { className: "oa-hidden", textContent: "Columns of the table" }));
   for (const { label } of columns()) {
     const line = boxes.appendChild(document.createElement("label"));
@@ -67,12 +78,11 @@
   const tools = table.closest(".oa-card")?.querySelector("[data-list-tools]");
   if (tools) tools.append(list);
   else (table.closest(".oa-scroll") || table).before(list);
-  list.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !list.open) return;
-    list.open = false;
-    list.firstElementChild.focus();
-  });
-  narrow.addEventListener("change", draw);
+  let width = 0;
+  new ResizeObserver(() => {
+    if (place.clientWidth === width) return;
+    width = place.clientWidth;
+    draw();
+  }).observe(place);
   document.addEventListener("osmo:refreshed", draw);
-  draw();
 })();

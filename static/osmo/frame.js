@@ -36,10 +36,20 @@
     draw();
   }
 
-  // On a phone a list begins with its first filter; the button shows the others.
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest?.("[data-filters-all]");
-    button?.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+  // What opens over the page (a details element) begins with its first field; Escape and a click elsewhere close it.
+  const opened = () => Array.from(document.querySelectorAll("details.oa-pop[open]"));
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.matches?.("details.oa-pop[open]")) target.querySelector("input, select")?.focus();
+  }, true);
+  document.addEventListener("click", ({ target }) => {
+    for (const each of opened()) each.open = each.contains(target);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const each of opened()) {
+      if (each.contains(document.activeElement)) each.querySelector("summary").focus();
+      each.open = false;
+    }
   });
 
   // On a low screen the menu shows where the person is.

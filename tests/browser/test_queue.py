@@ -44,6 +44,7 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
 
     page.get_by_role("link", name="All scheduler events").click()
     expect_text(page.locator("main"), "Reclaimed", f"for {busy_pool['owner']}")
+    page.get_by_text("+ Filter").click()
     page.get_by_label("Event", exact=True).select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(".oa-timeline > li")).to_have_count(1)
@@ -54,12 +55,13 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
 def test_filters_of_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
+    page.get_by_text("+ Filter").click()
     page.get_by_label("Subpool").select_option("a")
     with page.expect_navigation():
         page.get_by_role("button", name="Filter").click()
     expect(page.get_by_role("region", name="Pending gangs")).not_to_contain_text(busy_pool["late"])
     page.get_by_label("Submitted by").fill("nobody")
-    page.get_by_role("button", name="Filter").click()
+    page.get_by_label("Submitted by").press("Enter")
     expect_text(page.locator("main"), "No pending work matches")
 
 

@@ -86,18 +86,18 @@ def test_the_legend_names_the_same_parts_on_every_page(root: Client, page: str) 
     assert re.findall(r"</i>([^<]*)</li>", legend[1]) == [part.legend for part in BAR_PARTS]
 
 
-def _tiles(client: Client) -> str:
+def _totals(client: Client) -> str:
     text = client.get("/pools/pool/").content.decode()
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("oa-sums") :][:1500]))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("oa-sumline") :][:1500]))
 
 
-def test_the_tiles_of_pools_add_up(root: Client) -> None:
-    words = _tiles(root)
+def test_the_totals_of_pools_add_up(root: Client) -> None:
+    words = _totals(root)
     assert "Quota (GPUs) 160 Total in use 21 Unused quota 139" in words
     submit_workflow("team-admin", gpus=8, username="root", priority="LOW", name="beyond")
     submit_workflow("team-admin", gpus=6, username="root", priority="LOW", name="beyond-1")
     reconcile()
-    words = _tiles(root)
+    words = _totals(root)
     assert "Quota (GPUs) 160 Total in use 35 31 of the quota + 4 beyond it Unused quota 129" in words
 
 
@@ -110,8 +110,8 @@ def _heads(text: str, table: str) -> list[str]:
 def test_pages_files_and_the_client_call_a_number_by_the_same_name(root: Client) -> None:
     of_pools = [POOL_NUMBERS[key].label for key in ("quota", "used", "available", "can_start_now", "total_usage")]
     pages = [
-        _heads(root.get(page).content.decode(), "oa-table--tree")
-        for page in ("/pools/pool/", "/pools/pool/other/change/")
+        _heads(root.get(page).content.decode(), table)
+        for page, table in (("/pools/pool/", "oa-pools"), ("/pools/pool/other/change/", "oa-table--tree"))
     ]
     assert [set(of_pools) - set(heads) for heads in pages] == [set(), set()]
     rows = list(csv.reader(io.StringIO(root.get("/pools/pool/?format=csv").content.decode())))
