@@ -7,29 +7,55 @@ A form has a field for each value that the address of the page does not give, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from django.forms import Field
 
 from pools.admin import forms
-from pools.admin.confirm_flow import ChangeForm
+from pools.admin.confirm_flow import ChangeForm, FieldGroup
 from pools.domain.changes.command import ChangeCommand, fields_of
+from pools.domain.structured_input.config_fields import ConfigField
 
 
-def input_field(looks: str, label: str, help_text: str) -> Field:
+class Declared(Protocol):
+    """What a declaration of a field says to people: a :class:`ChangeField`, or a `ConfigField` of a configuration."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def help(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def empty(self) -> str: ...
+
+
+def input_field(about: Declared, looks: str) -> Field:
     """The field of a form for a value of one look."""
+    label, help_text = about.label, about.help
     if looks == "boolean":
         return forms.checkbox_field(label, help_text=help_text)
     if looks == "time":
         return forms.time_field(f"{label} (UTC)", help_text=help_text)
     if looks == "long text":
         return forms.text_area_field(label, help_text=help_text, rows=2)
+    text_field = partial(forms.text_field, label, help_text=help_text, unit=about.unit, empty=about.empty)
     if looks == "text":
-        return forms.text_field(label, help_text=help_text)
+        return text_field()
     modes = {"number": "numeric", "quota": "decimal"}  # a secret or a list needs a form of its own
-    return forms.text_field(label, help_text=help_text, inputmode=modes[looks])
+    return text_field(inputmode=modes[looks])
+
+
+def section_groups(
+    fields: Mapping[str, ConfigField], sections: Sequence[str], more: Mapping[str, tuple[str, ...]]
+) -> tuple[FieldGroup, ...]:
+    """The sections of a form of a configuration, as its fields declare them; `more` are further inputs: of a
+    declared section they stand at its end, and another section stands first."""
+    names = {title: tuple(name for name, each in fields.items() if each.section == title) for title in sections}
+    first = (FieldGroup(*each) for each in more.items() if each[0] not in names)
+    return (*first, *(FieldGroup(title, found + more.get(title, ())) for title, found in names.items()))
 
 
 def reason_field() -> Field:
@@ -47,7 +73,7 @@ class CommandForm(ChangeForm):
     def own_fields(self) -> dict[str, Field]:
         """The fields of the change, and the reason."""
         found = {name: about for name, about in fields_of(self.kind).items() if name not in self.given}
-        fields = {name: input_field(about.kind.looks, about.label, about.help) for name, about in found.items()}
+        fields = {name: input_field(about, about.kind.looks) for name, about in found.items()}
         return {**fields, "description": reason_field()}
 
     def command(self) -> ChangeCommand:

@@ -41,6 +41,8 @@ _NOT_KEPT = (
     f"The input of this preview is kept for {KEPT_MINUTES} minutes and is gone now. Check all fields and enter again "
     "what is missing; nothing was changed."
 )
+EFFECT_BESIDE = "X-Effect-Beside"
+"""The header of a script that asks for the effect of unfinished input (`static/osmo/preview.js`)."""
 MAX_ADDRESS_LENGTH = 6000
 """The most characters of input in the address of a preview."""
 
@@ -97,6 +99,11 @@ class ChangeForm(forms.ServiceForm):
     groups: ClassVar[Sequence[FieldGroup]] = ()
     seen = forms.hidden_text_field()
     version = forms.hidden_number_field()
+
+    @property
+    def shows_effect_beside(self) -> bool:
+        """Whether a script may ask for the effect of the input while a person types: not of a secret or a file."""
+        return not self.is_multipart() and not any(_is_secret(self, name) for name in self.fields)
 
     def grouped_fields(self) -> list[tuple[FieldGroup, list[BoundField], bool]]:
         """The groups with those of their fields that the form has, and whether the group is open."""
@@ -302,8 +309,17 @@ class ConfirmFlow(Generic[ResultT]):
         return HttpResponseRedirect(f"{self._form_address}{PREVIEW_SEGMENT}?{query}")
 
     def _form_page(self, form: ChangeForm, *, note: str = "") -> HttpResponse:
-        preview, status = self.change.preview, 400 if form.errors else 200
-        return self._render(preview.form_template, form, status=status, note=note, **preview.form_context())
+        preview, is_asked_beside = self.change.preview, EFFECT_BESIDE in self.request.headers
+        status = 400 if form.errors and not is_asked_beside else 200  # half-typed input is no fault of the browser
+        return self._render(
+            preview.form_template,
+            form,
+            status=status,
+            note=note,
+            has_effect_panel=form.shows_effect_beside,
+            is_prefilled=bool(self.request.GET) and not form.errors,
+            **preview.form_context(),
+        )
 
     def _preview_page(self, form: ChangeForm, sent: _Input) -> HttpResponse:
         change, preview = self.change, self.change.preview

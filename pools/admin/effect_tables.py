@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pools.domain.configuration.cohort_config import COHORT_FIELDS, QUOTA_FIELDS
 from pools.domain.configuration.pool_fields import POOL_FIELDS
-from pools.domain.numbers import TREE_NUMBERS, WEIGHT
+from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import AMOUNT_KEYS
-from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.structured_input.config_fields import ConfigField
 
+_DECLARED: Mapping[str, ConfigField] = {each.key: each for each in (*POOL_FIELDS, *COHORT_FIELDS, *QUOTA_FIELDS)}
 _LABELS: Mapping[str, str] = {
-    **{each.key: each.label.removesuffix(" in GPUs") for each in POOL_FIELDS if each.input or each.key == "backend"},
+    **{key: each.label.removesuffix(" in GPUs") for key, each in _DECLARED.items()},
     "pool": "Pool",
-    "parent": "Parent",
-    "weight": WEIGHT.label,
     **{key: TREE_NUMBERS[key].label for key in AMOUNT_KEYS},
 }
-_UNLIMITED_PATHS = frozenset({"resources.gpu.guarantee", "resources.gpu.maximum"})
+_PLATFORM_LABELS: Mapping[str, str] = {"tflops": "TFLOPS", "vram": "memory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,28 @@ def field_label(path: str) -> str:
     if path.startswith("quotas."):
         resource, _, number = path.removeprefix("quotas.").rpartition(".")
         return f"{_LABELS.get(number, number)} of {resource}" if resource else f"Quota of {number}"
-    return path.replace("_", " ").replace(".", ": ")
+    if path.startswith("platforms."):
+        _, name, *keys = path.split(".")
+        words = ", ".join(_PLATFORM_LABELS.get(key, key.replace("_", " ")) for key in keys)
+        return f"Platform {name}, {words}" if words else f"Platform {name}"
+    declared = next((key for key in _DECLARED if path.startswith(f"{key}.")), "")
+    rest = path.removeprefix(f"{declared}.").replace("_", " ").replace(".", ": ")
+    return f"{_LABELS[declared]}, {rest}" if declared else rest.capitalize()
 
 
 def changed_fields(
-    changes: Iterable[Mapping[str, Any]], label_of: Callable[[str], str] = field_label
+    changes: Iterable[Mapping[str, Any]],
+    label_of: Callable[[str], str] = field_label,
+    value_of: Callable[[str, Any], str] | None = None,
 ) -> list[ChangedField]:
-    """The `changes` of an effect, each with the label of its path."""
+    """The `changes` of an effect, each with the label of its path and its values in words."""
+    value_of = value_of or value_text
     return [
         ChangedField(
             label_of(each["path"]),
             each["path"],
-            _value_text(each["path"], each["before"]),
-            _value_text(each["path"], each["after"]),
+            value_of(each["path"], each["before"]),
+            value_of(each["path"], each["after"]),
         )
         for each in changes
     ]
@@ -84,11 +93,11 @@ def changed_numbers(neighbours: Iterable[Mapping[str, Any]]) -> list[ChangedNumb
     ]
 
 
-def _value_text(path: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value == NO_LIMIT and path in _UNLIMITED_PATHS:
-        return "unlimited"
-    if value is None:
-        return "no limit" if path.endswith("_limit") else "no node" if path.startswith("nodes.") else "none"
-    return "empty" if value == "" else str(value)
+def value_text(path: str, value: Any) -> str:
+    """A value of a configuration in words."""
+    if value is None and path.startswith("nodes."):
+        return "no node"
+    return (_DECLARED.get(path) or _DECLARED.get(path.rpartition(".")[2]) or _UNDECLARED).value_text(value)
+
+
+_UNDECLARED = ConfigField("", {}, "", "")

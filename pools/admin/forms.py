@@ -173,15 +173,20 @@ def _attributes(words: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in words.items()}
 
 
-def text_field(label: str, *, help_text: str = "", required: bool = False, **attrs: str) -> forms.CharField:
-    """One line of text."""
-    return forms.CharField(
+def text_field(
+    label: str, *, help_text: str = "", required: bool = False, unit: str = "", empty: str = "", **attrs: str
+) -> forms.CharField:
+    """One line of text. `unit` stands inside the input, and so does what an `empty` one means."""
+    attrs = {"autocomplete": "off", **({"placeholder": empty} if empty else {}), **_attributes(attrs)}
+    field = forms.CharField(
         label=label,
         help_text=help_text,
         required=required,
         max_length=MAX_TEXT_LENGTH,
-        widget=forms.TextInput(attrs={"autocomplete": "off", **_attributes(attrs)}),
+        widget=forms.TextInput(attrs=attrs),
     )
+    field.unit = unit  # type: ignore[attr-defined]  # read by parts/field.html
+    return field
 
 
 def text_area_field(label: str, *, help_text: str = "", rows: int = 3, required: bool = False) -> forms.CharField:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic
 
 from pools.admin.confirm_flow import ChangeForm, ResultT
-from pools.admin.effect_tables import changed_fields
+from pools.admin.effect_tables import changed_fields, value_text
 from pools.domain.field_changes import field_changes
 from pools.domain.people.roles import Actor
 from pools.services.changes.dry_run import EffectAnswer, read_effect, warnings_of
@@ -20,8 +20,8 @@ CONFIGS = "configs"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectPreview(Generic[ResultT]):
     """The preview of a change of one object. `read_state` returns its configuration under :data:`CONFIGS` (None without
-    an object) and further facts; `label_of` names a path of the configuration, `messages` say the effect of the
-    change, and `tables` are further tables. `mark_of` a state identifies it where no version does."""
+    an object) and further facts; `label_of` names a path of the configuration and `value_of` its values, `messages` say
+    the effect of the change, and `tables` are further tables. `mark_of` a state identifies it where no version does."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"
@@ -31,6 +31,7 @@ class ObjectPreview(Generic[ResultT]):
     label_of: Callable[[str], str]
     messages: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]]
     warnings: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]] | None = None
+    value_of: Callable[[str, Any], str] = value_text
     tables: Callable[[dict[str, Any], dict[str, Any]], Mapping[str, Any]] | None = None
     mark_of: Callable[[dict[str, Any]], str] | None = None
     form_words: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class ObjectPreview(Generic[ResultT]):
         changes = field_changes(before[CONFIGS], after[CONFIGS])
         fields = [{"path": each.path, "before": each.before, "after": each.after} for each in changes]
         return {
-            "fields": changed_fields(fields, self.label_of),
+            "fields": changed_fields(fields, self.label_of, self.value_of),
             "is_unchanged": not fields,
             "effect_messages": tuple(self.messages(before, after)),
             "warnings": (*warnings_of(result), *(self.warnings(before, after) if self.warnings else ())),
@@ -75,3 +76,19 @@ def form_label(form_class: type[ChangeForm]) -> Callable[[str], str]:
         return path if edited is None else str(edited.label)
 
     return label_of
+
+
+def form_value(form_class: type[ChangeForm]) -> Callable[[str, Any], str]:
+    """Writes each value as the field of this form does: with its unit, or as the choice that it is."""
+
+    def value_of(path: str, value: Any) -> str:
+        edited = form_class.base_fields.get(form_class.field_by_path.get(path, path))
+        chosen = dict(getattr(edited, "choices", ())).get(value)
+        if chosen:
+            return str(chosen)
+        unit, empty = getattr(edited, "unit", ""), edited.widget.attrs.get("placeholder", "") if edited else ""
+        if value in (None, "") and empty:
+            return str(empty)
+        return f"{value} {unit}" if unit and value is not None else value_text(path, value)
+
+    return value_of

@@ -369,6 +369,13 @@ def is_checkbox(field: BoundField) -> bool:
 
 
 @register.filter
+def short_label(field: BoundField) -> str:
+    """The label of a form's field without the unit, which stands inside the input."""
+    unit = getattr(field.field, "unit", "")
+    return str(field.label).removesuffix(f" in {unit}") if unit else str(field.label)
+
+
+@register.filter
 def is_forgotten_secret(field: BoundField) -> bool:
     """Whether a refused form dropped an optional secret, which would count as empty when the form is sent again."""
     was_dropped = getattr(field.field, "is_secret", False) and field.form.errors and field.data
@@ -394,7 +401,8 @@ def pretty(value: Any) -> str:
 @register.filter
 def stored_settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The keys of a pool that are stored as they are, by their labels: a text, or indented JSON."""
-    return [(field.label, pretty(config[field.key])) for field in POOL_FIELDS if config.get(field.key) not in _EMPTY]
+    found = ((field, config[field.key]) for field in POOL_FIELDS if config.get(field.key) not in _EMPTY)
+    return [(field.label, field.value_text(value) if field.unit else pretty(value)) for field, value in found]
 
 
 @register.simple_tag(takes_context=True)

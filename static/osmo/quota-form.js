@@ -1,38 +1,54 @@
-// The form of a cohort: shows the effective quota of its subtree during input. The nodes below count by themselves.
+// What the quota in a form leaves free, or makes of the quota of a cohort's subtree, while a person types. The numbers
+// stand in the page.
 "use strict";
 
 (function () {
-  const output = document.querySelector("output[data-subtree]");
-  const nominal = document.querySelector("input[name=nominal]");
+  const output = document.querySelector("output[data-note]");
   const parent = document.querySelector("input[name=parent]");
   if (parent) parent.setAttribute("list", "cohorts");
-  if (!output || !nominal) return;
-  const parts = output.dataset.subtree ? output.dataset.subtree.split(",").map(Number) : [];
-  const isUnlimited = parts.includes(-1);
-  const below = parts.reduce((sum, part) => sum + part, 0);
+  if (!output) return;
+  const input = document.getElementById(output.htmlFor.value);
+  const numbers = JSON.parse(output.dataset.numbers);
+  const atFirst = output.textContent;
 
   function gpus(count) {
     return count === 1 ? "1 GPU" : `${count} GPUs`;
   }
 
-  function update() {
-    const text = nominal.value.trim() || "0";
-    output.classList.remove("oa-note--warn");
-    if (!/^\d{1,16}$/.test(text)) {
-      output.textContent = "A whole number of GPUs gives the total of the subtree here.";
-    } else if (isUnlimited) {
-      output.textContent = "A node below is unlimited, and so is the subtree.";
-    } else {
-      const own = Number(text);
-      const counted = parts.length ? `${own} nominal and ${below} below` : "nothing below yet";
-      output.textContent = `The effective quota will be ${gpus(own + below)}: ${counted}.`;
-      if (own > 0 && own === below) {
-        output.textContent += " This repeats the sum of the nodes below: enter it only if the cohort adds as many GPUs again.";
-        output.classList.add("oa-note--warn");
-      }
-    }
+  // `numbers`: by the value of the field `by` (or alone), the owner, its GPUs, and those that others have.
+  function freeText(typed) {
+    const by = numbers.by ? document.querySelector(`[name=${numbers.by}]`)?.value : "";
+    const room = numbers.rooms[by || ""];
+    if (!room) return "";
+    const share = /^(\d+(?:\.\d+)?)\s*(%?)$/.exec(typed || "0");
+    if (!share) return numbers.by ? "" : atFirst;
+    const wanted = Math.floor(share[2] ? (room.total * Number(share[1])) / 100 : Number(share[1]));
+    const left = room.total - room.others - wanted;
+    const size = share[2] ? `${share[1]}% are ${gpus(wanted)}. ` : "";
+    if (left < 0) return `${size}${gpus(-left)} more than ${room.owner} has free.`;
+    return `${size}${left} of ${gpus(room.total)} of ${room.owner} stay free.`;
   }
 
-  nominal.addEventListener("input", update);
+  // `numbers`: the GPUs that each node below adds; -1 is unlimited.
+  function subtreeText(typed) {
+    const text = typed || "0";
+    const below = numbers.reduce((sum, part) => sum + part, 0);
+    if (!/^\d{1,16}$/.test(text)) return "A whole number of GPUs gives the total of the subtree here.";
+    if (numbers.includes(-1)) return "A node below is unlimited, and so is the subtree.";
+    const own = Number(text);
+    const counted = numbers.length ? `${own} nominal and ${below} below` : "nothing below yet";
+    const total = `The effective quota will be ${gpus(own + below)}: ${counted}.`;
+    if (own === 0 || own !== below) return total;
+    return `${total} This repeats the sum of the nodes below: enter it only if the cohort adds as many GPUs again.`;
+  }
+
+  function update() {
+    const text = (output.dataset.note === "free" ? freeText : subtreeText)(input.value.trim());
+    if (output.textContent !== text) output.textContent = text;
+    output.classList.toggle("oa-fault", /more than|This repeats/.test(text));
+  }
+
+  input.form.addEventListener("input", update);
+  input.form.addEventListener("change", update);
   update();
 })();

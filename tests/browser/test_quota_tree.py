@@ -165,7 +165,7 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     tab = as_admin()
     page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
     page.get_by_role("link", name="Edit").click()
-    total = page.locator("output[data-subtree]")
+    total = page.locator("output[data-note=subtree]")
     expect(total).to_have_text("The effective quota will be 20 GPUs: 6 nominal and 14 below.")
     page.get_by_label("Nominal quota in GPUs").fill("14")
     expect_text(total, "The effective quota will be 28 GPUs")

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from pools.admin.confirm_flow import ChangeForm
-from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
+from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label, form_value
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.people.roles import Actor
@@ -42,6 +42,7 @@ def backend_preview(
         actor=actor,
         read_state=partial(_state, name),
         label_of=_labels(form_class),
+        value_of=form_value(form_class),
         messages=_messages,
         form_words=form_words or {},
     )

@@ -21,7 +21,7 @@ _ACCESS_CHOICES = (
     (cluster_config.IN_CLUSTER, "in-cluster: OSMO Admin runs in the cluster"),
 )
 _SYNC_MODE_CHOICES = (
-    (cluster_config.APPLY, "write the queues, and revert edits of others"),
+    (cluster_config.APPLY, "write the queues, revert other edits"),
     (cluster_config.REPORT, "only report differences"),
     (cluster_config.OFF, "do not manage the cluster's queues"),
 )
@@ -30,7 +30,8 @@ _SYNC_MODE_CHOICES = (
 def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **more: Any) -> Any:
     """The field of a key of a backend's configuration, with its declared label and sentence."""
     about = BACKEND_KEYS[key]
-    return make(about.label, help_text=about.help, **more)
+    words = {"unit": about.unit, "empty": about.empty} if make is forms.text_field else {}
+    return make(about.label, help_text=about.help, **words, **more)
 
 
 class SealedTextarea(Textarea):
@@ -63,15 +64,14 @@ class ClusterForm(ChangeForm):
     """The configuration of a cluster. An empty field keeps the stored value, in particular the kubeconfig."""
 
     groups = (
-        FieldGroup("", ("name", "namespace", "about")),
+        FieldGroup("Cluster", ("name", "namespace", "about")),
+        FieldGroup("Queues and reason", ("sync_mode", "description")),
         FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
-        FieldGroup("Queues", ("sync_mode",)),
         FieldGroup(
             "Scheduler and state: the defaults fit KAI as it is installed",
             ("scheduler_name", "node_pool_key", "node_pool", "offline"),
             usual={"scheduler_name": cluster_config.SCHEDULER, "node_pool_key": cluster_config.NODE_POOL_KEY},
         ),
-        FieldGroup("", ("description",)),
     )
     namespace = backend_field("namespace", required=True)
     about = forms.text_area_field("Description", rows=2)

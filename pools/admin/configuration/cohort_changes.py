@@ -23,8 +23,8 @@ from pools.admin.configuration.cohort_forms import (
 )
 from pools.admin.confirm_flow import Change, ConfirmFlow, ResultT, typed_input
 from pools.admin.effect_tables import changed_fields
-from pools.admin.forms import script_media
 from pools.admin.git_ownership import owned_reason
+from pools.admin.live_notes import total_of_subtree
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PutCohort
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.people.roles import Actor
@@ -46,7 +46,7 @@ COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrow
 class CohortPreview(Generic[ResultT]):
     """The preview of a change of the cohort `name`; `cohort` is None if the change creates it."""
 
-    form_template: ClassVar[str] = "osmo/cohort_form.html"
+    form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/cohort_effect.html"
 
     actor: Actor
@@ -54,9 +54,9 @@ class CohortPreview(Generic[ResultT]):
     name: str
 
     def form_context(self) -> dict[str, Any]:
-        """The script of the subtree's total, the numbers that it adds up, and the names to choose a parent from."""
-        names = list(Cohort.objects.order_by("name").values_list("name", flat=True))
-        return {"script": script_media("quota-form"), "below": self._children(), "names": names}
+        """The total of the subtree, the numbers that it adds up, and the names to choose a parent from."""
+        names, below = list(Cohort.objects.order_by("name").values_list("name", flat=True)), self._children()
+        return {"live_note": total_of_subtree(each["gpus"] for each in below), "below": below, "names": names}
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on every node of the cohort's tree."""

@@ -7,9 +7,10 @@ import re
 from django.forms import Field
 
 from pools.admin import forms
-from pools.admin.command_forms import CommandForm, input_field, reason_field
+from pools.admin.command_forms import CommandForm, input_field, reason_field, section_groups
+from pools.admin.confirm_flow import FieldGroup
 from pools.domain.changes.command import ChangeCommand
-from pools.domain.configuration.cohort_config import FIELDS_OF_FORM, optional_number, row_from_text
+from pools.domain.configuration.cohort_config import FIELDS_OF_FORM, SECTIONS, optional_number, row_from_text
 from pools.domain.errors import DomainError, Violation
 from pools.domain.quota.rules import QuotaRow
 from pools.domain.quota.tree import AMOUNT_KEYS
@@ -19,9 +20,11 @@ from pools.domain.values.amounts import DEFAULT_FLAVOR
 class CohortForm(CommandForm):
     """A cohort's configuration (:data:`pools.domain.configuration.cohort_config.FIELDS_OF_FORM`)."""
 
+    groups = (*section_groups(FIELDS_OF_FORM, SECTIONS, {}), FieldGroup("", ("others", "description")))
+
     def own_fields(self) -> dict[str, Field]:
         """The fields of the configuration, and the reason."""
-        fields = {name: input_field(each.looks, each.label, each.help) for name, each in FIELDS_OF_FORM.items()}
+        fields = {name: input_field(each, each.looks) for name, each in FIELDS_OF_FORM.items()}
         others = forms.code_field(
             "Other resources",
             rows=3,
@@ -66,6 +69,7 @@ def _form_path(path: str) -> str:
 class CreateCohortForm(CohortForm):
     """A new cohort."""
 
+    groups = (FieldGroup("Cohort", ("name",)), *CohortForm.groups)
     field_order = ("name",)
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
 

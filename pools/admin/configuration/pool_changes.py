@@ -9,14 +9,15 @@ from django.http import HttpRequest, HttpResponse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.command_forms import input_field, reason_field
+from pools.admin.command_forms import input_field, reason_field, section_groups
 from pools.admin.configuration.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
-from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, FieldGroup, typed_input
 from pools.admin.git_ownership import owned_reason
+from pools.admin.live_notes import free_in_cluster, free_in_clusters
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.pools import CreatePool, PatchPool, PutPool
 from pools.domain.configuration.pool_config import editable_body
-from pools.domain.configuration.pool_fields import FIELDS_OF_FORM
+from pools.domain.configuration.pool_fields import ABOUT, FIELDS_OF_FORM, SECTIONS
 from pools.domain.people.roles import Permission
 from pools.domain.values.amounts import NO_LIMIT
 from pools.domain.values.scalars import typed_number
@@ -33,18 +34,20 @@ class PoolConfigForm(ChangeForm):
     is."""
 
     field_by_path = {each.key: name for name, each in FIELDS_OF_FORM.items()}
+    groups = section_groups(FIELDS_OF_FORM, SECTIONS, {ABOUT: ("description",)})
 
     def own_fields(self) -> dict[str, Field]:
         """The fields of the configuration, and the reason."""
         names = [name for name in FIELDS_OF_FORM if name not in ("about", "maintenance")]
         found = {name: FIELDS_OF_FORM[name] for name in (*names, "about", "maintenance")}
-        fields = {name: input_field(about.looks, about.label, about.help) for name, about in found.items()}
+        fields = {name: input_field(about, about.looks) for name, about in found.items()}
         return {**fields, "description": reason_field()}
 
 
 class CreatePoolForm(PoolConfigForm):
     """A new pool."""
 
+    groups = (FieldGroup("Pool", ("name", "backend")), *PoolConfigForm.groups)
     field_order = ("name", "backend")
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
     backend = forms.choice_field("Cluster", help_text="The cluster (backend) that runs the pool's work.")
@@ -56,17 +59,17 @@ class CreatePoolForm(PoolConfigForm):
 
 
 def pool_config_from(form: ChangeForm) -> dict[str, Any]:
-    """The input as the configuration's JSON. An empty amount of `resources.gpu` is left out, and so is a limit that is
-    not a column of the pool and was not sent."""
+    """The input as the configuration's JSON: an empty amount is what its declaration says. A number that was not sent,
+    and an empty weight, are left out."""
     body: dict[str, Any] = {"resources": {"gpu": {}}}
     for name, about in FIELDS_OF_FORM.items():
         value = form.cleaned_data[name]
         if about.looks == "number":
-            value = typed_number(value.strip()) if value.strip() else None
+            value = typed_number(value.strip()) if value.strip() else about.empty_value
         elif name == "cohort":
             value = value.strip() or None
         if about.key.startswith("resources.gpu."):
-            if value is not None:
+            if value is not None and name in form.data:
                 body["resources"]["gpu"][about.column] = value
         elif about.is_column or about.looks != "number" or name in form.data:
             body[about.key] = value
@@ -93,13 +96,14 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         button=f"Create {name}",
         breadcrumbs=pool_breadcrumbs(None),
         form_class=CreatePoolForm,
-        initial={"guarantee": "0", "maximum": "-1", "weight": "1"},
+        initial={"guarantee": "0", "weight": "1"},
         preview=PoolTreePreview(
             actor=actor,
             pool=None,
             root_name=name,
             changes_configuration=True,
             messages=creation_messages,
+            live_note=lambda _: free_in_clusters(),
         ),
         command=command,
         service=create_pool,
@@ -142,7 +146,12 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         initial=pool_form_values(root),
         version=root.version,
         preview=PoolTreePreview(
-            actor=actor, pool=root, root_name=root.name, changes_configuration=True, messages=messages
+            actor=actor,
+            pool=root,
+            root_name=root.name,
+            changes_configuration=True,
+            messages=messages,
+            live_note=lambda _: free_in_cluster(root),
         ),
         command=command,
         service=put_pool if root.archived else patch_pool,
@@ -157,9 +166,11 @@ def pool_form_values(root: Pool) -> dict[str, Any]:
     gpu = pool_settings_of(root).gpu_resources or {"guarantee": NO_LIMIT, "maximum": NO_LIMIT, "weight": 1}
     special = {**gpu, "cohort": root.cohort.name if root.cohort else ""}
     return {
-        name: special[name] if name in special
-        else getattr(root, about.column) if about.is_column
-        else root.config.get(about.key)
+        name: about.form_value(
+            special[name] if name in special
+            else getattr(root, about.column) if about.is_column
+            else root.config.get(about.key)
+        )
         for name, about in FIELDS_OF_FORM.items()
     }  # fmt: skip
 

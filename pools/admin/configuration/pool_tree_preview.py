@@ -11,12 +11,14 @@ from django.urls import reverse
 from pools.admin.base import Breadcrumbs
 from pools.admin.confirm_flow import ResultT
 from pools.admin.effect_tables import changed_fields, changed_numbers
+from pools.admin.live_notes import LiveNote
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.list_columns import HOLDER_COLUMNS
 from pools.domain.people.roles import Actor
 from pools.models import Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.selectors.quotas import pool_tree
+from pools.selectors.quotas.pool_tree import PoolTree
 from pools.services.changes.dry_run import EffectAnswer, effect_on_pool_tree, warnings_of
 from pools.services.configuration.cohort_effects import effect_on_pool
 
@@ -33,11 +35,16 @@ def no_remaining_work(effect: EffectAnswer) -> list[Reservation]:
     return []
 
 
+def no_note(tree: PoolTree | None) -> None:
+    """For forms without a quota."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTreePreview(Generic[ResultT]):
     """The preview of a change of the tree of `root_name`; `pool` is None if the change creates that pool.
     `remaining_work` lists the work that keeps running on a leaf that the change ends. `changes_configuration` adds the
-    fields of the configuration that change, and the effect on cohorts."""
+    fields of the configuration that change, and the effect on cohorts. `live_note` is what the form says beside the
+    quota, of the tree as it is."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"
@@ -48,11 +55,12 @@ class PoolTreePreview(Generic[ResultT]):
     changes_configuration: bool = False
     messages: EffectMessages[ResultT] = tree_messages
     remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work
+    live_note: Callable[[PoolTree | None], LiveNote | None] = no_note
 
     def form_context(self) -> dict[str, Any]:
         """The tree as it is now."""
         tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
-        return {"pool": self.pool, "tree": tree}
+        return {"pool": self.pool, "tree": tree, "live_note": self.live_note(tree)}
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the pool's tree."""

@@ -19,6 +19,7 @@ from pools.admin.configuration.pool_tree_preview import (
 )
 from pools.admin.confirm_flow import Change, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
+from pools.admin.live_notes import LiveNote, free_in_pool
 from pools.domain import names
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
@@ -29,6 +30,7 @@ from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
+from pools.selectors.quotas.pool_tree import PoolTree
 from pools.services.changes.dry_run import EffectAnswer
 from pools.services.configuration.subpools import (
     SubpoolResult,
@@ -52,6 +54,7 @@ def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         form_class=form_for(CreateSubpool, parent=root.name),
         service=create_subpool,
         success_message=_creation_message,
+        quota_of="",
     )
 
 
@@ -75,6 +78,7 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         version=row.version,
         service=resize_subpool,
         success_message=_quota_message,
+        quota_of=row.name,
     )
 
 
@@ -93,6 +97,7 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
         version=row.version,
         service=create_subpool,
         success_message=_creation_message,
+        quota_of=row.name,
     )
 
 
@@ -163,11 +168,22 @@ def _respond(
     root: Pool,
     messages: EffectMessages[SubpoolResult] = tree_messages,
     remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work,
+    quota_of: str | None = None,
     **texts: Any,
 ) -> HttpResponse:
-    """The pages of one change of a subpool of `root`; `texts` are fields of its :class:`Change`."""
+    """The pages of one change of a subpool of `root`; `texts` are fields of its :class:`Change`. `quota_of` is the
+    subpool that gets a quota, empty for a new one; None: the form has no quota."""
+
+    def note(tree: PoolTree | None) -> LiveNote | None:
+        return None if tree is None or quota_of is None else free_in_pool(tree, quota_of)
+
     preview = PoolTreePreview(
-        actor=actor_of(request), pool=root, root_name=root.name, messages=messages, remaining_work=remaining_work
+        actor=actor_of(request),
+        pool=root,
+        root_name=root.name,
+        messages=messages,
+        remaining_work=remaining_work,
+        live_note=note,
     )
     change = Change(
         breadcrumbs=pool_breadcrumbs(root),

@@ -42,13 +42,17 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     ),
     "reserve_after": ChangeField(
         _SECONDS,
-        "Reserve after (seconds)",
-        "After this wait the first gang of a leaf gets a start reservation. Empty: never.",
+        "Reserve after",
+        "After this wait the first gang of a leaf gets a start reservation.",
+        unit="seconds",
+        empty="never",
     ),
     "ageing": ChangeField(
         _SECONDS,
-        "Ageing (seconds)",
-        "NORMAL work that is older by this time comes before HIGH work of its leaf. Empty: never.",
+        "Ageing",
+        "NORMAL work that is older by this time comes before HIGH work of its leaf.",
+        unit="seconds",
+        empty="never",
     ),
     "victims": ChangeField(
         choice([rule.value for rule in VictimRule]),
@@ -65,10 +69,10 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     "kubeconfig_file": ChangeField(
         TEXT, "Name of the kubeconfig file", "For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."
     ),
-    "context": ChangeField(TEXT, "Context", "Empty: the current context of the kubeconfig."),
+    "context": ChangeField(TEXT, "Context", "A context of the kubeconfig.", empty="the current one"),
     "scheduler_name": ChangeField(TEXT, "Scheduler", "The scheduler of the pods; KAI's default name is kai-scheduler."),
     "node_pool_key": ChangeField(TEXT, "Label key of a scheduler shard", "The label key that KAI is configured with."),
-    "node_pool": ChangeField(TEXT, "Shard", "Empty: the shard of objects without the label."),
+    "node_pool": ChangeField(TEXT, "Shard", "The value of that label.", empty="objects without it"),
     "sync_mode": ChangeField(
         choice(SYNC_MODES),
         "Mode of the queues",

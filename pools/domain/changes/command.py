@@ -144,7 +144,8 @@ class ChangeField:
     """What is said about one field. `in_address`: it stands in the address of the object, not in the body;
     `in_query`: it stands in the query. `metavar`, `short` (`-q`) and `option` (`--name` if None; empty: there is none)
     are its words in the client; with `positional` it is an argument there. `missing` is said of a required field
-    without a value; if it is empty, `note_faults` says it. `hint` stands in the empty filter of a page."""
+    without a value; if it is empty, `note_faults` says it. `hint` stands in the empty filter of a page. `unit` stands
+    inside the input of a form, and `empty` says what an empty one means."""
 
     kind: ValueKind
     label: str
@@ -158,11 +159,14 @@ class ChangeField:
     missing: str = "is missing."
     option: str | None = None
     hint: str = ""
+    unit: str = ""
+    empty: str = ""
 
     @property
     def sentence(self) -> str:
-        """The words where the label is not next to it; a yes or no is said by its label."""
-        return f"{self.label}. {self.help}" if self.kind is BOOLEAN and self.label else self.help
+        """The words where neither the label nor an empty input is next to it; a yes or no is said by its label."""
+        said = f"{self.label}. {self.help}" if self.kind is BOOLEAN and self.label else self.help
+        return f"{said} Empty: {self.empty}." if self.empty else said
 
     @property
     def is_sent_always(self) -> bool:
@@ -182,10 +186,14 @@ def value(
     in_query: bool = False,
     missing: str = "is missing.",
     option: str | None = None,
+    unit: str = "",
+    empty: str = "",
 ) -> Any:
     """A field of the body, or of the query; without a default it is required."""
-    required = default is dataclasses.MISSING
-    about = ChangeField(kind, label, help, False, in_query, required, metavar, short, positional, missing, option)
+    about = ChangeField(
+        kind, label, help, in_query=in_query, is_required=default is dataclasses.MISSING, metavar=metavar, short=short,
+        positional=positional, missing=missing, option=option, unit=unit, empty=empty,
+    )  # fmt: skip
     return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 

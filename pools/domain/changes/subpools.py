@@ -60,7 +60,7 @@ class CreateSubpool(SubpoolChange):
         metavar="SUBPOOL",
         positional=True,
     )
-    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q")
+    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q", unit="GPUs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class ResizeSubpool(NamedSubpoolChange):
     audit: ClassVar = (AuditAction.SUBPOOL_UPDATED,)
     may_need_approval: ClassVar = True
 
-    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q")
+    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q", unit="GPUs")
     until: datetime | None = value(
         TIME,
         "Until",

@@ -23,6 +23,8 @@ from pools.domain.structured_input.fields import FieldReader
 from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, as_json, simplify
 from pools.domain.values.scalars import typed_number
 
+QUOTA_SECTION, LENDING = SECTIONS = ("Quota", "Lending")
+"""The parts of the form, in its order."""
 MAX_AMOUNT: Final = 2**53 - 1
 """As far as every JSON reader counts exactly; eight petabytes, in bytes."""
 
@@ -112,9 +114,9 @@ def _read_row(row: FieldReader) -> QuotaRow:
 
 _AMOUNT: Final[Schema] = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_AMOUNT}
 _AMOUNT_HELP: Final = {
-    "nominal": "The cohort's own quota, in addition to the quotas of the pools and cohorts below; 0 adds nothing.",
-    "borrowing_limit": "How much the subtree may use beyond its effective quota. Empty: no limit.",
-    "lending_limit": "How much of the effective quota others may use. Empty: no limit.",
+    "nominal": "The cohort's own quota, in addition to the quotas of the pools and cohorts below.",
+    "borrowing_limit": "How much the subtree may use beyond its effective quota.",
+    "lending_limit": "How much of the effective quota others may use.",
 }
 QUOTA_FIELDS: Final = (
     ConfigField("flavor", TEXT, "Flavor", "The kind of the resource.", DEFAULT_FLAVOR, FieldReader.read_text),
@@ -122,7 +124,8 @@ QUOTA_FIELDS: Final = (
     *(
         ConfigField(
             key, _AMOUNT, f"{TREE_NUMBERS[key].label} in GPUs", help_text, None if key in LIMIT_KEYS else 0,
-            _read_amount, input=key,
+            _read_amount, input=key, section=LENDING if key in LIMIT_KEYS else QUOTA_SECTION, unit="GPUs",
+            empty="no limit" if key in LIMIT_KEYS else "0",
         )
         for key, help_text in _AMOUNT_HELP.items()
     ),
@@ -131,8 +134,9 @@ QUOTA_FIELDS: Final = (
 COHORT_FIELDS: Final = (
     ConfigField(
         "parent", {"type": ["string", "null"]}, "Parent",
-        "The cohort above this one; empty for a root. A new name creates a cohort.",
-        read=lambda cohort, key: cohort.read_text(key) or None, input="parent", looks="text",
+        "The cohort above this one. A new name creates a cohort.",
+        read=lambda cohort, key: cohort.read_text(key) or None, input="parent", looks="text", section=LENDING,
+        empty="none (a root)",
     ),
     ConfigField(
         "quotas", {"type": "array", "items": object_schema(properties_of(QUOTA_FIELDS), ("resource",))}, "Quotas",
@@ -142,6 +146,7 @@ COHORT_FIELDS: Final = (
     ConfigField(
         "weight", {"type": "number", "minimum": 0, "maximum": MAX_WEIGHT}, WEIGHT.label,
         "The weight in fair sharing of borrowed GPUs; usually 1.", 1, _read_weight, input="weight", looks="quota",
+        section=LENDING,
     ),
 )  # fmt: skip
 FIELDS_OF_FORM: Final = {

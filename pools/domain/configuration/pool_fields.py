@@ -19,6 +19,7 @@ from pools.domain.numbers import BORROWING_LIMIT, LENDING_LIMIT, QUOTA, WEIGHT
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.structured_input.config_fields import TEXT, ConfigField, Schema, object_schema, properties_of
 from pools.domain.structured_input.fields import FieldReader, shorten_value
+from pools.domain.values.amounts import NO_LIMIT
 from pools.domain.values.durations import parse_duration
 
 DOWNLOAD_TYPES = ("download",)
@@ -37,7 +38,8 @@ _QUANTITY: Final[Schema] = {
     "type": ["string", "number"],
     "description": "A Kubernetes quantity, such as 1500m or 40Gi.",
 }
-AMOUNT_HELP = "Whole GPUs; -1 for no limit."
+QUOTA_SECTION, LENDING, POLICY, ABOUT = SECTIONS = ("Quota", "Lending", "Policy", "About")
+"""The parts of the form, in its order."""
 
 
 def whole_number_up_to(maximum: int) -> Callable[[FieldReader, str], int | None]:
@@ -113,7 +115,7 @@ _TIMEOUT_HELP: Final = {
 POOL_FIELDS: Final = (
     ConfigField(
         "description", TEXT, "Description", "What the pool is for; everybody who sees the pool can read it.",
-        default="", is_column=True, input="about", looks="long text",
+        default="", is_column=True, input="about", looks="long text", section=ABOUT,
     ),
     ConfigField("backend", TEXT, "Cluster (backend)", "The backend on which the work of the pool runs."),
     ConfigField(
@@ -123,7 +125,7 @@ POOL_FIELDS: Final = (
     ConfigField(
         "enable_maintenance", {"type": "boolean"}, "In maintenance",
         "Only osmo-admin may submit. Running work continues.",
-        default=False, is_column=True, input="maintenance", looks="boolean",
+        default=False, is_column=True, input="maintenance", looks="boolean", section=POLICY,
     ),
     ConfigField(
         "default_platform", {"type": ["string", "null"]}, "Default platform", "The platform of work that names none.",
@@ -138,30 +140,34 @@ POOL_FIELDS: Final = (
     ),
     ConfigField(
         "resources.gpu.guarantee", _GPUS, f"{QUOTA.label} in GPUs",
-        f"{AMOUNT_HELP} Subpools get their quotas from it (“guarantee” in the API).", is_column=True, input="guarantee",
+        "Whole GPUs. Subpools get their quotas from it (“guarantee” in the API).",
+        is_column=True, input="guarantee", section=QUOTA_SECTION, unit="GPUs", empty="no limit",
+        empty_value=NO_LIMIT,
     ),
     ConfigField(
         "resources.gpu.maximum", _GPUS, "Maximum in GPUs",
-        f"{AMOUNT_HELP} LOW work may use GPUs over the quota up to this number.", is_column=True, input="maximum",
+        "Whole GPUs. LOW work may use GPUs over the quota up to this number.",
+        is_column=True, input="maximum", section=QUOTA_SECTION, unit="GPUs", empty="no limit",
+        empty_value=NO_LIMIT,
     ),
     ConfigField(
         "resources.gpu.weight", COUNT, WEIGHT.label, "Share of unused GPUs, relative to other pools.",
-        is_column=True, input="weight",
+        is_column=True, input="weight", section=QUOTA_SECTION,
     ),
     ConfigField(
         "cohort", {"type": ["string", "null"]}, "Cohort",
-        "The group of pools that lend each other unused GPUs; empty for none. A new name creates a cohort.",
-        input="cohort", looks="text",
+        "The group of pools that lend each other unused GPUs. A new name creates a cohort.",
+        input="cohort", looks="text", section=LENDING, empty="none",
     ),
     ConfigField(
         "borrowing_limit", _LIMIT, f"{BORROWING_LIMIT.label} in GPUs",
-        "In its cohort: the GPUs that LOW work may use beyond the quota. Empty: no limit.",
-        is_column=True, input="borrowing_limit",
+        "In its cohort: the GPUs that LOW work may use beyond the quota.",
+        is_column=True, input="borrowing_limit", section=LENDING, unit="GPUs", empty="no limit",
     ),
     ConfigField(
         "lending_limit", _LIMIT, f"{LENDING_LIMIT.label} in GPUs",
-        "In its cohort: how much of the idle quota others may use. Empty: all of it.",
-        is_column=True, input="lending_limit",
+        "In its cohort: how much of the idle quota others may use.",
+        is_column=True, input="lending_limit", section=LENDING, unit="GPUs", empty="no limit",
     ),
     ConfigField(
         "topology_keys", {"type": "array", "items": object_schema({"key": TEXT, "label": TEXT}, ("key", "label"))},
@@ -174,15 +180,15 @@ POOL_FIELDS: Final = (
         default="", read=lambda pool, _key: parse_gpu_namespace(pool),
     ),
     ConfigField(
-        APPROVAL_ABOVE, _LIMIT, "Approval above (GPUs)",
-        "A change of a quota here by more GPUs needs the approval of a second person. Empty: none does.",
-        read=whole_number_up_to(MAX_GPUS), input=APPROVAL_ABOVE,
+        APPROVAL_ABOVE, _LIMIT, "Approval above",
+        "A change of a quota here by more GPUs needs the approval of a second person.",
+        read=whole_number_up_to(MAX_GPUS), input=APPROVAL_ABOVE, section=POLICY, unit="GPUs", empty="no approval",
     ),
     ConfigField(
-        HOLD_AFTER, _LIMIT, "Hold later work after (seconds)",
+        HOLD_AFTER, _LIMIT, "Hold later work after",
         "On a Kubernetes cluster: after this wait the first work of a queue keeps its place, and later work of the "
-        "pool that would compete with it is not sent to the cluster until it has started. Empty: never.",
-        read=whole_number_up_to(MAX_HOLD_AFTER), input=HOLD_AFTER,
+        "pool that would compete with it is not sent to the cluster until it has started.",
+        read=whole_number_up_to(MAX_HOLD_AFTER), input=HOLD_AFTER, section=POLICY, unit="seconds", empty="never",
     ),
     ConfigField(
         "platforms", {"type": ["object", "null"], "additionalProperties": PLATFORM_SCHEMA}, "Platforms",

@@ -24,7 +24,7 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
     form = root.get(address).context["form"]
     assert {name: form[name].value() for name in ("guarantee", "maximum", "weight")} == {
         "guarantee": 100,
-        "maximum": -1,
+        "maximum": "",
         "weight": 1,
     }
     refused = root.post(address, {**POOL, "guarantee": "49", "about": "ours", "step": "preview"}, follow=True)

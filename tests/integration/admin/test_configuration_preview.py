@@ -129,5 +129,5 @@ def test_the_form_of_a_new_pool_begins_with_its_name_and_ends_with_the_reason(db
 def test_the_page_of_a_pool_has_its_stored_keys_by_their_labels(as_person: Callable[[str], Client]) -> None:
     apply_change(PatchPool(name="other", patch={"hold_after": 60, "topology_keys": []}))
     page = as_person("root").get("/pools/pool/other/change/").content.decode()
-    assert '<dt>Hold later work after (seconds)</dt><dd class="oa-keeps-lines">60</dd>' in page
+    assert '<dt>Hold later work after</dt><dd class="oa-keeps-lines">60 seconds</dd>' in page
     assert "Topology keys" not in page

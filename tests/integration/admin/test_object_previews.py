@@ -56,8 +56,8 @@ def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person:
     assert _changes(page) == {
         "Description": ("empty", "moves"),
         "Offline": ("no", "yes"),
-        "Reserve after (seconds)": ("3600", "none"),
-        "Victims": ("youngest", "least_lost"),
+        "Reserve after": ("3600 seconds", "never"),
+        "Victims": ("the youngest work first, as KAI", "the work that is enough and loses least"),
     }
     assert "3 pools are on cluster sim (other, team, team-admin), with 1 running workflow." in _said(page)
     assert "goes offline" in _said(page)

@@ -13,9 +13,10 @@ TABLE = re.compile(r"<thead>.*?</table>", re.DOTALL)
 LITERAL = re.compile(r'<th [^>]*scope="col"[^>]*>\s*(?:<(?:abbr|span)[^>]*>)?\s*(\w[^<{]*)|data-label="(\w[^"{]*)"')
 NO_LISTS = {
     "the effect of a change": {
-        "change_form.html: Pool or subpool", "changed_fields.html: Field", "changed_gauges.html: Amount",
+        "change_form.html: Node", "change_form.html: Pool or subpool", "changed_fields.html: Field",
+        "changed_gauges.html: Amount",
         "changed_numbers.html: Pool or cohort", "changed_rights.html: Where", "cohort_effect.html: Node",
-        "cohort_form.html: Node", "effect.html: Pool or subpool", "row_diff.html: Column", "effect_text.py: Pool",
+        "effect.html: Pool or subpool", "row_diff.html: Column", "effect_text.py: Pool",
         "quota_text.py: Namespace", "replay_advice.py: Team",
     },
     "facts and numbers of one object": {

@@ -1,0 +1,98 @@
+"""Forms of changes: the effect beside the form, what is free while a person types, and boxes that are empty without a
+limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
+
+pytestmark = pytest.mark.browser
+DESK = {"viewport": {"width": 1440, "height": 900}}
+SMALLER = [{"viewport": {"width": 768, "height": 1024}}, {"viewport": {"width": 390, "height": 844}}]
+
+
+def _resize(scene: PoolScene) -> str:
+    return f"/pools/pool/{scene.pool}/subpools/a/resize/"
+
+
+def test_the_effect_stands_beside_the_form_and_is_confirmed_there(
+    scene: PoolScene, signed_in: Callable[..., Any]
+) -> None:
+    scene.create_subpool("a", 40)
+    scene.create_subpool("b", 30)
+    tab = signed_in(scene.pool_admin, **DESK)
+    page = tab.open(_resize(scene))
+    beside, box, room = page.locator("#oa-effect"), page.get_by_label("Quota in GPUs"), page.locator("output")
+    expect_text(beside, f"{scene.pool} now")
+    expect(room).to_have_text(f"30 of 100 GPUs of {scene.pool} stay free.")
+    box.fill("20%")
+    expect(room).to_have_text(f"20% are 20 GPUs. 50 of 100 GPUs of {scene.pool} stay free.")
+    box.fill("71")
+    expect(room).to_have_text(f"1 GPU more than {scene.pool} has free.")
+    expect_text(beside, "Quota: ")
+    expect(beside.get_by_role("button")).to_have_count(0)
+    expect(box, "the focus stays").to_be_focused()
+    box.fill("50")
+    expect_text(beside, re.compile(r"40\s*→\s*50"))
+    expect_text(page.locator("#oa-effect-said"), "Effect of this change")
+    tab.assert_accessible_in_both_colours()
+    box.press("End")
+    box.press("Backspace")
+    box.press("5")
+    expect(beside.get_by_role("button").first, "an effect that is not shown cannot be confirmed").to_be_disabled()
+    expect_text(beside, re.compile(r"40\s*→\s*55"))
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
+    beside.get_by_role("button", name=f"Resize {scene.pool}--a").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 55)
+
+
+@pytest.mark.parametrize("options", [*SMALLER, {**DESK, "java_script_enabled": False}], ids=["768", "390", "no-script"])
+def test_narrow_pages_and_pages_without_scripts_preview_on_a_page_of_its_own(
+    scene: PoolScene, signed_in: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    scene.create_subpool("a", 40)
+    tab = signed_in(scene.pool_admin, **options)
+    page = tab.open(_resize(scene))
+    expect_text(page.locator("output"), re.compile(f"(60|100) of 100 GPUs of {scene.pool} "))
+    page.get_by_label("Quota in GPUs").fill("50")
+    page.get_by_role("button", name="Preview").click()
+    page.wait_for_url("**/preview/**")
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 50)
+
+
+def test_an_empty_box_is_no_limit_in_sections_side_by_side(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in("admin", **DESK)
+    page = tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    maximum = page.get_by_label("Maximum in GPUs")
+    expect(maximum).to_have_value("")
+    expect(maximum).to_have_attribute("placeholder", "no limit")
+    left, right = (page.get_by_role("group", name=name).bounding_box() for name in ("Quota", "Lending"))
+    assert left["y"] == right["y"] and left["x"] < right["x"]
+    widths = {
+        round(page.get_by_label(name).bounding_box()["width"]) for name in ("Maximum in GPUs", "Cohort", "Weight")
+    }
+    assert max(widths) - min(widths) <= 1, "one width for all boxes"
+    maximum.fill("120")
+    expect_text(page.locator("#oa-effect"), re.compile(r"Maximum\s+no limit\s+120 GPUs"))
+    page.get_by_role("button", name="Save the configuration").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
+    page = tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    expect(maximum).to_have_value("120")
+    maximum.fill("")
+    expect_text(page.locator("#oa-effect"), re.compile(r"Maximum\s+120 GPUs\s+no limit"))
+    assert "-1" not in page.locator("main").inner_text()
+    page.get_by_role("button", name="Save the configuration").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
+    (row,) = scene.stack.query("SELECT maximum FROM pools_pool WHERE name = %s", scene.pool)
+    assert row["maximum"] == -1
+    tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    tab.assert_accessible_in_both_colours()
