@@ -20,8 +20,10 @@ from scheduling.domain.list_columns import WAITING_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.selectors.status.overview import read_overview
 from scheduling.selectors.status.problems import Problem, ProblemCode
 from scheduling.selectors.work.active_work import count_active_workflows
+from scheduling.selectors.work.preemptions import preemption_news
 
 MAX_WAITING_SHOWN = 6
+MAX_NEWS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "overview": overview,
         "approvals": count_decidable(actor),
         "problems": [_problem_row(actor, each) for each in overview.problems],
+        "preemptions": preemption_news(actor, limit=MAX_NEWS),
         "columns": WORKFLOW_COLUMNS,
         "idle_columns": IDLE_COLUMNS,
         "waiting_columns": WAITING_COLUMNS,

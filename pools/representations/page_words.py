@@ -56,14 +56,14 @@ PAGE_WORDS: Mapping[str, PageWord | NamedNumber] = {
     "active": PageWord("Active", "A workflow that runs or is pending."),
     "pending queue": PageWord(
         "Position",
-        "The order of waiting gangs: in the queue of the subpool, and on the whole cluster in the next pass.",
+        "The place of a gang in the queue of its pool or subpool. Higher priorities come first, then older work.",
     ),
     "start reservation": PageWord(
         "Reserved",
         "Quota and nodes that are kept for a gang that has waited long, so that later work does not pass it forever.",
     ),
     "backfill": PageWord(
-        "Passed by",
+        "Started before it",
         "Later work may use reserved GPUs if it ends before the reserved gang starts, or can be taken back.",
     ),
     "ageing": PageWord("Ageing", "The wait after which NORMAL work comes before HIGH work of its subpool."),

@@ -162,14 +162,14 @@ def _utc(time: datetime) -> str:
 
 @register.filter
 def lasting(time: datetime | None) -> SafeString | str:
-    """The time since a moment, as a length: `for 47 min`, `for 1 h 5 min`. `times.js` keeps it current; a person who
-    chose exact times reads `since` and the time."""
+    """The time since a moment, as a length: `47 min`, `1 h 5 min`. `times.js` keeps it current; a person who chose
+    exact times reads `since` and the time."""
     if time is None:
         return "–"
     seconds = max((timezone.now() - time).total_seconds(), 1)
     words = _age(seconds) if seconds < _UNITS[1][0] else span(seconds)
     return format_html(
-        '<time datetime="{}" title="since {}" data-age="length">for {}</time>',
+        '<time datetime="{}" title="since {}" data-age="length">{}</time>',
         time.astimezone(UTC).isoformat(timespec="seconds"),
         _utc(time),
         words,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.permissions import get_visible_root
+from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.quotas.quota_pages import quota_tree_page
 from scheduling.admin.filters import QueueFilterSet
+from scheduling.admin.whole_queue import split_work
 from scheduling.domain.list_columns import PENDING_COLUMNS, QUEUE_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow
@@ -35,14 +39,11 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
     leaves = leaf_names_of(actor, root.name)
     filters = QueueFilterSet(request, running_rows.filter(pool__name__in=leaves), root=root, leaves=leaves)
     user = filters.value("user")
+    find = partial(list_waiting_gangs, actor, pools=filters.chosen_leaves, users=[user] if user else ())
+    if is_csv_request(request):
+        return list_csv(f"queue-{root.name}", PENDING_COLUMNS, find(limit=MAX_CSV_ROWS)[0])
     number = parse_page_number(request.GET.get("page"))
-    rows, more = list_waiting_gangs(
-        actor,
-        pools=filters.chosen_leaves,
-        users=[user] if user else (),
-        limit=ROWS_PER_PAGE,
-        offset=(number - 1) * ROWS_PER_PAGE,
-    )
+    rows, more = find(limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
     running = list(filters.qs[: MAX_RUNNING_SHOWN + 1])
     events, _ = list_decisions(
         actor,
@@ -62,7 +63,8 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
         tree=tree.rows,
         filters=filters,
         pending_columns=PENDING_COLUMNS,
-        pending=ListPage(rows, number, number + 1 if more else 0),
+        split_work=split_work(rows),
+        window=ListPage(rows, number, number + 1 if more else 0),
         workflow_columns=WORKFLOW_COLUMNS,
         running=running[:MAX_RUNNING_SHOWN],
         has_more_running=len(running) > MAX_RUNNING_SHOWN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -34,10 +34,11 @@ from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
-from scheduling.models import Workflow
+from scheduling.models import Group, Workflow
 from scheduling.selectors.queue.visible_queue import waiting_gangs_of
 from scheduling.selectors.work.attempt_bars import read_attempt_chart
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.work.preemptions import read_preemptions
 from scheduling.selectors.work.workflow_log import event_log_lines
 from scheduling.selectors.work.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
 from scheduling.selectors.work.workflows import (
@@ -114,15 +115,16 @@ class WorkflowAdmin(PolicyAdmin):
         workflow = get_full_workflow(actor, object_id, all_attempts=True)
         groups = workflow.loaded_groups
         queue, _ = queue_names_of(workflow)
-        subject = f"workflow/{workflow.name}"
         status = WorkflowStatus(workflow.status)
         waiting_gangs = waiting_gangs_of(actor, workflow)
+        subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
         return self.render_page(
             request,
             "osmo/workflow.html",
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
+            preemptions=read_preemptions(actor, workflow),
             gang_columns=GANG_COLUMNS,
             task_columns=TASK_COLUMNS,
             groups=[
@@ -130,6 +132,9 @@ class WorkflowAdmin(PolicyAdmin):
                 for group in groups
             ],
             queue=queue,
+            gpus=sum(group.gpus for group in groups),
+            nodes=_nodes_of(groups),
+            has_retries=any(task.retry_id for group in groups for task in group.loaded_tasks),
             room=_subpools_with_room(actor, workflow, max((each.gpus for each in waiting_gangs.values()), default=0)),
             events=event_log_lines(workflow)[-MAX_EVENTS_SHOWN:],
             chart=read_attempt_chart(workflow, timezone.now()),
@@ -146,7 +151,7 @@ class WorkflowAdmin(PolicyAdmin):
             may_submit=is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
             may_see_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
             entries=list(
-                AuditEntry.objects.visible_to(actor).filter(object=subject).order_by("-id")[:MAX_ENTRIES_SHOWN]
+                AuditEntry.objects.visible_to(actor).filter(object__in=subjects).order_by("-id")[:MAX_ENTRIES_SHOWN]
             ),
         )
 
@@ -176,6 +181,13 @@ class WorkflowAdmin(PolicyAdmin):
             lead="Work on a simulated cluster does not really run, so its end is reported by hand. Groups that depend "
             "on these continue, or fail with them.",
         )
+
+
+def _nodes_of(groups: Iterable[Group]) -> list[str]:
+    """The nodes on which tasks run, or ran last where none runs; each once."""
+    tasks = [task for group in groups for task in group.loaded_tasks if task.node_name]
+    running = [task for task in tasks if task.end_time is None]
+    return sorted({task.node_name for task in running or tasks})
 
 
 def _subpools_with_room(actor: Actor, workflow: Workflow, gpus: int) -> list[PoolTreeRow]:

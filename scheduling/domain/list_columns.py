@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 from pools.domain.columns import Column, list_columns, number_column
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS, TREE_NUMBERS
+from scheduling.domain.start_words import start_about
 
-_HALF = Column("half", "Half start by", meaning="Half of such jobs start by this time.")
+_STARTS = Column(
+    "starts_about", None, lambda row: start_about(row.start_times, datetime.now(UTC)),
+    meaning="As exact as the forecast is sure; a dash where nobody can say",
+)  # fmt: skip
 _GPUS = Column("gpus", "GPUs", is_right=True)
 
 WORKFLOW_COLUMNS = list_columns(
@@ -34,7 +41,7 @@ WORKFLOW_COLUMNS = list_columns(
         "run_seconds", "Ran", lambda row: None if row.run_seconds is None else round(row.run_seconds), None, "ran",
         is_right=True, is_extra=True,
     ),
-    _HALF,
+    replace(_STARTS, value=lambda row: start_about(row.waiting.start_times, datetime.now(UTC)) if row.waiting else ""),
     "how_long",
     Column("tasks_here", is_right=True),
     Column("gpus_here", "GPUs here", is_right=True),
@@ -74,19 +81,42 @@ GANG_COLUMNS = list_columns(
 """Of the tree of a gang."""
 
 PENDING_COLUMNS = list_columns(
-    Column("backend", "Cluster"),
-    "position",
-    Column("position_in_queue", "In own queue"),
-    Column("in_next_pass", "Next pass", cell="position"),
-    "work",
-    Column("workflow", published="Workflow ID"),
-    "group", "user", "pool", "priority",
-    _GPUS,
-    "submitted",
-    _HALF,
-    Column("reason", meaning="And what would unblock it", cell=lambda row: row["reason"]["message"]),
+    Column("backend", "Cluster", lambda row: row.backend, meaning="The cluster, if several have work that waits"),
+    Column(
+        "position", None, lambda row: row.position_in_queue, meaning="Its place in the queue of its pool or subpool",
+        is_right=True, cell="position_in_queue",
+    ),
+    Column(
+        "cluster_order", "", lambda row: row.position, meaning="Its place among all work that waits on the cluster",
+        is_right=True, cell="position",
+    ),
+    Column("workflow", "Work", lambda row: row.workflow, published="Workflow ID"),
+    Column("group", None, lambda row: row.group),
+    Column("user", "Submitted by", lambda row: row.user, published="User"),
+    Column("pool", None, lambda row: row.pool),
+    Column("priority", None, lambda row: row.priority),
+    Column("gpus", "GPUs", lambda row: row.gpus, meaning="GPUs that it starts with", is_right=True),
+    Column(
+        "missing", None, lambda row: row.reason.missing, meaning="GPUs that are missing for its start", is_right=True,
+        cell=lambda row: row["reason"]["missing"],
+    ),
+    Column("submitted", "", lambda row: row.submit_time, cell="submit_time", is_time=True),
+    Column(
+        "waits_seconds", "Waits", lambda row: round((datetime.now(UTC) - row.submit_time).total_seconds()),
+        meaning="The time since its submission", is_right=True,
+    ),
+    _STARTS,
+    Column("half_start_by", "", lambda row: row.start and row.start.p50),
+    Column("nine_of_ten_start_by", "", lambda row: row.start and row.start.p90),
+    Column(
+        "reason", None, lambda row: row.reason.short, meaning="The first thing that keeps it from starting",
+        cell=lambda row: row["reason"].get("short") or row["reason"]["message"],
+    ),
+    Column("reason_code", "", lambda row: row.reason.code),
+    Column("message", "", lambda row: row.reason.message),
 )  # fmt: skip
-"""Of the gangs that wait."""
+"""Of the gangs that wait: a row of the file and of the page is a
+:class:`scheduling.selectors.queue.visible_queue.WaitingGang`."""
 
 QUEUE_COLUMNS = list_columns(
     "queue",
@@ -101,8 +131,7 @@ WAY_COLUMNS = list_columns(
     Column("way", "The same work", cell="text"),
     "pool", "priority",
     Column("gpus", "GPUs to start", is_right=True),
-    _HALF,
-    Column("late", "Nine of ten by"),
+    replace(_STARTS, value=None),
 )  # fmt: skip
 """Of the ways to submit some work, with the forecasts of their starts."""
 

@@ -159,6 +159,33 @@ class ReasonCode(StrEnum):
     )
 
 
+_SHORT: Final = {
+    ReasonCode.OVER_QUOTA: "too little free quota in {node}",
+    ReasonCode.OVER_LIMIT: "{node} is at its limit",
+    ReasonCode.NOTHING_TO_BORROW: "nothing left to borrow in {node}",
+    ReasonCode.OVER_BORROWING_LIMIT: "{node} may not borrow more",
+    ReasonCode.NOT_LENT: "the idle quota is not lent",
+    ReasonCode.CYCLE: "its cohorts form a cycle",
+    ReasonCode.GPU_QUOTA: "the GPU quota of its namespace is used up",
+    ReasonCode.NO_ROOM: "too few free GPUs",
+    ReasonCode.FRAGMENTED: "the free GPUs are on too many nodes",
+    ReasonCode.NEVER_FITS: "it can never start",
+    ReasonCode.NOT_READY: "the gang has too few tasks",
+    ReasonCode.ELSEWHERE: "another cluster decides",
+    ReasonCode.WAITING_FOR_GROUPS: "earlier groups must end first",
+    ReasonCode.BACKEND_OFFLINE: "the cluster is offline",
+    ReasonCode.CLUSTER_FAULT: "the cluster does not answer",
+    ReasonCode.HELD_BACK: "reserved for older work",
+    ReasonCode.NEXT_PASS: "nothing: it starts now",
+    ReasonCode.WAITING_FOR_CLUSTER: "the cluster has not placed it yet",
+    ReasonCode.PREEMPTION_DELAY: "it may not preempt yet",
+    ReasonCode.NOT_SCHEDULED: "the cluster cannot place it",
+    ReasonCode.QUEUE_CLOSED: "its queue is closed",
+    ReasonCode.NO_SUCH_QUEUE: "its queue does not exist",
+    ReasonCode.QUEUE_HAS_CHILDREN: "its queue runs no work itself",
+    ReasonCode.NOT_PLACED_YET: "not judged yet",
+}
+
 _BY_CODE: Final = {str(code): code for code in ReasonCode}
 LIMIT_OF: Final = {ReasonCode.OVER_QUOTA: "quota", ReasonCode.OVER_LIMIT: "limit"}
 """The number of a queue that blocks."""
@@ -167,6 +194,12 @@ LIMIT_OF: Final = {ReasonCode.OVER_QUOTA: "quota", ReasonCode.OVER_LIMIT: "limit
 def find_code(code: str) -> ReasonCode:
     """The member of a stored code; NOT_SCHEDULED for one that only another version knows."""
     return _BY_CODE.get(code, ReasonCode.NOT_SCHEDULED)
+
+
+def short_reason(code: str, node: str | None) -> str:
+    """The reason in a few words, for one line of a list; `node` is the name of what blocks, as people know it."""
+    text = _SHORT[find_code(code)].format(node=node or "its pool")
+    return text[0].upper() + text[1:] if not text.startswith(node or " ") else text
 
 
 def wait_cause(code: str, *, node: str | None, own_queue: str) -> WaitCause:

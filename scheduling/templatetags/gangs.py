@@ -6,10 +6,12 @@ import re
 
 from django import template
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from scheduling.domain.gang_tree_rows import GangTreeRow
+from scheduling.domain.start_words import UNKNOWN, StartTimes, start_about, start_about_sentence
 from scheduling.selectors.queue.visible_queue import WaitingGang
 
 register = template.Library()
@@ -53,6 +55,29 @@ def gang_unit(row: GangTreeRow, amount: int) -> str:
 def event_label(action: str) -> str:
     """The word of pages for the action of a scheduler event."""
     return EVENT_LABELS.get(action, action)
+
+
+@register.filter
+def starts_about(times: StartTimes | None) -> SafeString | str:
+    """When work starts, in the few words of a list."""
+    words = start_about(times, timezone.localtime())
+    if times is None or times.p50 is None or words == UNKNOWN:
+        return words
+    return format_html('<time datetime="{}">{}</time>', times.p50.isoformat(timespec="seconds"), words)
+
+
+@register.filter
+def start_sentence(times: StartTimes | None) -> str:
+    """The same as a sentence; empty before the first forecast."""
+    return start_about_sentence(times, timezone.localtime())
+
+
+@register.filter
+def unblock_title(gang: WaitingGang) -> str:
+    """The heading of its remedies, and whether one of them is enough."""
+    if len(gang.unblock) < 2:
+        return "What would start it"
+    return f"What would start it: {'all of these together' if gang.unblock_needs_all else 'one of these'}"
 
 
 @register.filter

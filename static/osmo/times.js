@@ -30,7 +30,7 @@
   // `isLength`: the text says how long something has lasted, and its exact form since when.
   function words(moment, isLength) {
     const seconds = (Date.now() - moment.getTime()) / 1000;
-    if (isLength) return `for ${length(Math.max(seconds, 1))}`;
+    if (isLength) return length(Math.max(seconds, 1));
     if (Math.abs(seconds) < SOON) return "just now";
     return seconds > 0 ? `${age(seconds)} ago` : `in ${age(-seconds)}`;
   }

@@ -35,9 +35,11 @@ class StartAnswer(TypedDict):
 
 
 class ReasonAnswer(TypedDict):
-    """Why work waits; the amounts are GPUs, null where the reason is not an amount."""
+    """Why work waits; the amounts are GPUs, null where the reason is not an amount. `short` is the message in a few
+    words."""
 
     code: str
+    short: str
     message: str
     queue: str | None
     limit: str | None
@@ -150,6 +152,7 @@ def reason_body(reason: WaitingReason) -> ReasonAnswer:
     """Why a gang waits."""
     return {
         "code": reason.code,
+        "short": reason.short,
         "message": reason.message,
         "queue": reason.queue,
         "limit": reason.limit,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import UUID
@@ -14,6 +13,7 @@ from rest_framework.request import Request
 
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText
+from pools.domain.people.roles import Actor
 from scheduling.api.work.pending_queue import (
     QueuePositionAnswer,
     ReasonAnswer,
@@ -27,8 +27,9 @@ from scheduling.domain.gang_tree_rows import GangAnswer, gang_body
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors.queue.visible_queue import WaitingGang
+from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.work.preemptions import Preemption, read_preemptions
 from scheduling.selectors.work.workflow_rows import WorkflowRow
 from scheduling.selectors.work.workflows import ListedWorkflow, queue_names_of
 
@@ -133,6 +134,21 @@ class PluginsAnswer(TypedDict):
     rsync: bool
 
 
+class PreemptionAnswer(TypedDict):
+    """Work that lost GPUs to other work. `by_workflow`, `by_user` and `by_pool` are null where the caller may not know
+    them, and where the scheduler of a cluster decided."""
+
+    time: UtcText
+    workflow: str
+    user: str
+    pool: str
+    gpus: int
+    by_workflow: str | None
+    by_user: str | None
+    by_pool: str | None
+    message: Annotated[str, "By whom, and by which rule."]
+
+
 class WorkflowAnswer(_WorkflowTimes):
     """A workflow with its groups and tasks."""
 
@@ -169,6 +185,8 @@ class WorkflowAnswer(_WorkflowTimes):
     queue: str
     k8s_queue: str
     reason: ReasonAnswer | None
+    preemptions: Annotated[list[PreemptionAnswer], "Of this workflow, the newest first."]
+    preempted: Annotated[list[PreemptionAnswer], "The work that it preempted, as far as the caller may see it."]
 
 
 class ListedTaskAnswer(TypedDict):
@@ -277,8 +295,9 @@ def detailed_list_entry(row: WorkflowRow, links: WorkflowLinks) -> ListedWorkflo
     return body
 
 
-def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[str, WaitingGang]) -> WorkflowAnswer:
-    """One workflow with groups and tasks, which must be loaded; `waiting` has the reason of each group that waits."""
+def workflow_detail(actor: Actor, workflow: Workflow, links: WorkflowLinks) -> WorkflowAnswer:
+    """One workflow as `actor`, who may see it, sees it; its groups and tasks must be loaded."""
+    waiting, preemptions = waiting_gangs_of(actor, workflow), read_preemptions(actor, workflow)
     queue, k8s_queue = queue_names_of(workflow)
     groups = workflow.loaded_groups
     assert workflow.root_pool.backend is not None
@@ -322,6 +341,22 @@ def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[s
         "queue": queue,
         "k8s_queue": k8s_queue,
         "reason": None if first is None else reason_body(first.reason),
+        "preemptions": [_preemption_body(each) for each in preemptions.lost],
+        "preempted": [_preemption_body(each) for each in preemptions.taken],
+    }
+
+
+def _preemption_body(preemption: Preemption) -> PreemptionAnswer:
+    return {
+        "time": utc_text(preemption.time),
+        "workflow": preemption.workflow,
+        "user": preemption.user,
+        "pool": preemption.pool,
+        "gpus": preemption.gpus,
+        "by_workflow": preemption.by_workflow or None,
+        "by_user": preemption.by_user or None,
+        "by_pool": preemption.by_pool or None,
+        "message": f"by {preemption.by}: {preemption.cause}",
     }
 
 

@@ -31,7 +31,6 @@ from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, Tag
 from scheduling.domain.lists import WorkflowQuery
 from scheduling.filtersets.work import workflow_filters
 from scheduling.models import Workflow
-from scheduling.selectors.queue.visible_queue import waiting_gangs_of
 from scheduling.selectors.work.workflow_rows import read_workflow_rows
 from scheduling.selectors.work.workflows import (
     get_full_workflow,
@@ -164,4 +163,4 @@ def _effect(view: View, command: WorkflowChange, run: Callable[[], Workflow], ac
 
 def _workflow_body(view: View, name: str, *, all_attempts: bool = False) -> WorkflowAnswer:
     workflow = get_full_workflow(view.actor, name, all_attempts=all_attempts)
-    return workflow_detail(workflow, WorkflowLinks(view.request), waiting_gangs_of(view.actor, workflow))
+    return workflow_detail(view.actor, workflow, WorkflowLinks(view.request))

@@ -138,12 +138,12 @@ def read_calibration(backend: Backend) -> Calibration:
 
 def _sample(facts: ForecastFacts, until: float) -> list[dict[str, float]]:
     found: list[dict[str, float]] = []
+    first = facts.seed() * FUTURES
     with garbage_collector.paused():
         for number in range(FUTURES):
             if number >= LEAST_FUTURES and time.monotonic() > until:
                 break
-            seed = int(facts.present.now) * FUTURES + number
-            found += sample_waits(facts.present, facts.waiting, 1, seed)
+            found += sample_waits(facts.present, facts.waiting, 1, first + number)
     return found
 
 

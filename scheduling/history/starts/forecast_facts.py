@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
+from zlib import crc32
 
 from django.db.models import Count, Q
 from django.utils import timezone
@@ -50,6 +51,12 @@ class ForecastFacts:
     now: datetime
     live: LiveFacts
     holds: DispatchHolds
+
+    def seed(self) -> int:
+        """Of the draws: the same while no gang arrives, starts or ends, so that a forecast moves with events and not
+        with each round."""
+        gangs = sorted(f"{name} {gang.started}" for name, gang in self.present.gangs.items())
+        return crc32("\n".join(gangs).encode())
 
     def gpus_before(self) -> dict[str, int]:
         """The GPUs of the work that comes before each waiting gang in its queue, by name."""

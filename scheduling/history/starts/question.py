@@ -240,7 +240,7 @@ class _Question:
             for number in range(0 if len(running) == len(wanted) else FUTURES):
                 if number >= LEAST_FUTURES and time.monotonic() > until:
                     break
-                futures += sample_waits(present, wanted, 1, int(present.now) * FUTURES + number, leave=leave)
+                futures += sample_waits(present, wanted, 1, self._facts.seed() * FUTURES + number, leave=leave)
         found: list[GangStart | None] = []
         for gangs in names:
             if not gangs:

@@ -14,6 +14,7 @@ from uuid import UUID
 from pools.database.prepared import read_rows
 from pools.models import Pool
 from scheduling.domain.priorities import Priority
+from scheduling.domain.start_words import StartTimes
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.selectors.queue.pending_queue import StartPromise
 
@@ -54,6 +55,11 @@ class GangStart:
     def is_now(self) -> bool:
         """Whether it can start in the next pass, as things stand."""
         return self.p90 is not None and self.p90 == self.made_at
+
+    @property
+    def times(self) -> StartTimes:
+        """The times from which the words about it are made."""
+        return StartTimes(self.made_at, self.p10, self.p50, self.p90, self.never is not None)
 
 
 def read_kept_starts(promises: Mapping[UUID, StartPromise | None]) -> dict[UUID, GangStart]:

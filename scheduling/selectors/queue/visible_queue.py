@@ -10,7 +10,7 @@ and named (`Workflow.visible_to`; design, D10); messages only count the other wo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -22,6 +22,9 @@ from pools.domain.values.amounts import Amount, as_json, is_gpu
 from pools.models import Backend
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.domain.engine.reasons.explain import Reason
+from scheduling.domain.engine.reasons.remedies import nodes_text
+from scheduling.domain.reason_codes import short_reason
+from scheduling.domain.start_words import StartTimes
 from scheduling.models import Group, Workflow
 from scheduling.selectors.queue.kept_starts import GangStart, read_kept_starts
 from scheduling.selectors.queue.pending_queue import (
@@ -40,9 +43,11 @@ MAX_HOLDERS = 20
 @dataclass(frozen=True, slots=True)
 class WaitingReason:
     """The first reason: `queue` is the blocking node of the tree (queue, pool container or cohort), `limit` the
-    blocking number of this node. Amounts are GPUs, None where the reason is not an amount."""
+    blocking number of this node. Amounts are GPUs, None where the reason is not an amount. `short` is the message in
+    a few words."""
 
     code: str
+    short: str
     message: str
     queue: str | None
     limit: str | None
@@ -92,6 +97,14 @@ class WaitingGang:
     unblock_needs_all: bool = True
     reservation: WaitingReservation | None = None
     start: GangStart | None = None
+
+    @property
+    def start_times(self) -> StartTimes | None:
+        """What is known of its start, for :mod:`scheduling.domain.start_words`."""
+        held = self.reservation
+        latest = held.latest_start if held is not None and held.is_certain else None
+        known = StartTimes() if self.start is None else self.start.times
+        return None if self.start is None and latest is None else replace(known, latest=latest)
 
 
 def list_waiting_gangs(
@@ -182,6 +195,7 @@ def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[s
 class _ReasonTexts:
     """A reason as one reader may know it, with the names of pools in place of queues."""
 
+    short: str
     message: str
     unblock: tuple[str, ...]
     holders: tuple[str, ...]
@@ -225,12 +239,12 @@ class _QueueReader:
             position=gang.position,
             position_in_queue=gang.position_in_queue,
             ahead=gang.position - 1 + gang.behind.pods,
-            reason=_waiting_reason(gang.reason, texts.message + gang.behind.message(self._visible_name)),
+            reason=_waiting_reason(gang.reason, texts, gang.behind.message(self._visible_name)),
             unblock=texts.unblock,
             holders=texts.holders,
             nodes=texts.nodes,
             unblock_needs_all=gang.reason.needs_all_remedies,
-            reservation=None if gang.promise is None else _reservation(gang, gang.promise, start),
+            reservation=None if gang.promise is None else _reservation(gang.promise),
             start=start,
         )
 
@@ -240,7 +254,9 @@ class _QueueReader:
             held = (self._visible_name(gang) for remedy in reason.remedies for gang in remedy.gangs)
             holders = islice(dict.fromkeys(name for name in held if name is not None), MAX_HOLDERS)
             nodes = dict.fromkeys(short.node for blocker in reason.blockers for short in blocker.node_shortages)
+            blocking = None if reason.queue is None else with_pool_names(reason.queue, self._namespace)
             self._texts[id(reason)] = _ReasonTexts(
+                short_reason(reason.code, blocking),
                 with_pool_names(reason.message, self._namespace),
                 tuple(
                     with_pool_names(remedy.message(self._visible_name, self._visible_queue), self._namespace)
@@ -265,43 +281,29 @@ class _QueueReader:
         return self._actor.can_read_all or owned.root in self._roots or owned.owner_id == self._actor.user_id
 
 
-def _reservation(gang: PendingGang, promise: StartPromise, start: GangStart | None) -> WaitingReservation:
-    """The names of nodes are not secret: their owners are not named. `start`: the forecast, which is shown with it."""
-    if promise.latest_start is None:
-        when = "when the work there has ended, whose end is not known"
-    elif promise.is_certain:
-        unless = "unless work that comes before it arrives, or quotas or nodes change"
-        when = f"at the latest {promise.latest_start:%Y-%m-%d %H:%M} UTC, {unless}"
-    elif start is None or start.p50 is None:
-        when = f"probably by {promise.latest_start:%Y-%m-%d %H:%M} UTC, if work runs as long as expected"
-    else:
-        when = (
-            f"by {promise.latest_start:%Y-%m-%d %H:%M} UTC if work runs exactly as long as expected, "
-            "while the forecast also counts shorter and longer runs"
-        )
-    where = "quota" if promise.nodes is None else ", ".join(sorted(promise.nodes)[:3]) or "quota"
-    more = "" if promise.nodes is None or len(promise.nodes) <= 3 else f" and {len(promise.nodes) - 3} more nodes"
-    passed = ""
+def _reservation(promise: StartPromise) -> WaitingReservation:
+    """The names of nodes are not secret: their owners are not named. The message has no time: the start of the gang is
+    said once, in the words of its forecast."""
+    message = ""
     if promise.passed_by:
-        count = promise.passed_by
-        gangs = "1 gang that came later and needs" if count == 1 else f"{count} gangs that came later and need"
-        passed = f"Passed by {gangs} no more, since {gang.submit_time:%Y-%m-%d %H:%M} UTC. "
-    message = f"{passed}Reserved ({where}{more}): it starts {when}."
+        one = promise.passed_by == 1
+        message = f"{promise.passed_by} later gang{' has' if one else 's have'} started before it. "
     if promise.holds_dispatch:
-        latest = promise.latest_start
-        when = (
-            "" if latest is None else f" Work that runs in its pool ends by {latest:%Y-%m-%d %H:%M} UTC at the latest."
-        )
-        message = f"{passed}Later work of its pool has been held back since {promise.since:%Y-%m-%d %H:%M} UTC.{when}"
+        message += "Later work of its pool waits until it has started."
+    elif promise.nodes:
+        message += f"GPUs are kept for it on {nodes_text(sorted(promise.nodes))}."
+    else:
+        message += "Quota is kept for it."
     return WaitingReservation(
         promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
     )
 
 
-def _waiting_reason(reason: Reason, message: str) -> WaitingReason:
+def _waiting_reason(reason: Reason, texts: _ReasonTexts, more: str) -> WaitingReason:
     return WaitingReason(
         reason.code,
-        message,
+        texts.short,
+        texts.message + more,
         reason.queue,
         reason.limit,
         *(_gpu_amount(amounts) for amounts in (reason.requested, reason.free, reason.missing)),

@@ -186,7 +186,7 @@ def test_both_are_reported(fake_harness: AgentHarness) -> None:
     assert "a gang of its pool has waited since" in waiting[later.name].reason.message
     assert first.name not in waiting[later.name].reason.message
     assert waiting[first.name].reservation is not None
-    assert "Later work of its pool has been held back since" in waiting[first.name].reservation.message
+    assert "Later work of its pool waits until it has started." in waiting[first.name].reservation.message
     assert waiting[later.name].reservation is None
 
 

@@ -72,6 +72,7 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, reconcile_p
         "ahead": 0,
         "reason": {
             "code": "over_quota",
+            "short": "Too little free quota in team--a",
             "message": "It asks for 5 GPUs; the quota of team--a (30) leaves 2 GPUs: 3 GPUs missing.",
             "queue": A,
             "limit": "quota",
@@ -163,6 +164,7 @@ def test_the_reason_of_a_gang_behind_other_groups(alice: Any, reconcile_pool: An
     assert (entry["group"], entry["gpus"], entry["position"]) == ("second", 2, 1)
     assert entry["reason"] == {
         "code": "waiting_for_groups",
+        "short": "Earlier groups must end first",
         "message": "It starts when the groups before it have completed: first (RUNNING).",
         "queue": "osmo-pool-ns-team--_shared",
         "limit": None,

@@ -210,7 +210,7 @@ def test_one_workflow_costs_the_same_however_large(alice: Any, reconcile_pool: A
         counts.append(len(queries))
 
     assert counts[0] == counts[1]
-    assert counts[0] <= 8
+    assert counts[0] <= 9
 
 
 def test_lists_cost_the_same_however_long(alice: Any) -> None:

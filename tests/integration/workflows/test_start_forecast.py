@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from time import sleep
 from typing import Any
 from uuid import uuid4
 
@@ -67,6 +68,25 @@ def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: 
         assert row.p50 is not None
         shapes.add((row.p50 - row.made_at) < timedelta(hours=20))
     assert shapes == {True}
+
+
+def test_a_forecast_holds_still_while_nothing_happens(alice: Any, reconcile_pool: Any) -> None:
+    """The draws follow from the facts. The same facts a minute later are the same futures."""
+    for number in range(4):
+        alice.submit("team--a", workflow_file(f"big{number}", 7))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    Task.objects.filter(start_time__isnull=False).update(start_time=timezone.now() - timedelta(hours=5))
+    rounds = []
+    for _ in range(3):
+        forecast_starts()
+        row = StartForecast.objects.get()
+        assert row.sampled_waits is not None
+        rounds.append([row.made_at.timestamp() + wait for wait in row.sampled_waits if wait is not None])
+        sleep(1.1)
+    assert rounds[1] == pytest.approx(rounds[0], abs=60)
+    assert rounds[2] == pytest.approx(rounds[0], abs=60)
 
 
 def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcile_pool: Any) -> None:

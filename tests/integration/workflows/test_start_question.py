@@ -247,14 +247,14 @@ def test_the_page_says_when_it_would_start_and_compares_ways_in(full: Any) -> No
     form = {"pool": "team--a", "priority": "", "file": workflow_file("next", 8), "variables": ""}
     address = "/scheduling/workflow/submit/"
     checked = client.post(address, form | {"step": "check"}).content.decode()
-    assert "Half of such jobs start by" in checked
+    assert 'id="start-forecast"' in checked
     assert "Compare other ways in" in checked
     compared = client.post(address, form | {"step": "ways"}).content.decode()
     assert "Ways in, the earliest start first" in compared
     assert "with priority LOW: it may be preempted" in compared
     assert "with 2 GPUs instead of 8" in compared
     fits = client.post(address, form | {"file": workflow_file("next", 2), "step": "check"}).content.decode()
-    assert "It can start in the next pass, as things stand." in fits
+    assert "It can start now." in fits
     assert "Compare other ways in" not in fits
     assert Workflow.objects.count() == 1
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 import yaml
 
 from tests.unit.client.stub_server import StubReply
@@ -17,6 +19,7 @@ QUEUE = "osmo-pool-ns-team--a"
 def queue_entry(**more: Any) -> dict[str, Any]:
     reason = {
         "code": "over_quota",
+        "short": "Too little free quota in team--a",
         "message": f"It asks for 5 GPUs; the quota of {QUEUE} (30) leaves 2 GPUs: 3 GPUs missing.",
         "queue": QUEUE,
         "limit": "quota",
@@ -39,27 +42,34 @@ def test_the_list_is_a_table(osmo, stub):
     text = osmo.ok("workflow", "queue", "-p", "team", "-p", "other", "--user", "alice", "--limit", "2", "--offset", "3")
     assert stub.last.query == {"pool": ["team", "other"], "user": ["alice"], "limit": ["2"], "offset": ["3"]}
     lines = text.splitlines()
-    assert lines[0].split("  ")[0] == "In own queue"
-    assert lines[2].split()[:8] == ["1", "4", "w-1", "train", "alice", "team--a", "HIGH", "5"]
-    assert lines[2].endswith("leaves 2 GPUs: 3 GPUs missing.")
-    assert lines[3].split()[:4] == ["1", "5", "w-1", "eval"]
+    assert lines[0].split("  ")[0] == "Position"
+    assert lines[2].split()[:8] == ["1", "w-1", "train", "alice", "team--a", "HIGH", "5", "3"]
+    assert lines[2].endswith("Too little free quota in team--a")
+    assert lines[3].split()[:3] == ["1", "w-1", "eval"]
     assert lines[-1] == "More entries: use --offset or --limit."
 
 
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
 def test_a_start_is_reported_without_a_promise(osmo, stub):
-    start = {"p10": None, "p50": "2026-11-20T15:40:00", "p90": None, "samples": 6, "never": None}
-    entry = queue_entry(start=start | {"made_at": "2026-11-20T10:00:00"})
+    times = {"p10": "2026-11-20T15:10:00", "p50": "2026-11-20T15:40:00", "p90": "2026-11-20T16:00:00"}
+    entry = queue_entry(start=times | {"samples": 6, "never": None, "made_at": "2026-11-20T10:00:00"})
     stub.on("GET", "/api/queue", {"entries": [entry], "more_entries": False})
-    assert "  2026-11-20 15:40  " in osmo.ok("workflow", "queue").splitlines()[2]
-    line = "Start         : Half of such jobs start by 2026-11-20 15:40."
-    assert line in osmo.ok("workflow", "queue", "w-1").splitlines()
+    assert "  15:45  " in osmo.ok("workflow", "queue").splitlines()[2]
+    assert "Start         : It probably starts about 15:45." in osmo.ok("workflow", "queue", "w-1").splitlines()
+
+
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
+def test_a_certain_start_of_a_reservation_is_said_without_a_forecast(osmo, stub):
+    held = {"message": "GPUs are kept for it on n1.", "is_certain": True, "latest_start": "2026-11-20T12:00:00"}
+    stub.on("GET", "/api/queue", {"entries": [queue_entry(reservation=held)], "more_entries": False})
+    assert "  by 12:00  " in osmo.ok("workflow", "queue").splitlines()[2]
 
 
 def test_positions_on_several_backends_name_the_backend(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [queue_entry(), queue_entry(backend="other")], "more_entries": False})
     lines = osmo.ok("workflow", "queue").splitlines()
     assert lines[0].split("  ")[0] == "Cluster"
-    assert [line.split()[:3] for line in lines[2:4]] == [["sim", "1", "4"], ["other", "1", "4"]]
+    assert [line.split()[:3] for line in lines[2:4]] == [["sim", "1", "w-1"], ["other", "1", "w-1"]]
 
 
 def test_nothing_is_pending(osmo, stub):
@@ -85,8 +95,8 @@ def test_one_workflow_is_shown_in_full(osmo, stub):
         "Priority      : HIGH",
         "Submit Time   : 2026-11-20 10:00:00 UTC",
         "Requested     : 5 GPUs",
-        "Position      : 1 in its own queue",
-        "Next Pass     : 4 as things stand (3 ahead)",
+        "Position      : 1 in team--a",
+        "Before It     : 3 on the whole cluster",
         f"Reason        : {queue_entry()['reason']['message']} (over_quota)",
         f"Limited By    : quota of {QUEUE}",
         "Free          : 2 GPUs",
@@ -100,7 +110,7 @@ def test_one_workflow_is_shown_in_full(osmo, stub):
 
 
 def test_a_reservation_is_reported_and_whether_one_line_is_enough(osmo, stub):
-    message = "Passed by 3 gangs that came later and need no more, since 14:02. Reserved (n1): it starts later."
+    message = "3 later gangs have started before it. GPUs are kept for it on n1."
     entry = queue_entry(reservation={"message": message, "passed_by": 3}, unblock_needs_all=False)
     stub.on("GET", "/api/queue", {"entries": [entry], "more_entries": False})
     lines = osmo.ok("workflow", "queue", "w-1").splitlines()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 import yaml
 
 from tests.unit.client.stub_server import StubReply
@@ -113,17 +115,19 @@ def start_of(p50: str | None, p90: str | None, never: str | None = None) -> dict
     return {"p10": p50, "p50": p50, "p90": p90, "samples": 6, "made_at": "2026-11-20T10:00:00", "never": never}
 
 
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
 def test_a_dry_run_says_on_standard_error_when_it_would_start(osmo, stub, spec):
     start = start_of("2026-11-20T15:40:00", "2026-11-20T18:10:00")
     stub.on("POST", SUBMIT, SUBMITTED | {"spec": "workflow: {}\n", "start": start})
     result = osmo("workflow", "submit", spec, "-p", "team", "--dry-run")
     assert result.stdout == "workflow: {}\n"
-    assert "Half of such jobs start by 2026-11-20 15:40, nine of ten by 2026-11-20 18:10." in result.stderr
+    assert "It probably starts about 15:30." in result.stderr
 
 
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
 def test_the_ways_in_are_a_table(osmo, stub, spec):
     waits, never = (
-        start_of("2026-11-20T15:40:00", None),
+        start_of("2026-11-20T15:40:00", "2026-11-20T15:50:00"),
         start_of(None, None, "It starts in none of 6 sampled futures."),
     )
     common = {"priority": "NORMAL", "gpus": 8}
@@ -142,8 +146,8 @@ def test_the_ways_in_are_a_table(osmo, stub, spec):
     stub.on("POST", SUBMIT, SUBMITTED | {"start": waits, "ways": [common | way for way in ways]})
     lines = osmo.ok("workflow", "forecast", spec, "-p", "team").splitlines()
     assert stub.last.query == {"dry_run": ["True"], "ways": ["True"]}
-    assert lines[0] == "Half of such jobs start by 2026-11-20 15:40."
-    assert [line.split("  ")[0] for line in lines[4:8]] == ["now", "2026-11-20 15:40", "none sampled", "-"]
+    assert lines[0] == "It probably starts about 15:40."
+    assert [line.split("  ")[0] for line in lines[4:8]] == ["now", "15:40", "–", "-"]
 
 
 @pytest.mark.parametrize("code", ["USAGE", "RESOURCE", "CREDENTIAL"])
@@ -351,12 +355,25 @@ def test_list_sends_the_query_of_the_stock_client_with_details(osmo, stub):
     assert stub.last.query["statuses"] == ["RUNNING", "of a later server"]
 
 
+def test_query_says_who_preempted_it_and_what_it_preempted(osmo, stub):
+    lost = {
+        "time": "2026-11-20T12:37:00",
+        "message": "by urgent-1 (pat): lab--a took back 8 GPUs that lab--b had borrowed",
+    }
+    taken = [{"workflow": "night-1", "user": "rae"}, {"workflow": "night-1", "user": "rae"}]
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail(preemptions=[lost], preempted=taken))
+    lines = osmo.ok("workflow", "query", "hello-1").splitlines()
+    assert f"Preempted    : 2026-11-20 12:37:00 UTC {lost['message']}" in lines
+    assert "It Preempted : night-1 (rae)" in lines
+
+
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
 def test_list_has_a_column_of_starts_where_work_waits(osmo, stub):
-    waits = ENTRY | {"name": "hello-2", "start": start_of("2026-11-20T15:40:00", None)}
+    waits = ENTRY | {"name": "hello-2", "start": start_of("2026-11-20T15:40:00", "2026-11-20T15:50:00")}
     stub.on("GET", "/api/workflow", {"workflows": [ENTRY, waits], "more_entries": False})
     lines = osmo.ok("workflow", "list").splitlines()
-    assert "  Half start by" in lines[0]
-    assert "  2026-11-20 15:40  " in lines[2]
+    assert "  Starts about" in lines[0]
+    assert "  15:40  " in lines[2]
     assert "15:40" not in lines[3]
 
 

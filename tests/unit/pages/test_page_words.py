@@ -33,7 +33,7 @@ USE = re.compile(r"{% page_words ([^%]*) %}")
 
 
 def _used_terms() -> dict[str, list[str]]:
-    texts = {path.name: path.read_text() for path in (ROOT / "templates" / "osmo").glob("*.html")}
+    texts = {path.name: path.read_text() for path in (ROOT / "templates" / "osmo").rglob("*.html")}
     return {name: re.findall('"([^"]+)"', uses[0]) for name, text in texts.items() if (uses := USE.findall(text))}
 
 

@@ -68,13 +68,13 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder) -> AnswerText:
         {
             **entry,
             "waited_seconds": format_duration(entry.get("queued_time")),
-            "half": start_cell(entry.get("start")),
+            "starts_about": start_cell(entry.get("start")),
             "run_seconds": format_duration(entry.get("duration")),
         }
         for entry in ordered
     ]
-    half = "half" if any(entry.get("start") for entry in entries) else ""
-    keys = f"workflow user pool priority status submitted waited_seconds {half} run_seconds labels"
+    starts = "starts_about" if any(entry.get("start") for entry in entries) else ""
+    keys = f"workflow user pool priority status submitted waited_seconds {starts} run_seconds labels"
     return with_more_entries(list_table(pick(WORKFLOW_COLUMNS, keys), rows), answer)
 
 
@@ -106,6 +106,7 @@ def _workflow_text(answer: dict[str, Any]) -> AnswerText:
             ("Start Time", format_local_time(answer.get("start_time"))),
             ("End Time", format_local_time(answer.get("end_time"))),
             ("Cancelled By", answer.get("cancelled_by")),
+            *_preemption_facts(answer),
             *_waiting_facts(answer),
             ("Labels", answer.get("labels")),
             ("Overview", answer["overview"]),
@@ -123,13 +124,23 @@ def _task_row(group: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _preemption_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Who preempted it last, and what it preempted."""
+    lost = answer.get("preemptions") or []
+    facts = [("Preempted", f"{format_local_time(each['time'])} {each['message']}") for each in lost[:1]]
+    if taken := answer.get("preempted"):
+        names = dict.fromkeys(f"{each['workflow']} ({each['user']})" for each in taken)
+        facts.append(("It Preempted", ", ".join(names)))
+    return facts
+
+
 def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
     """Why the first waiting group waits, and what would start it; empty for a workflow that does not wait."""
     waiting = [group["waiting"] for group in answer["groups"] if group.get("waiting")]
     if not waiting:
         return []
     first = min(waiting, key=lambda entry: entry["position"])
-    facts = [("Reason", first["reason"]["message"]), *start_facts(first.get("start"))]
+    facts = [("Reason", first["reason"]["message"]), *start_facts(first.get("start"), first.get("reservation"))]
     return facts + [("Would Unblock", message) for message in first.get("unblock") or []]
 
 

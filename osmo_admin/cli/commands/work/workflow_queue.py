@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,14 +11,14 @@ from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, OutputFormat
 from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, with_more_entries
-from osmo_admin.cli.base.times import format_local_time
+from osmo_admin.cli.base.times import format_duration, format_local_time
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.start_text import start_cell, start_facts
 from pools.domain.columns import pick
 from scheduling.domain.list_columns import PENDING_COLUMNS
 from scheduling.domain.lists import PendingQueueQuery
 
-LISTED = "position_in_queue in_next_pass workflow group user pool priority gpus half reason"
+LISTED = "position workflow group user pool priority gpus missing waits_seconds starts_about reason"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,9 +36,8 @@ def queue(
 ) -> None:
     """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
 
-    In own queue is the position among the work of the same queue. Next pass is the order of the next pass over the
-    whole backend as things stand; it changes with every start and end. Both count all pending work, including work
-    that you may not see. Half of such jobs start by the time in Half start by.
+    Position is the place in the queue of the pool or subpool. It counts all pending work, including work that you may
+    not see. Starts about is as exact as the forecast is sure.
 
     Example: osmo workflow queue --pool vision
     """
@@ -59,8 +59,17 @@ def _queue_table(answer: dict[str, Any]) -> AnswerText:
         return "No workflow is pending."
     has_backends = len({entry.get("backend") for entry in entries}) > 1
     columns = pick(PENDING_COLUMNS, f"backend {LISTED}" if has_backends else LISTED)
-    rows = [{**entry, "half": start_cell(entry.get("start"))} for entry in entries]
+    rows = [_queue_row(entry) for entry in entries]
     return with_more_entries(list_table(columns, rows), answer)
+
+
+def _queue_row(entry: dict[str, Any]) -> dict[str, Any]:
+    waits = (datetime.now(UTC) - datetime.fromisoformat(entry["submit_time"]).replace(tzinfo=UTC)).total_seconds()
+    return {
+        **entry,
+        "waits_seconds": format_duration(waits),
+        "starts_about": start_cell(entry.get("start"), entry.get("reservation")),
+    }
 
 
 def _entries_text(answer: dict[str, Any]) -> AnswerText:
@@ -80,12 +89,12 @@ def _entry_facts(entry: dict[str, Any]) -> Facts:
             ("Priority", entry["priority"]),
             ("Submit Time", format_local_time(entry["submit_time"])),
             ("Requested", _gpu_count(entry["gpus"])),
-            ("Position", f"{entry['position_in_queue']} in its own queue"),
-            ("Next Pass", f"{entry['position']} as things stand ({entry['ahead']} ahead)"),
+            ("Position", f"{entry['position_in_queue']} in {entry['pool']}"),
+            ("Before It", f"{entry['ahead']} on the whole cluster"),
             ("Reason", f"{reason['message']} ({reason['code']})"),
             *_shortfall_facts(reason),
             *_reservation_facts(entry.get("reservation")),
-            *start_facts(entry.get("start")),
+            *start_facts(entry.get("start"), entry.get("reservation")),
             *(("Would Unblock", message) for message in entry["unblock"]),
             *_unblock_facts(entry),
         ]

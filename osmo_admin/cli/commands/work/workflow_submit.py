@@ -16,7 +16,7 @@ from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.base.tables import AnswerText, list_table
 from osmo_admin.cli.commands.profile import find_default_pool
-from osmo_admin.cli.text.start_text import late_start_cell, start_cell, start_sentence
+from osmo_admin.cli.text.start_text import start_cell, start_sentence
 from pools.domain.changes.command import fields_of
 from pools.domain.columns import pick
 from scheduling.domain.changes.submissions import SubmitWorkflow
@@ -146,8 +146,8 @@ def forecast(
 ) -> None:
     """Say when a workflow would start, and which other way in is shorter. Nothing is submitted.
 
-    Half of such jobs start by the first time, nine of ten by the second. The other ways are your other pools, priority
-    LOW, a smaller minimum, and fewer GPUs.
+    Starts about is as exact as the forecast is sure. The other ways are your other pools, priority LOW, a smaller
+    minimum, and fewer GPUs.
 
     Example: osmo workflow forecast train.yaml --pool vision--detect
     """
@@ -164,8 +164,8 @@ def forecast(
 
 
 def _forecast_text(answer: dict[str, Any]) -> AnswerText:
-    rows = [{**way, "half": start_cell(way["start"]), "late": late_start_cell(way["start"])} for way in answer["ways"]]
-    table = list_table(pick(WAY_COLUMNS, "half late way pool priority gpus"), rows)
+    rows = [{**way, "starts_about": start_cell(way["start"])} for way in answer["ways"]]
+    table = list_table(pick(WAY_COLUMNS, "starts_about way pool priority gpus"), rows)
     sentence = start_sentence(answer["start"]) or "There is no forecast for this pool."
     return [sentence, table]
 

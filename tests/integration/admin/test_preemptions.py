@@ -1,0 +1,97 @@
+"""Who preempted my work: on its page, on Home, in the API, and on the page of the work that took its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils.html import strip_tags
+
+from scheduling.models import Decision
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import reconcile
+
+WORK = "/scheduling/workflow/"
+
+
+def _text(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content.decode()
+    return " ".join(strip_tags(answer.content.decode()).split())
+
+
+def _detail(client: Client, name: str) -> Any:
+    return client.get(f"/api/workflow/{name}").json()
+
+
+@pytest.fixture
+def victim(as_person: Callable[[str], Client]) -> str:
+    """LOW work of team--a has borrowed every node; one of them is reclaimed for `urgent-1` of another pool."""
+    for number in range(20):
+        submit_workflow("team--a", gpus=8, name=f"night{number}", priority="LOW")
+    reconcile()
+    submit_workflow("other--x", gpus=8, name="urgent", username="stranger")
+    reconcile()
+    return Decision.objects.get(action="reclaim").workflow.name
+
+
+def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(
+    as_person: Callable[[str], Client], victim: str
+) -> None:
+    root = as_person("root")
+    words = "by urgent-1 (stranger): other--x took back 8 GPUs that team--a had borrowed."
+    page = root.get(f"{WORK}{victim}/change/").content.decode()
+    assert words in " ".join(strip_tags(page).split())
+    assert '<a href="/scheduling/workflow/urgent-1/change/">urgent-1</a> (stranger)' in page
+    assert f"?workflow={victim}" in page
+    (lost,) = _detail(root, victim)["preemptions"]
+    assert (lost["by_workflow"], lost["by_user"], lost["by_pool"], lost["gpus"]) == (
+        "urgent-1",
+        "stranger",
+        "other--x",
+        8,
+    )
+    assert f"by {lost['by_workflow']} ({lost['by_user']})" in lost["message"]
+
+    taker = _text(root, f"{WORK}urgent-1/change/")
+    assert f"This preempted {victim} (worker, 8 GPUs, " in taker
+    (taken,) = _detail(root, "urgent-1")["preempted"]
+    assert (taken["workflow"], taken["user"]) == (victim, "worker")
+
+
+def test_the_owner_learns_the_rule_and_never_the_names_of_another_pool(
+    as_person: Callable[[str], Client], victim: str
+) -> None:
+    worker = as_person("worker")
+    words = "by other work: another pool took back 8 GPUs that team--a had borrowed."
+    for address in (f"{WORK}{victim}/change/", "/"):
+        text = _text(worker, address)
+        assert words in text, address
+        assert not re.search("urgent|stranger|other--x", text), address
+    (lost,) = _detail(worker, victim)["preemptions"]
+    assert (lost["by_workflow"], lost["by_user"], lost["by_pool"]) == (None, None, None)
+    assert not re.search("urgent|stranger|other--x", worker.get(f"/api/workflow/{victim}").content.decode())
+
+
+def test_the_work_that_took_the_gpus_names_no_work_of_hidden_pools(
+    as_person: Callable[[str], Client], victim: str
+) -> None:
+    stranger = as_person("stranger")
+    text = _text(stranger, f"{WORK}urgent-1/change/")
+    assert "This preempted work of pools that you may not see." in text
+    assert not re.search(f"{victim}|worker|team--a", text)
+    assert _detail(stranger, "urgent-1")["preempted"] == []
+
+
+def test_it_is_news_for_its_owner_only(as_person: Callable[[str], Client], victim: str) -> None:
+    assert f"{victim}: Preempted" in _text(as_person("worker"), "/")
+    for other in ("chief", "stranger", "root"):
+        assert not as_person(other).get("/").context["preemptions"], other
+
+
+def test_the_history_of_the_work_has_it(as_person: Callable[[str], Client], victim: str) -> None:
+    entries = as_person("worker").get(f"{WORK}{victim}/change/").context["entries"]
+    assert f"preemption/{victim}" in {entry.object for entry in entries}
