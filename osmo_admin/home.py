@@ -1,4 +1,5 @@
-"""The home page: is anything wrong, where does my work stand, who waits, which quota is idle, what changed."""
+"""The home page: how full is the fleet, is anything wrong, where does my work stand, who waits, which quota is idle,
+what changed."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pools.models import Pool
 from pools.selectors.quotas import platform_totals, pool_tree
 from pools.services.configuration.approvals import count_decidable
 from scheduling.domain.list_columns import WAITING_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.selectors.status.fleet import read_fleet
 from scheduling.selectors.status.overview import read_overview
 from scheduling.selectors.status.problems import Problem, ProblemCode
 from scheduling.selectors.work.active_work import count_active_workflows
@@ -40,6 +42,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     """The overview; the number of queries does not depend on the number of pools or workflows."""
     actor = actor_of(request)
     overview = read_overview(actor)
+    totals = platform_totals.platform_totals(actor)
     visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
     request.current_app = site.name
     context = {
@@ -55,7 +58,8 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "waiting_columns": WAITING_COLUMNS,
         "waiting": overview.waiting[:MAX_WAITING_SHOWN],
         "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,
-        "totals": platform_totals.platform_totals(actor),
+        "totals": totals,
+        "fleet": read_fleet(actor, totals),
         "work": count_active_workflows(actor),
         "pool_columns": POOL_COLUMNS,
         "own_pools": () if actor.can_read_all else pool_tree.pool_trees(visible).trees,

@@ -39,8 +39,8 @@ QUOTA = NamedNumber(
 )
 CAN_START_NOW = NamedNumber(
     "Can start now",
-    "GPUs that HIGH and NORMAL work may start at this moment without taking them from other work: the guaranteed free"
-    " GPUs that nobody uses, within the limits. Work also needs room on nodes.",
+    "GPUs that HIGH and NORMAL work may start at this moment without taking them from other work: at most the"
+    " guaranteed free GPUs, and at most what LOW work may start. Work also needs room on nodes.",
 )
 LOW_CAN_START_NOW = NamedNumber(
     "LOW can start now",

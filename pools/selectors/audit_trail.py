@@ -7,11 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, TypedDict
 
 from django.contrib.sessions.models import Session
 from django.db import connection
-from django.db.models import BooleanField, F, Func, Value
+from django.db.models import BooleanField, F, Func, Q, Value
 from django.utils.crypto import constant_time_compare
 
 from pools.database.open_transactions import oldest_open_transaction
@@ -26,10 +28,14 @@ _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12
 
 
-def configuration_entries(actor: Actor) -> AuditQuerySet:
-    """The entries that `actor` may see, without those of work and of conditions: of pools, cohorts, clusters, users,
-    quotas."""
-    return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION).exclude(action__startswith="condition.")
+_OF_THE_FLEET = ("pool", "subpool", "cohort", "backend", "node", "gpu_quota")
+
+
+def fleet_entries(actor: Actor) -> AuditQuerySet:
+    """The entries that `actor` may see of pools, cohorts, clusters, nodes and GPU quotas: what changes the GPUs that
+    somebody has. Sign-ins, tokens and roles fill a trail, and only the audit log shows them."""
+    kinds = [Q(action__startswith=f"{kind}.") for kind in _OF_THE_FLEET]
+    return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION).filter(reduce(or_, kinds))
 
 
 class AuditEntryAnswer(TypedDict):

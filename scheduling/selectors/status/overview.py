@@ -12,9 +12,9 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from pools.domain.people.roles import Actor
+from pools.domain.people.roles import Actor, Permission
 from pools.models import AuditEntry, Pool
-from pools.selectors.audit_trail import configuration_entries
+from pools.selectors.audit_trail import fleet_entries
 from pools.selectors.quotas.backend_capacity import read_capacities
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
@@ -70,7 +70,7 @@ def read_overview(actor: Actor) -> Overview:
     """The overview as `actor` may see it."""
     now = timezone.now()
     waiting = read_waiting_pools(actor)
-    idle = read_idle_pools(actor, {each.backend for each in waiting}, limit=MAX_IDLE)
+    idle = read_idle_pools(actor, {each.backend for each in waiting}, limit=MAX_IDLE) if _may_move_quota(actor) else []
     backends = None if actor.can_read_all else Pool.objects.visible_to(actor).roots().values("backend")
     found = [
         *problems.cluster_problems(actor, now),
@@ -86,9 +86,12 @@ def read_overview(actor: Actor) -> Overview:
     ]
     found.sort(key=lambda each: not each.is_urgent)
     mine, count = _own_work(actor)
-    return Overview(
-        now, found, mine, count, waiting, idle, list(configuration_entries(actor).order_by("-id")[:MAX_CHANGES])
-    )
+    return Overview(now, found, mine, count, waiting, idle, list(fleet_entries(actor).order_by("-id")[:MAX_CHANGES]))
+
+
+def _may_move_quota(actor: Actor) -> bool:
+    """Whether idle quota is news for the reader: a person who only submits work cannot move it."""
+    return actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
 
 
 def _own_work(actor: Actor) -> tuple[list[OwnWork], int]:

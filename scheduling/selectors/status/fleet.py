@@ -1,0 +1,112 @@
+"""The GPUs of the fleet in one picture, as far as a reader may see it: what there is, what is in use, and the hours
+before.
+
+A platform reader sees the GPUs of all nodes. Other readers see the quota of their pools: of nodes that pools share,
+they may not learn what others hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.utils import timezone
+
+from pools.domain.people.roles import Actor
+from pools.domain.quota.usage_bar import UsageBar
+from pools.selectors.quotas.platform_totals import PlatformTotals
+from scheduling.domain.lists import Bucket, UsageKey
+from scheduling.selectors.reports.usage import HOUR, UsageQuestion, UsageRow, read_closed_until, read_usage
+
+HOURS = 24
+_MS_PER_HOUR = HOUR / timedelta(milliseconds=1)
+
+# The nodes as the record of use knows them: a node that accepts no pods is away, and every node of a lost cluster.
+_CAPACITY = """
+    SELECT COALESCE(sum(node.gpus), 0)::bigint, COALESCE(sum(node.gpus) FILTER (WHERE EXISTS (
+        SELECT FROM scheduling_offlinespan away
+        WHERE away.until IS NULL AND away.backend_id = node.backend_id
+            AND (away.node_id IS NULL OR away.node_id = node.node_id)
+    )), 0)::bigint
+    FROM scheduling_nodespan node WHERE node.until IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """In GPUs. `whole` is the length of the picture: the GPUs of the nodes where `has_nodes`, else the quota, or the
+    use where it is more. `bar` has the use; its free part is what is idle. `offline` is not in it. The series have the
+    average of each of the last full hours, the oldest first; they are empty before the first full hour."""
+
+    has_nodes: bool
+    whole: int
+    offline: int
+    bar: UsageBar
+    since: datetime | None
+    used: Sequence[float]
+    idle: Sequence[float]
+    waiting: Sequence[float]
+
+    @property
+    def idle_now(self) -> int:
+        """The GPUs that nobody uses and that may be used."""
+        return self.bar.free
+
+    @property
+    def share(self) -> int:
+        """The use in percent of the whole."""
+        return round(100 * self.bar.in_use / self.whole) if self.whole else 0
+
+
+def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
+    """The picture for this reader, whose `totals` are those of the pools that the reader may see. The hours are those
+    of the record that are closed: the page is fetched often."""
+    has_nodes, gpus, offline = False, totals.quota, 0
+    if actor.can_read_all:
+        with connection.cursor() as cursor:
+            cursor.execute(_CAPACITY)
+            gpus, offline = cursor.fetchone()
+        has_nodes = gpus > 0
+        gpus = gpus or totals.quota
+    whole = max(gpus, totals.bar.in_use)
+    offline = min(offline, whole - totals.bar.in_use)
+    bar = totals.bar.with_quota(whole - offline)
+    since, rows = _rows_of_hours(actor)
+    return Fleet(
+        has_nodes,
+        whole,
+        offline,
+        bar,
+        since,
+        used=_averages(since, rows, lambda row: row.used),
+        idle=_averages(since, rows, _idle_of_nodes if has_nodes else _idle_quota),
+        waiting=_averages(since, rows, lambda row: row.waiting),
+    )
+
+
+def _rows_of_hours(actor: Actor) -> tuple[datetime | None, Sequence[UsageRow]]:
+    until = read_closed_until()
+    if until is None or until < timezone.now() - HOURS * HOUR:
+        return None, ()
+    question = UsageQuestion(until - HOURS * HOUR, until, UsageKey.BACKEND, Bucket.HOUR)
+    return question.since, read_usage(actor, question).rows
+
+
+def _idle_of_nodes(row: UsageRow) -> int:
+    return max(0, (row.sums.get("capacity") or 0) - (row.sums.get("offline") or 0) - row.used)
+
+
+def _idle_quota(row: UsageRow) -> int:
+    return row.sums["idle"] or 0
+
+
+def _averages(since: datetime | None, rows: Sequence[UsageRow], amount: Callable[[UsageRow], int]) -> list[float]:
+    if since is None:
+        return []
+    sums: defaultdict[datetime, int] = defaultdict(int)
+    for row in rows:
+        sums[row.start] += amount(row)
+    return [sums[since + number * HOUR] / _MS_PER_HOUR for number in range(HOURS)]

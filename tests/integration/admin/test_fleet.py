@@ -1,0 +1,86 @@
+"""The picture of the fleet on the home page: it adds up, it has the hours before, and it tells nobody of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.tokens import CreateToken
+from pools.models import AuditEntry
+from pools.services.people.access_tokens import create_token
+from scheduling.models import NodeSpan, UsageProgress
+from tests.integration.admin.conftest import actor_named, submit_workflow
+from tests.support.world import apply_change, reconcile
+
+NODES = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
+
+
+@pytest.fixture
+def busy(pools_and_users: None) -> None:
+    """NORMAL work of 8 GPUs in `team`, LOW work of 8 in `other`, and 16 GPUs that wait for quota."""
+    submit_workflow("team--a", gpus=8)
+    submit_workflow("other", gpus=8, username="root", priority="LOW", name="low")
+    for number in range(4):
+        submit_workflow("team--b", gpus=8, name=f"b{number}")
+    reconcile()
+
+
+def _fleet(client: Client) -> Any:
+    return client.get("/").context["fleet"]
+
+
+def test_the_picture_of_a_platform_reader_has_all_nodes(busy: None, as_person: Callable[[str], Client]) -> None:
+    fleet = _fleet(as_person("viewer"))
+    assert (fleet.has_nodes, fleet.whole, fleet.offline) == (True, 160, 0)
+    assert (fleet.bar.guaranteed, fleet.bar.low_inside, fleet.bar.in_use) == (24, 8, 32)
+    assert fleet.bar.length + fleet.offline == fleet.whole
+    text = as_person("viewer").get("/").content.decode()
+    assert "160 GPUs</h2>" in text and "<b>128</b> idle" in text and "20 %" in text
+
+
+def test_an_offline_cluster_is_a_part_of_its_own(busy: None, as_person: Callable[[str], Client]) -> None:
+    apply_change(PutBackend(name="sim", body={"namespace": "ns", "auto_end": False, "nodes": NODES, "offline": True}))
+    fleet = _fleet(as_person("root"))
+    assert (fleet.offline, fleet.idle_now) == (128, 0), "what work holds is in use, not offline"
+    assert fleet.bar.length + fleet.offline == fleet.whole == 160
+    assert "<b>128</b> offline" in as_person("root").get("/").content.decode()
+
+
+def test_other_readers_see_the_quota_of_their_pools(busy: None, as_person: Callable[[str], Client]) -> None:
+    fleet = _fleet(as_person("worker"))
+    assert (fleet.has_nodes, fleet.whole, fleet.bar.in_use, fleet.idle_now) == (False, 100, 24, 76)
+    text = as_person("worker").get("/").content.decode()
+    assert "My pools: quota of 100 GPUs" in text and "160" not in text
+    assert _fleet(as_person("nobody")).whole == 0
+
+
+def test_the_hours_before(busy: None, as_person: Callable[[str], Client]) -> None:
+    assert _fleet(as_person("root")).used == [], "before the first closed hour there is nothing to draw"
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    NodeSpan.objects.update(since=hour - timedelta(hours=3))
+    UsageProgress.objects.update_or_create(pk=1, defaults={"closed_until": hour})
+    fleet = _fleet(as_person("root"))
+    assert len(fleet.used) == len(fleet.idle) == len(fleet.waiting) == 24
+    text = as_person("root").get("/").content.decode()
+    assert text.count('class="oa-spark"') == 3
+    assert 'aria-label="Idle in the last 24 hours: 0 GPUs at first' in text
+
+
+def test_idle_quota_is_no_news_for_a_person_who_cannot_move_it(busy: None, as_person: Callable[[str], Client]) -> None:
+    heading = "Idle quota while work waits"
+    shown = {person: heading in as_person(person).get("/").content.decode() for person in ("root", "chief", "worker")}
+    assert shown == {"root": True, "chief": True, "worker": False}
+    assert as_person("worker").get("/api/overview").json()["idle"] == []
+
+
+def test_what_changed_has_no_tokens_and_roles(as_person: Callable[[str], Client]) -> None:
+    create_token(CreateToken(name="ci", owner="root"), actor=actor_named("root"))
+    kinds = {entry.action.partition(".")[0] for entry in as_person("root").get("/").context["overview"].changes}
+    assert kinds <= {"pool", "subpool", "cohort", "backend", "node", "gpu_quota"}
+    assert AuditEntry.objects.filter(action="token.created").exists()
