@@ -149,7 +149,7 @@ async def _open_page(base_url: str) -> AsyncIterator[Any]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find_chromium(), args=[*QUIET, "--no-sandbox"])
         page = await browser.new_page()
-        await page.goto(f"{base_url}/login/?next=/pools/pool/{POOL}0/change/")
+        await page.goto(f"{base_url}/login/?next=/pools/{POOL}0")
         await page.fill("input[name=username]", "admin")
         await page.fill("input[name=password]", ADMIN_PASSWORD)
         await page.press("input[name=password]", "Enter")

@@ -175,9 +175,19 @@ class AdminSite(admin.AdminSite):
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from osmo_admin.access import account, client_login, provider_pages  # noqa: PLC0415  # show forms, which are loaded with the pages
 
-        search = path("search/", self.admin_view(self.search), name="search")
-        own = [*account.account_urls(self), *provider_pages.sign_on_urls(self), *client_login.client_login_urls(self)]
-        return [*own, search, *super().get_urls()]
+        def page(route: str, view: View, name: str) -> URLPattern:
+            return path(route, self.admin_view(view), name=name)
+
+        return [
+            *account.account_urls(self),
+            *provider_pages.sign_on_urls(self),
+            *client_login.client_login_urls(self),
+            page("", self.index, "index"),
+            path("login/", self.login, name="login"),
+            page("logout/", self.logout, "logout"),
+            page("search", self.search, "search"),
+            *(each for pages in self._registry.values() for each in pages.get_urls()),
+        ]
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The page of a search."""
@@ -192,9 +202,3 @@ class AdminSite(admin.AdminSite):
         from osmo_admin.home import home_page  # noqa: PLC0415  # as above
 
         return home_page(self, request)
-
-    def app_index(  # type: ignore[override]  # it redirects
-        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Redirects home: the menu lists all pages, so an index per Django app would add nothing."""
-        return HttpResponseRedirect(reverse("admin:index"))

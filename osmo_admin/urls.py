@@ -10,6 +10,7 @@ from osmo_admin.api_document.openapi_views import OpenApiPage, configuration_sch
 from osmo_admin.monitoring import health
 from osmo_admin.monitoring.metrics import MetricsView
 from osmo_admin.web import error_views
+from osmo_admin.web.former_pages import former_page
 from pools.api.unsupported import UnsupportedConfiguration
 from pools.api.version import client_version
 from scheduling.api import webhook_urls
@@ -29,6 +30,7 @@ urlpatterns = [
     path("api/configs/<path:kind>", UnsupportedConfiguration.as_view()),
     re_path("^(?:api|webhooks)/", csrf_exempt(error_views.not_found_view)),
     path("", admin.site.urls),
+    re_path("^(?:pools|scheduling|django_celery_beat)/.*$", csrf_exempt(former_page)),
 ]
 handler400 = error_views.bad_request_view
 handler404 = error_views.not_found_view

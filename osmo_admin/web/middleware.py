@@ -15,7 +15,7 @@ from django_structlog.middlewares import RequestMiddleware
 from osmo_admin.web.client_address import client_address
 from osmo_admin.web.content_policy import API_PREFIXES
 from pools.database.transactions import one_snapshot, request_id
-from pools.domain.page_addresses import is_preview_address, is_sign_on_address
+from pools.domain.page_addresses import is_preview_address, is_sign_on_address, without_last_slash
 from pools.representations.page_parameters import RememberingQuery
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -23,7 +23,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class OneSlashMiddleware:
-    """`//api/pool` becomes `/api/pool`: OSMO's clients send such paths; a redirect would turn a POST into a GET."""
+    """`//api/pool` becomes `/api/pool`: OSMO's clients send such paths; a redirect would turn a POST into a GET. And
+    `/pools/` is `/pools`."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -31,6 +32,8 @@ class OneSlashMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path_info.startswith("//"):
             request.path_info = request.path = "/" + request.path_info.lstrip("/")
+        if request.path_info.endswith("/"):
+            request.path_info = request.path = without_last_slash(request.path_info)
         return self.get_response(request)
 
 

@@ -48,6 +48,8 @@ def column_differences(entry: AuditEntry) -> list[ColumnDifference]:
 class AuditAdmin(PolicyAdmin):
     """Read-only, like the table itself."""
 
+    address = "activity/audit"
+
     def show_list(self, request: HttpRequest) -> HttpResponse:
         filters = AuditPageFilterSet(request, AuditEntry.objects.visible_to(actor_of(request)))
         if request.GET.get(FORMAT_PARAMETER) in {"csv", "json"}:

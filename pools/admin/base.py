@@ -34,8 +34,13 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both rendered
-    by `show_list` and `show_object`; further addresses come from `extra_urls`."""
+    """A model's pages: a list at `address`, rendered by `show_list`, and each object below it, if the class has
+    `show_object`; further addresses come from `extra_urls`. :mod:`pools.domain.page_addresses` has the scheme."""
+
+    address: ClassVar[str]
+    """The address of the list, without the slash before it."""
+    object_address: ClassVar[str] = ""
+    """The route of one object, with `<str:object_id>`; empty: its name below the list's address."""
 
     admin_site: Any  # our AdminSite, which the pages cannot import: it registers them
     read_permission: ClassVar[Permission | None] = None
@@ -62,15 +67,15 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
 
     def get_urls(self) -> list[URLPattern]:
         """Only the addresses of this class; Django's add, delete and history views have none."""
-        app, model = self.opts.app_label, self.opts.model_name
-        return [
-            path("", self.protect(self.show_list), name=f"{app}_{model}_changelist"),
-            *self.extra_urls(),
-            path("<str:object_id>/change/", self.protect(self.show_object), name=f"{app}_{model}_change"),
-        ]
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        urls = [path(self.address, self.protect(self.show_list), name=f"{name}_changelist"), *self.extra_urls()]
+        if type(self).show_object is not PolicyAdmin.show_object:
+            route = self.object_address or f"{self.address}/<str:object_id>"
+            urls.append(path(route, self.protect(self.show_object), name=f"{name}_change"))
+        return urls
 
     def extra_urls(self) -> list[URLPattern]:
-        """Further addresses below the model's own."""
+        """Further addresses."""
         return []
 
     def protect(self, view: Any) -> Any:

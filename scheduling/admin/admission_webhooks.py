@@ -48,6 +48,8 @@ class AdmissionWebhookForm(forms.ServiceForm):
 class AdmissionWebhookAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers, changed by osmo-admin."""
 
+    address = "clusters/-/webhooks"
+    object_address = "clusters/<str:object_id>/webhooks"
     read_permission = Permission.PLATFORM_READ
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from django_celery_beat.models import PeriodicTask
 
 from pools.admin.base import PolicyAdmin
@@ -16,6 +15,7 @@ from scheduling.domain.list_columns import JOB_COLUMNS
 class BackgroundJobAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers."""
 
+    address = "jobs"
     read_permission = Permission.PLATFORM_READ
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -23,6 +23,3 @@ class BackgroundJobAdmin(PolicyAdmin):
         return self.render_page(
             request, "osmo/background_jobs.html", title="Background jobs", columns=JOB_COLUMNS, jobs=list(rows)
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:django_celery_beat_periodictask_changelist"))

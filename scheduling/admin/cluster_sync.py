@@ -51,6 +51,8 @@ class SyncRow:
 class ClusterSyncAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers; an osmo-admin requests a sync or a connection test."""
 
+    address = "clusters/-/sync"
+    object_address = "clusters/<str:object_id>/sync"
     read_permission = Permission.PLATFORM_READ
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

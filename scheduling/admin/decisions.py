@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.contrib import admin
 from django.db.models import Min, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -33,6 +32,8 @@ USUAL_RANGE = "24h"
 class DecisionAdmin(PolicyAdmin):
     """Read-only, like the table itself."""
 
+    address = "activity"
+
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         filters = DecisionPageFilterSet(request, Decision.objects.visible_to(actor))
@@ -56,9 +57,6 @@ class DecisionAdmin(PolicyAdmin):
             range_name=name,
             event_labels=list(EVENT_LABELS.items()),
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:scheduling_decision_changelist"))
 
 
 def _shown_range(request: HttpRequest, filters: DecisionPageFilterSet) -> tuple[str, datetime, datetime]:

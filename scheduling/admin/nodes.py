@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django import forms as django_forms
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
@@ -42,8 +42,10 @@ class NodeFilterForm(django_forms.Form):
 class NodeAdmin(PolicyAdmin):
     """Everybody sees the nodes of their pools; the work of other pools is shown as a number."""
 
+    address = "nodes"
+
     def extra_urls(self) -> list[URLPattern]:
-        return [path("on/<str:backend>/<str:name>/", self.protect(self._node_page), name="pools_node_page")]
+        return [path("nodes/<str:backend>/<str:name>", self.protect(self._node_page), name="pools_node_page")]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, query = actor_of(request), request.GET
@@ -74,7 +76,15 @@ class NodeAdmin(PolicyAdmin):
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:pools_node_changelist"))
+        """A node without its cluster, as a person types it: its page, or the list of those of the name."""
+        found = Node.objects.filter(backend__name__in=visible_backends(actor_of(request)), name=object_id)
+        backends = list(found.order_by("backend__name").values_list("backend__name", flat=True)[:2])
+        if not backends:
+            raise Http404
+        if len(backends) == 1:
+            return HttpResponseRedirect(reverse("admin:pools_node_page", args=[backends[0], object_id]))
+        query = urlencode({"backend": backends[0], "name": object_id})
+        return HttpResponseRedirect(f"{reverse('admin:pools_node_changelist')}?{query}")
 
     def _node_page(self, request: HttpRequest, backend: str, name: str) -> HttpResponse:
         actor = actor_of(request)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
@@ -64,18 +64,22 @@ class SettingsPreview(ObjectPreview[Done]):
 class WorkflowConfigAdmin(PolicyAdmin):
     """One row on one page: the form for those who may change it, the values for all other readers."""
 
+    address = "settings"
     read_permission = Permission.PLATFORM_READ
 
     def extra_urls(self) -> list[URLPattern]:
-        return [path(PREVIEW_SEGMENT, self.protect(self._configure), name="scheduling_workflowconfig_preview")]
+        return [
+            path(
+                f"{self.address}{PREVIEW_SEGMENT}",
+                self.protect(self._configure),
+                name="scheduling_workflowconfig_preview",
+            )
+        ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         if request.method == "POST" or is_allowed(actor_of(request), Permission.PLATFORM_WRITE):
             return self._configure(request)
         return self.render_page(request, "osmo/scheduler_settings.html", title=TITLE, row=current_config())
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(_address())
 
     def _configure(self, request: HttpRequest) -> HttpResponse:
         actor, row = actor_of(request), current_config()

@@ -64,15 +64,17 @@ class EndWorkflowForm(forms.ServiceForm):
 class WorkflowAdmin(PolicyAdmin):
     """The reader's own workflows, and those of the pools on which the reader has a role."""
 
+    address = "workflows"
+
     def extra_urls(self) -> list[URLPattern]:
         pages: dict[str, tuple[str, Callable[..., HttpResponse]]] = {
-            "submit": ("submit/", partial(submit_workflow_page, self)),
-            "whole_queue": ("queue/", partial(whole_queue_page, self)),
-            "queue": ("queue/<str:pool>/", partial(pool_queue_page, self)),
-            "compare": ("compare/", partial(comparison_page, self)),
-            "cancel": ("cancel/", partial(action_page, self, action=CANCEL)),
-            "retry": ("retry/", partial(action_page, self, action=RETRY)),
-            "end": ("<str:name>/end/", self._end),
+            "submit": ("submit", partial(submit_workflow_page, self)),
+            "whole_queue": ("queue", partial(whole_queue_page, self)),
+            "queue": ("queue/<str:pool>", partial(pool_queue_page, self)),
+            "compare": ("workflows/-/compare", partial(comparison_page, self)),
+            "cancel": ("workflows/-/cancel", partial(action_page, self, action=CANCEL)),
+            "retry": ("workflows/-/retry", partial(action_page, self, action=RETRY)),
+            "end": ("workflows/<str:name>/end", self._end),
         }
         return [
             path(route, self.protect(page), name=f"scheduling_workflow_{name}") for name, (route, page) in pages.items()

@@ -58,7 +58,7 @@ class PoolScene:
     @property
     def pool_page(self) -> str:
         """The pool's address."""
-        return f"/pools/pool/{self.pool}/change/"
+        return f"/pools/{self.pool}"
 
     def create_subpool(self, name: str, quota: int) -> None:
         """Create a subpool."""

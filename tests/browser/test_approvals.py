@@ -21,7 +21,7 @@ def test_ask_and_approve(scene: PoolScene, signed_in: Callable[..., Any]) -> Non
     limited = scene.stack.admin_client.patch(f"/api/configs/pool/{scene.pool}", json={"approval_above": 10})
     assert limited.status_code == 200, limited.text
     tab = signed_in(scene.pool_admin)
-    page = tab.open(f"/pools/pool/{scene.pool}/subpools/a/resize/")
+    page = tab.open(f"/pools/{scene.pool}/subpools/a/resize")
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_label("Reason").fill("for the demo")
     page.get_by_role("button", name="Preview").click()
@@ -29,7 +29,7 @@ def test_ask_and_approve(scene: PoolScene, signed_in: Callable[..., Any]) -> Non
     tab.screenshot("needs-approval")
     tab.assert_accessible()
     page.get_by_role("button", name="Ask for approval").click()
-    page.wait_for_url(re.compile(r"/pools/approvalrequest/\d+/change/"))
+    page.wait_for_url(re.compile(r"/activity/approvals/\d+"))
     address = page.url.removeprefix(re.match(r"https?://[^/]+", page.url)[0])  # type: ignore[index]
     expect_text(page.locator("main"), "for the demo")
     tab.screenshot("asked")
@@ -39,7 +39,7 @@ def test_ask_and_approve(scene: PoolScene, signed_in: Callable[..., Any]) -> Non
     second = signed_in("admin", **PHONE)
     page = second.open("/")
     page.get_by_role("link", name=re.compile("for your approval")).click()
-    page.wait_for_url("**/pools/approvalrequest/**")
+    page.wait_for_url("**/activity/approvals**")
     second.screenshot("list")
     second.assert_accessible()
     page = second.open(address)

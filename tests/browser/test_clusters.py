@@ -22,7 +22,7 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     cluster = kube_server.connect()
     namespace, name = create_namespace(cluster), scene.stack.unique_name("kube")
     tab = signed_in("admin", viewport={"width": 1440, "height": 900})
-    page = tab.open("/pools/backend/connect/")
+    page = tab.open("/clusters/-/connect")
     page.get_by_label("Name", exact=False).first.fill(name)
     page.get_by_label("Namespace").fill(namespace)
     page.get_by_label("Access").select_option("file")
@@ -43,7 +43,7 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     tab.assert_accessible()
 
     def page_contains(words: str) -> bool:
-        return words in tab.open(f"/scheduling/queuesync/{name}/change/").inner_text("main")
+        return words in tab.open(f"/clusters/{name}/sync").inner_text("main")
 
     scene.stack.wait_until(lambda: page_contains("The queues are in sync"), what="the first sync", seconds=120)
     tab.page.get_by_role("button", name="Test the connection").click()
@@ -56,7 +56,7 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     tab.assert_accessible()
     assert cluster.get(QUEUE, root)["spec"]["priority"] == 100
     expect_text(tab.page.locator("main"), "No field differs now")
-    tab.open("/scheduling/queuesync/")
+    tab.open("/clusters/-/sync")
     expect_text(tab.page.locator("main"), name)
     tab.assert_accessible()
     cluster.close()

@@ -18,7 +18,7 @@ SMALLER = [{"viewport": {"width": 768, "height": 1024}}, {"viewport": {"width": 
 
 
 def _resize(scene: PoolScene) -> str:
-    return f"/pools/pool/{scene.pool}/subpools/a/resize/"
+    return f"/pools/{scene.pool}/subpools/a/resize"
 
 
 def test_the_effect_stands_beside_the_form_and_is_confirmed_there(
@@ -63,7 +63,7 @@ def test_narrow_pages_and_pages_without_scripts_preview_on_a_page_of_its_own(
     expect_text(page.locator("output"), re.compile(f"(60|100) of 100 GPUs of {scene.pool} "))
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_role("button", name="Preview").click()
-    page.wait_for_url("**/preview/**")
+    page.wait_for_url("**/-/preview**")
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
     page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 50)
@@ -71,7 +71,7 @@ def test_narrow_pages_and_pages_without_scripts_preview_on_a_page_of_its_own(
 
 def test_an_empty_box_is_no_limit_in_sections_side_by_side(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in("admin", **DESK)
-    page = tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    page = tab.open(f"/pools/{scene.pool}/configuration")
     maximum = page.get_by_label("Maximum in GPUs")
     expect(maximum).to_have_value("")
     expect(maximum).to_have_attribute("placeholder", "no limit")
@@ -85,7 +85,7 @@ def test_an_empty_box_is_no_limit_in_sections_side_by_side(scene: PoolScene, sig
     expect_text(page.locator("#oa-effect"), re.compile(r"Maximum\s+no limit\s+120 GPUs"))
     page.get_by_role("button", name="Save the configuration").click()
     page.wait_for_url(f"**{scene.pool_page}**")
-    page = tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    page = tab.open(f"/pools/{scene.pool}/configuration")
     expect(maximum).to_have_value("120")
     maximum.fill("")
     expect_text(page.locator("#oa-effect"), re.compile(r"Maximum\s+120 GPUs\s+no limit"))
@@ -94,5 +94,5 @@ def test_an_empty_box_is_no_limit_in_sections_side_by_side(scene: PoolScene, sig
     page.wait_for_url(f"**{scene.pool_page}**")
     (row,) = scene.stack.query("SELECT maximum FROM pools_pool WHERE name = %s", scene.pool)
     assert row["maximum"] == -1
-    tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    tab.open(f"/pools/{scene.pool}/configuration")
     tab.assert_accessible_in_both_colours()

@@ -24,7 +24,7 @@ def test_a_change_by_keyboard_alone(scene: PoolScene, signed_in: Callable[..., A
     page.keyboard.press("Enter")
     expect(page.locator("#oa-main")).to_be_focused()
 
-    page.goto(f"{scene.stack.base_url}/pools/pool/{scene.pool}/subpools/create/")
+    page.goto(f"{scene.stack.base_url}/pools/{scene.pool}/subpools/create")
     expect(page.locator("[name=subpool_name]")).to_be_focused()
     page.keyboard.type("a")
     page.keyboard.press("Enter")  # the first button of the form is the preview
@@ -63,7 +63,7 @@ def test_bars_in_high_contrast_and_on_paper(scene: PoolScene, signed_in: Callabl
 def test_targets_and_exact_times_on_a_phone(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.run_workflows(scene.pool, gpus=1)
     tab = signed_in(scene.pool_admin, viewport={"width": 390, "height": 844}, has_touch=True, timezone_id="Asia/Tokyo")
-    page = tab.open(f"/scheduling/workflow/?pool={scene.pool}")
+    page = tab.open(f"/workflows?pool={scene.pool}")
     box = page.locator("tbody input[type=checkbox]").first.bounding_box()
     assert (box["width"], box["height"]) == (24, 24)
     time = page.locator("time[data-age]").first
@@ -75,7 +75,7 @@ def test_targets_and_exact_times_on_a_phone(scene: PoolScene, signed_in: Callabl
     expect_text(time, "GMT+9")
     page.reload()
     expect_text(page.locator("time[data-age]").first, "GMT+9")
-    length = tab.open(f"/scheduling/workflow/queue/{scene.pool}/").locator("time[data-age=length]").first
+    length = tab.open(f"/queue/{scene.pool}").locator("time[data-age=length]").first
     expect(length).to_have_text(re.compile(r"^since .* GMT\+9$"))
     page.keyboard.press("t")
     expect(length).to_have_text(re.compile("^since .* UTC$"))
@@ -91,7 +91,7 @@ def test_an_unknown_address_has_the_menu(scene: PoolScene, signed_in: Callable[.
 
 def test_search_filter_and_keys_by_keyboard(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_admin)
-    page = tab.open("/scheduling/workflow/")
+    page = tab.open("/workflows")
     page.keyboard.press("/")
     expect(page.locator("main [name=q]")).to_be_focused()
     page.keyboard.press("Control+k")
@@ -112,7 +112,7 @@ def test_tables_fit_a_small_desk(width: int, scene: PoolScene, signed_in: Callab
     scene.run_workflows(f"{scene.pool}--a-name-of-a-team", gpus=8)
     scene.submit_workflow(scene.pool, gpus=60, priority="LOW")
     tab = signed_in(scene.pool_admin, viewport={"width": width, "height": 900})
-    for address in (scene.pool_page, f"/scheduling/workflow/?pool={scene.pool}", "/pools/pool/"):
+    for address in (scene.pool_page, f"/workflows?pool={scene.pool}", "/pools"):
         page = tab.open(address)
         expect(page.locator(".oa-table").first).to_be_visible()
         # Not the folded tables with the numbers of a chart, which are half as wide.

@@ -32,7 +32,7 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
     name = scene.stack.unique_name("serve")
     text = INFERENCE.replace("name: inference-service", f"name: {name}").replace("gpus-per-pod: 1", "gpus-per-pod: 4")
     tab = signed_in(scene.pool_user)
-    page = tab.open(f"/scheduling/workflow/submit/?pool={scene.pool}")
+    page = tab.open(f"/submit?pool={scene.pool}")
     page.get_by_label("Workflow or PodGroup").fill(text.replace("minSubGroup: 3", "minSubGroup: 5"))
     page.get_by_role("button", name="Submit", exact=True).click()
     expect_text(page.locator("main"), "Line 7, spec.minSubGroup")
@@ -40,12 +40,12 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
     page.get_by_role("button", name="Check").click()
     expect_text(page.locator("main"), "needs at least 96 GPUs at once")
     page.get_by_role("button", name="Submit", exact=True).click()
-    page.wait_for_url(f"**/{name}-1/change/")
+    page.wait_for_url(f"**/workflows/{name}-1")
     scene.stack.wait_until(lambda: len(scene.stack.query(RUNNING, name)) == 24, seconds=90, what="three replicas run")
 
     for picture, options in VIEWS.items():
         tab = signed_in(scene.pool_user, **options)
-        page = tab.open(f"/scheduling/workflow/{name}-1/change/")
+        page = tab.open(f"/workflows/{name}-1")
         tree = page.get_by_role("region", name=f"Tree of gang {name}")
         expect(tree.get_by_role("img", name=f"{name}: 3 of 4 running, 3 required")).to_be_visible()
         expect(tree.get_by_role("img", name="prefill-3: 0 of 8 running, 8 required")).to_be_visible()
@@ -59,7 +59,7 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
         tab.assert_accessible()
 
     scene.end_workflow(f"{name}-1")
-    page = tab.open(f"/scheduling/workflow/{name}-1/change/")
+    page = tab.open(f"/workflows/{name}-1")
     expect_text(page.locator("main"), "COMPLETED")
     expect(page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("optional, not running")).to_have_count(
         1

@@ -72,14 +72,14 @@ def test_every_page(
     scene: PoolScene, namespace: str, signed_in: Callable[..., Any], colours: str, size: str, viewport: dict[str, int]
 ) -> None:
     tab = signed_in("admin", viewport=viewport, color_scheme=colours)
-    here = f"/pools/gpuquota/{namespace}"
+    here = f"/gpu-quotas/{namespace}"
     pages = {
-        "gpu-list": "/pools/gpuquota/",
-        "gpu-namespace": f"{here}/change/",
-        "gpu-room": f"{here}/change/?request_tflops=30&count=2",
-        "gpu-configure": f"{here}/configuration/",
-        "gpu-create": "/pools/gpuquota/create/",
-        "gpu-delete": f"{here}/delete/",
+        "gpu-list": "/gpu-quotas",
+        "gpu-namespace": f"{here}",
+        "gpu-room": f"{here}?request_tflops=30&count=2",
+        "gpu-configure": f"{here}/configuration",
+        "gpu-create": "/gpu-quotas/-/create",
+        "gpu-delete": f"{here}/delete",
         "gpu-release": f"{here}/release/big/",
     }
     for name, address in pages.items():
@@ -93,7 +93,7 @@ def test_every_page(
 def test_calculating_free_capacity_and_setting_a_cap(
     scene: PoolScene, namespace: str, signed_in: Callable[..., Any]
 ) -> None:
-    page = signed_in("admin").open("/pools/gpuquota/")
+    page = signed_in("admin").open("/gpu-quotas")
     page.get_by_role("link", name=namespace).click()
     page.get_by_label("TFLOPS requested, per GPU").fill("10")
     page.get_by_role("button", name="Calculate").click()

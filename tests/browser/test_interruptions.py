@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 def test_a_double_click_submits_once(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab, name = signed_in(scene.pool_user), scene.stack.unique_name("twice")
-    page = tab.open(f"/scheduling/workflow/submit/?pool={scene.pool}")
+    page = tab.open(f"/submit?pool={scene.pool}")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=2))
     button = page.get_by_role("button", name="Submit", exact=True)
     button.scroll_into_view_if_needed()
@@ -32,13 +32,13 @@ def test_a_double_click_submits_once(scene: PoolScene, signed_in: Callable[..., 
     page.mouse.up(click_count=2)
     assert len(held) == 1
     held[0].continue_()
-    page.wait_for_url("**/change/")
+    page.wait_for_url("**/workflows/*")
     assert len(scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
 
 
 def test_a_session_that_ends_while_a_person_types(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_admin, viewport={"width": 390, "height": 844})
-    page = tab.open(f"/pools/pool/{scene.pool}/subpools/create/")
+    page = tab.open(f"/pools/{scene.pool}/subpools/create")
     page.get_by_label("Name").fill("late")
     page.get_by_label("Quota in GPUs").fill("25%")
     tab.context.clear_cookies(name="sessionid")
@@ -83,7 +83,7 @@ def test_without_scripts(scene: PoolScene, new_tab: Callable[..., Any], width: i
     page.get_by_role("link", name=scene.pool, exact=True).click()
     page.get_by_label(f"New quota of {scene.pool}--a").fill("40")
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
-    page.wait_for_url("**/preview/**")
+    page.wait_for_url("**/-/preview?**")
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
     page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)

@@ -112,7 +112,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
 
     walk.begin()
     walk.search(scene.pool)
-    walk.page.wait_for_url(f"**/pools/pool/{scene.pool}/change/")
+    walk.page.wait_for_url(f"**/pools/{scene.pool}")
     expect_text(walk.page.locator("main"), f"system created pool {scene.pool}")
     walk.end("Who changed this pool", 0)
 
@@ -124,7 +124,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
     walk.page.get_by_label("Quota", exact=False).first.fill("4")
     walk.click("button", "Preview")
     walk.click("button", f"Create {name}")
-    walk.page.wait_for_url(f"**/pools/pool/{name}/change/")
+    walk.page.wait_for_url(f"**/pools/{name}")
     walk.end("Create a pool", 2)
 
     walk.begin()
@@ -133,7 +133,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
     walk.page.get_by_label("Weight", exact=False).first.fill("3")
     walk.click("button", "Preview")
     walk.click("button", "Save the configuration")
-    walk.page.wait_for_url(f"**/pools/pool/{name}/change/")
+    walk.page.wait_for_url(f"**/pools/{name}")
     walk.end("Change a limit of a pool", 3)
 
     node = scene.stack.query(
@@ -142,7 +142,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
         running,
     )
     walk.begin()
-    walk.tab.open(f"/pools/node/?backend={scene.pool}")
+    walk.tab.open(f"/nodes?backend={scene.pool}")
     walk.click("link", node[0]["node_name"])
     walk.page.get_by_role("link", name=running, exact=True).wait_for()
     walk.end("What runs on this node", 1)
@@ -166,7 +166,7 @@ def test_a_pool_admin(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.click("link", scene.pool, inside="main")
     walk.page.get_by_label(f"New quota of {scene.pool}--fresh").fill("12")
     walk.click("button", f"Resize {scene.pool}--fresh")
-    walk.page.wait_for_url("**/preview/**")
+    walk.page.wait_for_url("**/-/preview**")
     walk.click("button", f"Resize {scene.pool}--fresh")
     walk.page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--fresh") == ("ACTIVE", 12)
@@ -178,7 +178,7 @@ def test_a_pool_admin(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.page.get_by_label("fresh", exact=True).fill("40")
     walk.page.get_by_label("other", exact=True).fill("60")
     walk.click("button", "Preview")
-    walk.page.wait_for_url("**/quotas/preview/**")
+    walk.page.wait_for_url("**/quotas/-/preview**")
     walk.click("button", "Save the quotas")
     walk.page.wait_for_url(f"**{scene.pool_page}**")
     assert scene.subpool_state(f"{scene.pool}--other") == ("ACTIVE", 60)
@@ -197,7 +197,7 @@ def test_a_researcher(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.page.get_by_label("Pool or subpool").select_option(f"{scene.pool}--a")
     walk.page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=scene.stack.unique_name("job"), gpus=8))
     walk.click("button", "Submit")
-    walk.page.wait_for_url("**/scheduling/workflow/*/change/")
+    walk.page.wait_for_url("**/workflows/*")
     job = walk.page.url.split("/")[-3]
     walk.end("Submit from text", 2)
 
@@ -260,7 +260,7 @@ def test_a_morning_look_by_keyboard_alone_in_forced_colours(scene: PoolScene, tr
     page.wait_for_url(f"**pool={scene.pool}**")
     _tab_to(page, f"element.textContent === '{waiting}'", 60)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/scheduling/workflow/*/change/")
+    page.wait_for_url("**/workflows/*")
     expect_text(page.locator("main"), f"the quota of {scene.pool}--a (8) leaves 0 GPUs")
     walk.end("A morning look", 0)
 
@@ -283,7 +283,7 @@ def test_a_submission_by_keyboard_alone_in_forced_colours(scene: PoolScene, trav
     page.keyboard.insert_text(WORKFLOW.format(name=name, gpus=1))
     _tab_to(page, "element.matches('main button') && element.textContent.trim() === 'Submit'", 5)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/scheduling/workflow/*/change/")
+    page.wait_for_url("**/workflows/*")
     walk.end("Submit", 0)
 
 
@@ -309,7 +309,7 @@ def test_a_resize_by_keyboard_alone_in_forced_colours(scene: PoolScene, travel: 
     page.keyboard.press("Control+a")
     page.keyboard.type("9")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/preview/**")
+    page.wait_for_url("**/-/preview**")
     expect(page.locator("#effect-title")).to_be_focused()
     for _ in range(15):
         page.keyboard.press("Tab")

@@ -33,7 +33,7 @@ def test_a_change_by_the_client_appears_in_an_open_page(scene: PoolScene, signed
 def test_two_tabs_share_a_stream_and_keep_the_selection(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     (first,) = scene.run_workflows(scene.pool, gpus=1)
     tab = signed_in(scene.pool_admin)
-    page = tab.open(f"/scheduling/workflow/?pool={scene.pool}&status=active")
+    page = tab.open(f"/workflows?pool={scene.pool}&status=active")
     page.wait_for_selector(FOLLOWS, state="attached")
     streams: list[str] = []
     tab.context.on("request", lambda request: streams.append(request.url) if "/api/events" in request.url else None)

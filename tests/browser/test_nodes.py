@@ -26,7 +26,7 @@ def address(scene: PoolScene) -> str:
         from scheduling.models import NodeState
 
         NodeState.objects.create(node=Node.objects.get(backend__name=scene.pool, name="n7"), ready=False)
-    return f"/pools/node/?backend={scene.pool}"
+    return f"/nodes?backend={scene.pool}"
 
 
 @pytest.mark.parametrize("options", [{"viewport": DESK}, {"viewport": PHONE, "color_scheme": "dark"}])
@@ -65,7 +65,7 @@ def test_the_keyboard_goes_from_tile_to_tile_and_reads_their_cards(
     assert page.evaluate("document.activeElement.textContent") == "n1"
     tab.assert_accessible()
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**/pools/node/on/{scene.pool}/n1/")
+    page.wait_for_url(f"**/nodes/{scene.pool}/n1")
 
 
 def test_pointer_finger_and_no_script(scene: PoolScene, address: str, signed_in: Callable[..., Any]) -> None:
@@ -73,7 +73,7 @@ def test_pointer_finger_and_no_script(scene: PoolScene, address: str, signed_in:
     page.locator(TILES).first.hover()
     expect_text(page.get_by_role("tooltip"), "2 free")
     page.get_by_role("tooltip").get_by_role("link").last.click()
-    page.wait_for_url("**/scheduling/workflow/*/change/")
+    page.wait_for_url("**/workflows/*")
     page = signed_in(scene.pool_user, viewport=PHONE, has_touch=True).open(address)
     tile = page.locator(TILES, has_text="n7")
     tile.tap()

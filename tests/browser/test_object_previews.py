@@ -21,12 +21,12 @@ def test_every_preview(scene: PoolScene, signed_in: Callable[..., Any], width: i
     scene.create_subpool("a", 30)
     scene.run_workflows(f"{scene.pool}--a", gpus=8)
     tab = signed_in("admin", viewport={"width": width, "height": 900}, color_scheme=colours)
-    cluster = f"/pools/backend/{scene.pool}/configuration/preview/"
+    cluster = f"/clusters/{scene.pool}/configuration/-/preview"
     for name, address in {
         "cluster": f"{cluster}?namespace={scene.pool}&offline=on&about=moves&nodes=n0+4",
-        "settings": "/scheduling/workflowconfig/preview/?minutes=60&retries=4",
-        "roles": f"/pools/user/{scene.pool_admin}/roles/preview/?roles=osmo-viewer",
-        "gpu-quota": "/pools/gpuquota/create/preview/?namespace=previewed&requests_tflops=40&max_workers=3",
+        "settings": "/settings/-/preview?minutes=60&retries=4",
+        "roles": f"/users/{scene.pool_admin}/roles/-/preview?roles=osmo-viewer",
+        "gpu-quota": "/gpu-quotas/-/create/-/preview?namespace=previewed&requests_tflops=40&max_workers=3",
     }.items():
         page = tab.open(address)
         expect(page, address).to_have_title(re.compile("OSMO Admin$"))
@@ -37,7 +37,7 @@ def test_every_preview(scene: PoolScene, signed_in: Callable[..., Any], width: i
 
 def test_back_and_forward_around_a_preview(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     rights = right_changes((), ["osmo-viewer"])[0]
-    page = signed_in("admin").open(f"/pools/user/{scene.pool_admin}/roles/")
+    page = signed_in("admin").open(f"/users/{scene.pool_admin}/roles")
     page.get_by_label("Reason").fill("for Friday")
     page.get_by_label("Further roles").fill("osmo-viewer")
     page.get_by_role("button", name="Preview").click()
@@ -55,7 +55,7 @@ def test_back_and_forward_around_a_preview(scene: PoolScene, signed_in: Callable
 
 def test_back_from_a_preview_keeps_the_input_and_no_secret(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in("admin")
-    page = tab.open(f"/pools/pool/{scene.pool}/configuration/")
+    page = tab.open(f"/pools/{scene.pool}/configuration")
     page.get_by_label("Maximum in GPUs").fill("nothing")
     page.get_by_label("Description").fill("for Friday")
     page.get_by_label("In maintenance").check()
@@ -70,7 +70,7 @@ def test_back_from_a_preview_keeps_the_input_and_no_secret(scene: PoolScene, sig
     expect(page.get_by_label("In maintenance")).to_be_checked()
     page.go_back()
     expect(page.get_by_label("Maximum in GPUs")).to_have_value("nothing")
-    page = tab.open("/pools/backend/connect/")
+    page = tab.open("/clusters/-/connect")
     page.get_by_label("Name", exact=False).first.fill("kept")
     page.get_by_label("Kubeconfig", exact=True).fill("a-secret")
     page.evaluate("document.addEventListener('submit', (event) => event.preventDefault())")

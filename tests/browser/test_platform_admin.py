@@ -21,32 +21,32 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any]) -> Non
     (entry,) = scene.stack.query("SELECT max(id) AS id FROM pools_auditentry")
     for name, address in {
         "home": "/",
-        "pools": "/pools/pool/",
-        "draining": "/pools/pool/?show=draining",
-        "none": "/pools/pool/?q=nothing-has-this-name",
+        "pools": "/pools",
+        "draining": "/pools?show=draining",
+        "none": "/pools?q=nothing-has-this-name",
         "pool": scene.pool_page,
-        "pool-create": "/pools/pool/create/",
-        "pool-configure": f"/pools/pool/{scene.pool}/configuration/",
-        "pool-archive": f"/pools/pool/{scene.pool}/archive/",
-        "subpool-delete": f"/pools/pool/{scene.pool}/subpools/a/delete/",
-        "workflows": "/scheduling/workflow/",
-        "workflow": f"/scheduling/workflow/{work}/change/",
-        "workflow-end": f"/scheduling/workflow/{work}/end/",
-        "submit": "/scheduling/workflow/submit/",
-        "audit": "/pools/auditentry/?kind=pool",
-        "audit-entry": f"/pools/auditentry/{entry['id']}/change/",
-        "users": "/pools/user/",
-        "user": f"/pools/user/{scene.pool_admin}/change/",
-        "user-create": "/pools/user/create/",
-        "user-roles": f"/pools/user/{scene.pool_admin}/roles/",
-        "user-close": f"/pools/user/{scene.pool_admin}/close/",
-        "tokens": "/pools/accesstoken/",
-        "token-create": "/pools/accesstoken/create/",
-        "backends": "/pools/backend/",
-        "backend": f"/pools/backend/{scene.pool}/change/",
-        "backend-configure": f"/pools/backend/{scene.pool}/configuration/",
-        "configuration": "/scheduling/workflowconfig/",
-        "schedules": "/django_celery_beat/periodictask/",
+        "pool-create": "/pools/-/create",
+        "pool-configure": f"/pools/{scene.pool}/configuration",
+        "pool-archive": f"/pools/{scene.pool}/archive",
+        "subpool-delete": f"/pools/{scene.pool}/subpools/a/delete",
+        "workflows": "/workflows",
+        "workflow": f"/workflows/{work}",
+        "workflow-end": f"/workflows/{work}/end",
+        "submit": "/submit",
+        "audit": "/activity/audit?kind=pool",
+        "audit-entry": f"/activity/audit/{entry['id']}",
+        "users": "/users",
+        "user": f"/users/{scene.pool_admin}",
+        "user-create": "/users/-/create",
+        "user-roles": f"/users/{scene.pool_admin}/roles",
+        "user-close": f"/users/{scene.pool_admin}/close",
+        "tokens": "/tokens",
+        "token-create": "/tokens/-/create",
+        "backends": "/clusters",
+        "backend": f"/clusters/{scene.pool}",
+        "backend-configure": f"/clusters/{scene.pool}/configuration",
+        "configuration": "/settings",
+        "schedules": "/jobs",
         "password": "/password_change/",
         "missing": "/nothing-here/",
     }.items():
@@ -62,7 +62,7 @@ def test_a_new_user_with_a_role_and_a_token(
 ) -> None:
     who = scene.stack.unique_name("new")
     tab = signed_in("admin")
-    page = tab.open("/pools/user/create/")
+    page = tab.open("/users/-/create")
     page.get_by_label("Name").fill(who)
     page.get_by_label("Password").fill("short")
     page.get_by_role("button", name="Preview").click()
@@ -84,7 +84,7 @@ def test_a_new_user_with_a_role_and_a_token(
 
     theirs = new_tab()
     theirs.login(who, scene.password)
-    own = theirs.open("/pools/accesstoken/create/")
+    own = theirs.open("/tokens/-/create")
     own.get_by_label("Name").fill("laptop")
     own.get_by_role("button", name="Create the token").click()
     secret = own.inner_text("#secret")
@@ -104,7 +104,7 @@ def test_a_new_user_with_a_role_and_a_token(
 def test_a_pool_from_creation_to_deletion(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     name = scene.stack.unique_name("fresh")
     tab = signed_in("admin")
-    page = tab.open("/pools/pool/create/")
+    page = tab.open("/pools/-/create")
     page.get_by_label("Name").fill(scene.pool)
     page.get_by_label("Cluster").select_option(scene.pool)
     page.get_by_label("Quota in GPUs").fill("many")

@@ -54,7 +54,7 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
 
 def test_filters_of_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_user)
-    page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
+    page = tab.open(f"/queue/{scene.pool}")
     page.get_by_text("+ Filter").click()
     page.get_by_label("Subpool").select_option("a")
     with page.expect_navigation():
@@ -72,5 +72,5 @@ def test_the_queue_is_hidden_without_a_role(scene: PoolScene, signed_in: Callabl
 
         other = scene.stack.unique_name("other")
         world.make_pool(other, 8, on=world.make_backend(other, namespace=other))
-    answer = tab.page.request.get(f"{tab.base_url}/scheduling/workflow/queue/{other}/")
+    answer = tab.page.request.get(f"{tab.base_url}/queue/{other}")
     assert answer.status == 404

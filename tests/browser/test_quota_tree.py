@@ -106,7 +106,7 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     expect(row_cells(page, tree.prod)).to_have_text(["20", "28", "8", "0", "0", "0", "2", "20", "28", "0", "0", "276"])
     expect(row_cells(page, tree.train).nth(0)).to_have_text("16")
     tab.assert_accessible()
-    page = tab.open(f"/pools/cohort/?root={tree.corp}")
+    page = tab.open(f"/cohorts?root={tree.corp}")
     tab.screenshot("tree")
     tab.assert_accessible()
 
@@ -116,7 +116,7 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     page.locator("#pending").get_by_role("link", name=tree.serve).click()
     expect(page.locator("#pending").get_by_role("link", name="queue")).to_have_count(1)
 
-    page = tab.open(f"/pools/cohort/?root={tree.corp}")
+    page = tab.open(f"/cohorts?root={tree.corp}")
     page.locator(f"tr[data-node='cohort/{tree.prod}']").get_by_role("link", name="8", exact=True).click()
     why = page.locator("#borrowed")
     expect_text(why, "28 counted use", "−20 effective quota")
@@ -125,14 +125,14 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     available = page.locator("#available")
     expect_text(available, "decides")
     available.get_by_role("link", name=tree.corp).click()
-    page.wait_for_url(f"**/pools/cohort/node/cohort/{tree.corp}/#available")
+    page.wait_for_url(f"**/cohorts/{tree.corp}#available")
     capped = page.locator("#subtree_quota").get_by_text("capped")
     expect(capped).to_have_count(1)
 
 
 def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin(**PHONE, **DARK)
-    page = tab.open(f"/pools/cohort/?root={tree.corp}")
+    page = tab.open(f"/cohorts?root={tree.corp}")
     tab.screenshot("phone")
     tab.assert_accessible()
     leaf = page.locator(f"tr[data-node='pool/{tree.serve}--_shared']")
@@ -145,7 +145,7 @@ def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admi
     leaf.wait_for(state="hidden")
     page.keyboard.press("ArrowRight")
     leaf.wait_for(state="visible")
-    leaf = tab.open(f"/pools/cohort/?root={tree.corp}").locator(f"tr[data-node='pool/{tree.serve}--_shared']")
+    leaf = tab.open(f"/cohorts?root={tree.corp}").locator(f"tr[data-node='pool/{tree.serve}--_shared']")
     leaf.wait_for(state="visible")  # as it was left
     pending, lent = (leaf.locator(f"td[data-label='{label}']") for label in ("Pending", "Lent out"))
     pending.wait_for(state="visible")
@@ -163,7 +163,7 @@ def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admi
 
 def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
-    page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
+    page = tab.open(f"/cohorts/{tree.prod}")
     page.get_by_role("link", name="Edit").click()
     total = page.locator("output[data-note=subtree]")
     expect(total).to_have_text("The effective quota will be 20 GPUs: 6 nominal and 14 below.")
@@ -196,7 +196,7 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
 
 def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
-    page = tab.open(f"/pools/cohort/{tree.corp}/configuration/")
+    page = tab.open(f"/cohorts/{tree.corp}/configuration")
     page.get_by_label("Parent").fill(tree.prod)
     page.get_by_label("Lending limit in GPUs").fill("-1")
     page.get_by_role("button", name="Preview").click()
@@ -208,7 +208,7 @@ def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callabl
 def test_creating_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[..., Any]) -> None:
     name = scene.stack.unique_name("org")
     tab = as_admin()
-    page = tab.open("/pools/cohort/create/")
+    page = tab.open("/cohorts/-/create")
     page.get_by_label("Name").fill(name)
     page.get_by_label("Nominal quota in GPUs").fill("4")
     page.get_by_label("Other resources").fill("cpu=100\nh100/gpu=2")
@@ -236,13 +236,13 @@ def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., An
         grant_role(GrantRole(username=scene.pool_user, role_name=f"osmo-{tree.batch}-user"), actor=SYSTEM)
         revoke_role(RevokeRole(username=scene.pool_user, role_name=f"osmo-{scene.pool}-user"), actor=SYSTEM)
     tab = signed_in(scene.pool_user)
-    page = tab.open("/pools/cohort/")
+    page = tab.open("/cohorts")
     nodes = [f"cohort/{tree.corp}", f"cohort/{tree.prod}", f"pool/{tree.batch}", f"pool/{tree.batch}--_shared"]
     rows = page.locator("tr[data-node]")
     expect(rows).to_have_count(len(nodes))
     assert [row.get_attribute("data-node") for row in rows.all()] == nodes
-    page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
+    page = tab.open(f"/cohorts/{tree.prod}")
     expect_text(page.locator("main"), "of pools that you may not see")
     expect(page.locator("main")).not_to_contain_text(tree.serve)
-    expect(tab.open(f"/pools/cohort/node/pool/{tree.serve}/")).to_have_title(re.compile("^Not found"))
+    expect(tab.open(f"/pools/{tree.serve}/quota")).to_have_title(re.compile("^Not found"))
     tab.assert_accessible()

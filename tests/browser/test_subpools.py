@@ -105,7 +105,7 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
 def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 60)
     tab = signed_in(scene.pool_admin)
-    page = tab.open(f"/pools/pool/{scene.pool}/subpools/create/")
+    page = tab.open(f"/pools/{scene.pool}/subpools/create")
     page.get_by_label("Name").fill("Not--Allowed")
     page.get_by_label("Quota in GPUs").fill("41")
     page.get_by_label("Reason").fill("a second group")
@@ -130,7 +130,7 @@ def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[.
 def test_a_change_by_somebody_else_in_the_meantime(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 30)
     tab = signed_in(scene.pool_admin)
-    page = tab.open(f"/pools/pool/{scene.pool}/subpools/a/resize/")
+    page = tab.open(f"/pools/{scene.pool}/subpools/a/resize")
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name=f"Resize {scene.pool}--a").wait_for()
@@ -149,14 +149,14 @@ def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Calla
     foreign.create_subpool("a", 10)
     tab = signed_in(scene.pool_admin)
     assert foreign.pool not in tab.open("/").inner_text("main")
-    assert foreign.pool not in tab.open("/pools/pool/").inner_text("main")
+    assert foreign.pool not in tab.open("/pools").inner_text("main")
     addresses = [
         foreign.pool_page,
-        f"/pools/pool/{foreign.pool}--a/change/",
-        f"/pools/pool/{foreign.pool}/subpools/create/",
-        f"/pools/pool/{foreign.pool}/subpools/a/resize/",
-        f"/pools/pool/{foreign.pool}/subpools/a/delete/",
-        f"/pools/pool/{foreign.pool}/configuration/",
+        f"/pools/{foreign.pool}--a",
+        f"/pools/{foreign.pool}/subpools/create",
+        f"/pools/{foreign.pool}/subpools/a/resize",
+        f"/pools/{foreign.pool}/subpools/a/delete",
+        f"/pools/{foreign.pool}/configuration",
     ]
     for address in addresses:
         answer = tab.page.goto(tab.base_url + address)
@@ -178,13 +178,13 @@ def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None
     tab = signed_in(scene.pool_admin, **PHONE, color_scheme="dark")
     for name, address in {
         "home": "/",
-        "pools": "/pools/pool/",
+        "pools": "/pools",
         "pool": scene.pool_page,
-        "resize": f"/pools/pool/{scene.pool}/subpools/a/resize/",
-        "workflows": "/scheduling/workflow/",
-        "submit": "/scheduling/workflow/submit/",
-        "audit": "/pools/auditentry/",
-        "tokens": "/pools/accesstoken/",
+        "resize": f"/pools/{scene.pool}/subpools/a/resize",
+        "workflows": "/workflows",
+        "submit": "/submit",
+        "audit": "/activity/audit",
+        "tokens": "/tokens",
     }.items():
         page = tab.open(address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
@@ -195,4 +195,4 @@ def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None
     page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Workflows", exact=True).click()
-    page.wait_for_url(re.compile("/scheduling/workflow/"))
+    page.wait_for_url(re.compile("/workflows"))

@@ -55,7 +55,7 @@ def test_errors_with_their_lines_then_a_check_then_a_submission(
     tab.screenshot("good")
     tab.assert_accessible()
     page.get_by_role("button", name="Submit", exact=True).click()
-    page.wait_for_url(re.compile(rf"/scheduling/workflow/{name}-1/change/"))
+    page.wait_for_url(re.compile(rf"/workflows/{name}-1"))
     expect_text(page.locator("#page"), f"{name}-1 was submitted")
     tab.screenshot("workflow")
     tab.assert_accessible()
@@ -66,7 +66,7 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
     (running,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
     waiting = scene.submit_workflow(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_user)
-    page = tab.open(f"/scheduling/workflow/{waiting}/change/")
+    page = tab.open(f"/workflows/{waiting}")
     queue = f"{scene.pool}--a"
     expect_text(
         page.locator("main"),
@@ -76,7 +76,7 @@ def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_
     tab.screenshot("waiting")
     tab.assert_accessible()
 
-    page = tab.open(f"/scheduling/workflow/?pool={scene.pool}--a&status=active")
+    page = tab.open(f"/workflows?pool={scene.pool}--a&status=active")
     for name in (running, waiting):
         page.get_by_label(f"Select {name}").check()
     tab.assert_accessible()

@@ -41,7 +41,7 @@ from tests.support.addresses import ROLES_BY_USER, AddressReader, create_example
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 SUBPOOLS = ("a", "c", "d", "e", "f")
-QUEUE_PAGE = "/scheduling/workflow/queue/team/"
+QUEUE_PAGE = "/queue/team"
 LEAF = re.compile(r"^osmo-pool-ns-")
 QUOTA = re.compile(r"the quota of \S+ \((\d+)\)")
 
@@ -187,9 +187,9 @@ class Reader(AddressReader):
             yield from check_metrics(answer.content.decode())
         elif path == QUEUE_PAGE and self.sees_all:
             yield from check_queue_page(answer.context)
-        elif path == "/pools/pool/team/change/":
+        elif path == "/pools/team":
             yield from check_pool_page(answer.context["tree"])
-        elif path == "/pools/pool/" and self.sees_all:
+        elif path == "/pools" and self.sees_all:
             yield from check_pools_page(answer.context)
         if path == "/api/quota_tree" and self.sees_all:
             yield from check_sums(answer.json(), "cohort")
@@ -437,7 +437,7 @@ JSON_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "/api/scheduler_events": check_events,
 }
 CHECKED = (
-    *JSON_CHECKS, "/metrics", "/pools/pool/", "/pools/pool/team/change/", QUEUE_PAGE, "/api/workflow/running-1",
+    *JSON_CHECKS, "/metrics", "/pools", "/pools/team", QUEUE_PAGE, "/api/workflow/running-1",
 )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def test_every_entry_point_reports_that_the_database_is_away(installation: Fault
         assert_unavailable(client.request(method, path, json={} if method == "POST" else None))
         assert_unavailable(browser.request(method, path, json={} if method == "POST" else None))
     assert_unavailable(browser.post("/api/auth/jwt/access_token", json={"token": "whatever"}))
-    for path in ["/", "/login/", "/pools/pool/"]:
+    for path in ["/", "/login/", "/pools"]:
         page = browser.get(path)
         assert page.status_code == 503, (path, page.text[:300])
         assert int(page.headers["Retry-After"]) >= 1

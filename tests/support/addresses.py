@@ -142,110 +142,100 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "webhooks/pod/<str:backend>/<str:mark>": ["/webhooks/pod/prod/guessed"],
     "webhooks/podgroup/<str:backend>/<str:mark>": ["/webhooks/podgroup/prod/guessed"],
     "webhooks/podgroup/<str:backend>": ["/webhooks/podgroup/prod"],
-    "r/<path:content_type_id>/<path:object_id>/": ["/r/1/1/"],
-    "pools/approvalrequest/<str:object_id>/change/": ["/pools/approvalrequest/CHIEFS_REQUEST/change/"],
+    "activity/approvals/<str:object_id>": ["/activity/approvals/CHIEFS_REQUEST"],
     **{
-        f"pools/approvalrequest/<int:approval>/{page}/": [f"/pools/approvalrequest/CHIEFS_REQUEST/{page}/"]
-        for page in ("approve", "approve/preview", "reject", "withdraw")
+        f"activity/approvals/<int:approval>/{page}": [f"/activity/approvals/CHIEFS_REQUEST/{page}"]
+        for page in ("approve", "approve/-/preview", "reject", "withdraw")
     },
-    "pools/auditentry/<str:object_id>/change/": ["/pools/auditentry/NEWEST_ENTRY/change/"],
-    "pools/backend/<str:name>/configuration/": ["/pools/backend/sim/configuration/"],
-    "pools/backend/<str:name>/configuration/preview/": [
-        "/pools/backend/sim/configuration/preview/?namespace=ns&about=new&offline=on"
+    "activity/audit/<str:object_id>": ["/activity/audit/NEWEST_ENTRY"],
+    "clusters/<str:name>/configuration": ["/clusters/sim/configuration"],
+    "clusters/<str:name>/configuration/-/preview": [
+        "/clusters/sim/configuration/-/preview?namespace=ns&about=new&offline=on"
     ],
-    "pools/backend/create/preview/": ["/pools/backend/create/preview/?name=fresh&namespace=fresh&nodes=n1+8"],
-    "pools/backend/connect/preview/": [
-        "/pools/backend/connect/preview/?name=fresh&namespace=fresh&access=in_cluster&sync_mode=off"
+    "clusters/-/create/-/preview": ["/clusters/-/create/-/preview?name=fresh&namespace=fresh&nodes=n1+8"],
+    "clusters/-/connect/-/preview": [
+        "/clusters/-/connect/-/preview?name=fresh&namespace=fresh&access=in_cluster&sync_mode=off"
     ],
-    "pools/backend/<str:object_id>/change/": ["/pools/backend/sim/change/", "/pools/backend/prod/change/"],
-    "pools/cohort/<str:name>/configuration/": ["/pools/cohort/org/configuration/"],
-    "pools/cohort/<str:name>/delete/": ["/pools/cohort/org/delete/"],
-    "pools/cohort/node/<str:kind>/<str:name>/": ["/pools/cohort/node/pool/team/"],
-    "pools/cohort/<str:object_id>/change/": ["/pools/cohort/org/change/"],
-    "pools/gpuquota/<str:namespace>/configuration/": ["/pools/gpuquota/team-a/configuration/"],
-    "pools/gpuquota/<str:namespace>/delete/": ["/pools/gpuquota/team-a/delete/"],
-    "pools/gpuquota/create/preview/": ["/pools/gpuquota/create/preview/?namespace=fresh&max_workers=3"],
-    "pools/gpuquota/<str:namespace>/configuration/preview/": [
-        "/pools/gpuquota/team-a/configuration/preview/?requests_tflops=5"
+    "clusters/<str:object_id>": ["/clusters/sim", "/clusters/prod"],
+    "cohorts/<str:name>/configuration": ["/cohorts/org/configuration"],
+    "cohorts/<str:name>/delete": ["/cohorts/org/delete"],
+    "pools/<pool:kind><str:name>/quota": ["/pools/team/quota"],
+    "cohorts/<cohort:kind><str:name>": ["/cohorts/org"],
+    "gpu-quotas/<str:namespace>/configuration": ["/gpu-quotas/team-a/configuration"],
+    "gpu-quotas/<str:namespace>/delete": ["/gpu-quotas/team-a/delete"],
+    "gpu-quotas/-/create/-/preview": ["/gpu-quotas/-/create/-/preview?namespace=fresh&max_workers=3"],
+    "gpu-quotas/<str:namespace>/configuration/-/preview": [
+        "/gpu-quotas/team-a/configuration/-/preview?requests_tflops=5"
     ],
-    "pools/gpuquota/<str:namespace>/delete/preview/": ["/pools/gpuquota/team-a/delete/preview/"],
-    "pools/gpuquota/<str:namespace>/release/<str:worker>/": ["/pools/gpuquota/team-a/release/w1/"],
-    "pools/gpuquota/<str:object_id>/change/": ["/pools/gpuquota/team-a/change/"],
-    "pools/node/on/<str:backend>/<str:name>/": ["/pools/node/on/sim/n1/"],
-    "pools/node/<str:object_id>/change/": ["/pools/node/1/change/"],
-    "pools/pool/<str:pool>/configuration/": ["/pools/pool/team/configuration/"],
-    "pools/pool/create/preview/": [
-        "/pools/pool/create/preview/?name=fresh&backend=sim&guarantee=1&maximum=-1&weight=1"
+    "gpu-quotas/<str:namespace>/delete/-/preview": ["/gpu-quotas/team-a/delete/-/preview"],
+    "gpu-quotas/<str:namespace>/release/<str:worker>": ["/gpu-quotas/team-a/release/w1"],
+    "gpu-quotas/<str:object_id>": ["/gpu-quotas/team-a"],
+    "nodes/<str:backend>/<str:name>": ["/nodes/sim/n1"],
+    "nodes/<str:object_id>": ["/nodes/n1"],
+    "pools/<str:pool>/configuration": ["/pools/team/configuration"],
+    "pools/-/create/-/preview": ["/pools/-/create/-/preview?name=fresh&backend=sim&guarantee=1&maximum=-1&weight=1"],
+    "pools/<str:pool>/configuration/-/preview": [
+        "/pools/team/configuration/-/preview?guarantee=90&maximum=-1&weight=1&cohort=org"
     ],
-    "pools/pool/<str:pool>/configuration/preview/": [
-        "/pools/pool/team/configuration/preview/?guarantee=90&maximum=-1&weight=1&cohort=org"
+    "pools/<str:pool>/subpools/create/-/preview": ["/pools/team/subpools/create/-/preview?subpool_name=fresh&quota=1"],
+    "pools/<str:pool>/subpools/<str:subpool>/resize/-/preview": ["/pools/team/subpools/a/resize/-/preview?quota=9"],
+    "pools/<str:pool>/subpools/<str:subpool>/delete/-/preview": ["/pools/team/subpools/a/delete/-/preview"],
+    "pools/<str:pool>/subpools/<str:subpool>/recreate/-/preview": [
+        "/pools/team/subpools/gone/recreate/-/preview?quota=2"
     ],
-    "pools/pool/<str:pool>/subpools/create/preview/": [
-        "/pools/pool/team/subpools/create/preview/?subpool_name=fresh&quota=1"
-    ],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/resize/preview/": [
-        "/pools/pool/team/subpools/a/resize/preview/?quota=9"
-    ],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/delete/preview/": ["/pools/pool/team/subpools/a/delete/preview/"],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/recreate/preview/": [
-        "/pools/pool/team/subpools/gone/recreate/preview/?quota=2"
-    ],
-    "pools/cohort/create/preview/": ["/pools/cohort/create/preview/?name=fresh&nominal=1&weight=1"],
-    "pools/cohort/<str:name>/configuration/preview/": ["/pools/cohort/org/configuration/preview/?nominal=5&weight=1"],
-    "pools/cohort/<str:name>/delete/preview/": ["/pools/cohort/org/delete/preview/?orphan=on"],
-    "pools/pool/quotas/preview/": ["/pools/pool/quotas/preview/?quotas=pool,subpool,quota%0Ateam,a,9"],
-    "pools/pool/<str:pool>/quotas/": ["/pools/pool/team/quotas/"],
-    "pools/pool/<str:pool>/quotas/preview/": ["/pools/pool/team/quotas/preview/?quota-a=9"],
-    "pools/user/create/preview/": ["/pools/user/create/preview/?username=fresh&roles=osmo-viewer"],
-    "pools/pool/<str:pool>/archive/": ["/pools/pool/team/archive/"],
-    "pools/pool/<str:pool>/archive/preview/": ["/pools/pool/spare/archive/preview/"],
-    "pools/pool/<str:pool>/subpools/create/": ["/pools/pool/team/subpools/create/"],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/resize/": ["/pools/pool/team/subpools/a/resize/"],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/delete/": ["/pools/pool/team/subpools/a/delete/"],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/recreate/": ["/pools/pool/team/subpools/gone/recreate/"],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/deadline/": ["/pools/pool/team/subpools/b/deadline/"],
-    "pools/pool/<str:pool>/subpools/<str:subpool>/deadline/preview/": ["/pools/pool/team/subpools/b/deadline/preview/"],
-    "pools/pool/<str:object_id>/change/": ["/pools/pool/team/change/"],
-    "pools/accesstoken/<str:name>/revoke/": ["/pools/accesstoken/mine/revoke/"],
-    "pools/savedview/save/<str:page>/": ["/pools/savedview/save/workflows/?pool=team"],
-    "pools/savedview/delete/<str:page>/<str:name>/": ["/pools/savedview/delete/workflows/mine/"],
-    "pools/savedview/<str:object_id>/change/": ["/pools/savedview/1/change/"],
-    "pools/noticetarget/replay/<str:notice>/": ["/pools/noticetarget/replay/msg_1/"],
+    "cohorts/-/create/-/preview": ["/cohorts/-/create/-/preview?name=fresh&nominal=1&weight=1"],
+    "cohorts/<str:name>/configuration/-/preview": ["/cohorts/org/configuration/-/preview?nominal=5&weight=1"],
+    "cohorts/<str:name>/delete/-/preview": ["/cohorts/org/delete/-/preview?orphan=on"],
+    "pools/-/quotas/-/preview": ["/pools/-/quotas/-/preview?quotas=pool,subpool,quota%0Ateam,a,9"],
+    "pools/<str:pool>/quotas": ["/pools/team/quotas"],
+    "pools/<str:pool>/quotas/-/preview": ["/pools/team/quotas/-/preview?quota-a=9"],
+    "users/-/create/-/preview": ["/users/-/create/-/preview?username=fresh&roles=osmo-viewer"],
+    "pools/<str:pool>/archive": ["/pools/team/archive"],
+    "pools/<str:pool>/archive/-/preview": ["/pools/spare/archive/-/preview"],
+    "pools/<str:pool>/subpools/create": ["/pools/team/subpools/create"],
+    "pools/<str:pool>/subpools/<str:subpool>/resize": ["/pools/team/subpools/a/resize"],
+    "pools/<str:pool>/subpools/<str:subpool>/delete": ["/pools/team/subpools/a/delete"],
+    "pools/<str:pool>/subpools/<str:subpool>/recreate": ["/pools/team/subpools/gone/recreate"],
+    "pools/<str:pool>/subpools/<str:subpool>/deadline": ["/pools/team/subpools/b/deadline"],
+    "pools/<str:pool>/subpools/<str:subpool>/deadline/-/preview": ["/pools/team/subpools/b/deadline/-/preview"],
+    "pools/<str:object_id>": ["/pools/team"],
+    "tokens/<str:name>/revoke": ["/tokens/mine/revoke"],
+    "views/-/save/<str:page>": ["/views/-/save/workflows?pool=team"],
+    "views/-/delete/<str:page>/<str:name>": ["/views/-/delete/workflows/mine"],
+    "notices/-/replay/<str:notice>": ["/notices/-/replay/msg_1"],
     **{
-        f"pools/noticetarget/<int:target>/{page}/": [f"/pools/noticetarget/RITAS_TARGET/{page}/"]
+        f"notices/<int:target>/{page}": [f"/notices/RITAS_TARGET/{page}"]
         for page in ("edit", "delete", "test", "secret", "replay")
     },
-    "pools/noticetarget/<str:object_id>/change/": ["/pools/noticetarget/1/change/"],
-    "pools/accesstoken/<str:object_id>/change/": ["/pools/accesstoken/1/change/"],
-    "pools/user/<str:username>/roles/": ["/pools/user/rita/roles/"],
-    "pools/user/<str:username>/roles/preview/": ["/pools/user/rita/roles/preview/?roles=osmo-viewer"],
-    "pools/user/<str:username>/password/": ["/pools/user/rita/password/"],
-    "pools/user/<str:username>/close/": ["/pools/user/rita/close/"],
-    "pools/user/<str:username>/unlink/<str:provider>/": ["/pools/user/rita/unlink/corp/"],
+    "users/<str:username>/roles": ["/users/rita/roles"],
+    "users/<str:username>/roles/-/preview": ["/users/rita/roles/-/preview?roles=osmo-viewer"],
+    "users/<str:username>/password": ["/users/rita/password"],
+    "users/<str:username>/close": ["/users/rita/close"],
+    "users/<str:username>/unlink/<str:provider>": ["/users/rita/unlink/corp"],
     "sign-on/<str:name>/": ["/sign-on/none/"],
     "sign-on/<str:name>/link/": ["/sign-on/none/link/"],
     "sign-on/<str:name>/callback/": ["/sign-on/none/callback/"],
-    "pools/user/<str:object_id>/change/": ["/pools/user/rita/change/"],
-    "scheduling/queueguard/<str:object_id>/change/": ["/scheduling/queueguard/prod/change/"],
-    "django_celery_beat/periodictask/<str:object_id>/change/": ["/django_celery_beat/periodictask/1/change/"],
-    "scheduling/queuesync/<str:object_id>/change/": ["/scheduling/queuesync/prod/change/"],
-    "scheduling/decision/<str:object_id>/change/": ["/scheduling/decision/1/change/"],
+    "users/<str:object_id>": ["/users/rita"],
+    "clusters/<str:object_id>/webhooks": ["/clusters/prod/webhooks"],
+    "jobs": ["/jobs"],
+    "clusters/<str:object_id>/sync": ["/clusters/prod/sync"],
+    "activity": ["/activity"],
     "api/replay/<uuid:replay>": [f"/api/replay/{REPLAY}"],
-    "scheduling/historyreplay/<str:object_id>/cancel/": [f"/scheduling/historyreplay/{REPLAY}/cancel/"],
-    "scheduling/historyreplay/<str:object_id>/change/": [f"/scheduling/historyreplay/{REPLAY}/change/"],
-    "scheduling/usageprogress/<str:object_id>/change/": ["/scheduling/usageprogress/1/change/"],
-    "scheduling/workflowconfig/preview/": ["/scheduling/workflowconfig/preview/?minutes=7&retries=3"],
-    "scheduling/workflowconfig/<str:object_id>/change/": ["/scheduling/workflowconfig/1/change/"],
-    "scheduling/workflow/queue/": ["/scheduling/workflow/queue/"],
-    "scheduling/workflow/queue/<str:pool>/": ["/scheduling/workflow/queue/team/"],
-    "scheduling/workflow/cancel/": ["/scheduling/workflow/cancel/?name=waiting-1"],
-    "scheduling/workflow/retry/": ["/scheduling/workflow/retry/?name=waiting-1"],
-    "scheduling/workflow/<str:name>/end/": ["/scheduling/workflow/running-1/end/"],
-    "scheduling/workflow/<str:object_id>/change/": [
-        "/scheduling/workflow/waiting-1/change/",
-        "/scheduling/workflow/running-1/change/",
+    "replay/<str:object_id>/cancel": [f"/replay/{REPLAY}/cancel"],
+    "replay/<str:object_id>": [f"/replay/{REPLAY}"],
+    "usage": ["/usage"],
+    "settings/-/preview": ["/settings/-/preview?minutes=7&retries=3"],
+    "settings": ["/settings"],
+    "queue": ["/queue"],
+    "queue/<str:pool>": ["/queue/team"],
+    "workflows/-/cancel": ["/workflows/-/cancel?name=waiting-1"],
+    "workflows/-/retry": ["/workflows/-/retry?name=waiting-1"],
+    "workflows/<str:name>/end": ["/workflows/running-1/end"],
+    "workflows/<str:object_id>": [
+        "/workflows/waiting-1",
+        "/workflows/running-1",
     ],
-    "^(?P<app_label>pools|scheduling|django_celery_beat)/$": ["/pools/"],
+    "^(?:pools|scheduling|django_celery_beat)/.*$": ["/pools/pool/team/change/"],
 }
 """The addresses to call for a pattern of the URL configuration; without an entry, the pattern itself."""
 

@@ -26,11 +26,25 @@ from pools.services.configuration.approvals import approve, get_request, list_re
 class ApprovalAdmin(PolicyAdmin):
     """Everybody sees the own requests, pool admins those of their pools."""
 
+    address = "activity/approvals"
+
     def extra_urls(self) -> list[URLPattern]:
         return [
-            *change_paths("<int:approval>/approve/", self.protect(self._approve), name="pools_approvalrequest_approve"),
-            path("<int:approval>/reject/", self.protect(self._reject), name="pools_approvalrequest_reject"),
-            path("<int:approval>/withdraw/", self.protect(self._withdraw), name="pools_approvalrequest_withdraw"),
+            *change_paths(
+                "activity/approvals/<int:approval>/approve",
+                self.protect(self._approve),
+                name="pools_approvalrequest_approve",
+            ),
+            path(
+                "activity/approvals/<int:approval>/reject",
+                self.protect(self._reject),
+                name="pools_approvalrequest_reject",
+            ),
+            path(
+                "activity/approvals/<int:approval>/withdraw",
+                self.protect(self._withdraw),
+                name="pools_approvalrequest_withdraw",
+            ),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

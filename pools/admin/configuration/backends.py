@@ -150,13 +150,16 @@ def _parse_node_line(line: str) -> dict[str, Any]:
 class BackendAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers, changed by osmo-admin."""
 
+    address = "clusters"
     read_permission = Permission.PLATFORM_READ
 
     def extra_urls(self) -> list[URLPattern]:
         return [
-            *change_paths("create/", self.protect(self._create), name="pools_backend_create"),
-            *change_paths("connect/", self.protect(self._connect), name="pools_backend_connect"),
-            *change_paths("<str:name>/configuration/", self.protect(self._configure), name="pools_backend_configure"),
+            *change_paths("clusters/-/create", self.protect(self._create), name="pools_backend_create"),
+            *change_paths("clusters/-/connect", self.protect(self._connect), name="pools_backend_connect"),
+            *change_paths(
+                "clusters/<str:name>/configuration", self.protect(self._configure), name="pools_backend_configure"
+            ),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms as django_forms
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, register_converter, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
@@ -31,19 +31,51 @@ class TreeFilterForm(django_forms.Form):
     q = forms.text_field("Name, or a part of it")
 
 
+class _CohortKind:
+    """The kind of a node, which its address says by where it is: cohorts are below `/cohorts`."""
+
+    kind: ClassVar[str] = "cohort"
+    regex = ""
+
+    def to_python(self, text: str) -> str:
+        """The kind."""
+        return self.kind
+
+    def to_url(self, kind: str) -> str:
+        """Nothing; raises ValueError for the other kind."""
+        if kind != self.kind:
+            raise ValueError(kind)
+        return ""
+
+
+class _PoolKind(_CohortKind):
+    """Pools are nodes below their own page."""
+
+    kind = "pool"
+
+
+register_converter(_CohortKind, "cohort")
+register_converter(_PoolKind, "pool")
+
+
 @admin.register(Cohort)
 class CohortAdmin(PolicyAdmin):
     """Everybody sees the part of the tree in which they have a role; osmo-admin changes cohorts."""
+
+    address = "cohorts"
 
     def extra_urls(self) -> list[URLPattern]:
         def protect(view: Callable[..., HttpResponse]) -> Any:
             return self.protect(partial(view, self))
 
         return [
-            *change_paths("create/", protect(create_cohort_page), name="pools_cohort_create"),
-            *change_paths("<str:name>/configuration/", protect(configure_cohort_page), name="pools_cohort_configure"),
-            *change_paths("<str:name>/delete/", protect(delete_cohort_page), name="pools_cohort_delete"),
-            path("node/<str:kind>/<str:name>/", self.protect(self._node_page), name="pools_quota_node"),
+            *change_paths("cohorts/-/create", protect(create_cohort_page), name="pools_cohort_create"),
+            *change_paths(
+                "cohorts/<str:name>/configuration", protect(configure_cohort_page), name="pools_cohort_configure"
+            ),
+            *change_paths("cohorts/<str:name>/delete", protect(delete_cohort_page), name="pools_cohort_delete"),
+            path("cohorts/<cohort:kind><str:name>", self.protect(self._node_page), name="pools_quota_node"),
+            path("pools/<pool:kind><str:name>/quota", self.protect(self._node_page), name="pools_quota_node"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -63,9 +95,6 @@ class CohortAdmin(PolicyAdmin):
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
             can_read_all=actor.can_read_all,
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:pools_quota_node", args=["cohort", object_id]))
 
     def _node_page(self, request: HttpRequest, kind: str, name: str) -> HttpResponse:
         actor = actor_of(request)

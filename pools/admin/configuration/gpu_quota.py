@@ -127,14 +127,24 @@ class WorkerSizeForm(forms.ServiceForm):
 class GpuQuotaAdmin(PolicyAdmin):
     """Read by everybody with a role on a pool that uses the namespace, changed by osmo-admin."""
 
+    address = "gpu-quotas"
+
     def extra_urls(self) -> list[URLPattern]:
         return [
-            *change_paths("create/", self.protect(self._create), name="pools_gpuquota_create"),
+            *change_paths("gpu-quotas/-/create", self.protect(self._create), name="pools_gpuquota_create"),
             *change_paths(
-                "<str:namespace>/configuration/", self.protect(self._configure), name="pools_gpuquota_configure"
+                "gpu-quotas/<str:namespace>/configuration",
+                self.protect(self._configure),
+                name="pools_gpuquota_configure",
             ),
-            *change_paths("<str:namespace>/delete/", self.protect(self._delete), name="pools_gpuquota_delete"),
-            path("<str:namespace>/release/<str:worker>/", self.protect(self._release), name="pools_gpuquota_release"),
+            *change_paths(
+                "gpu-quotas/<str:namespace>/delete", self.protect(self._delete), name="pools_gpuquota_delete"
+            ),
+            path(
+                "gpu-quotas/<str:namespace>/release/<str:worker>",
+                self.protect(self._release),
+                name="pools_gpuquota_release",
+            ),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

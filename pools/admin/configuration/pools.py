@@ -45,22 +45,24 @@ MAX_ENTRIES_SHOWN = 8
 class PoolAdmin(PolicyAdmin):
     """Pools by name."""
 
+    address = "pools"
+
     def extra_urls(self) -> list[URLPattern]:
         def page(view: Callable[..., HttpResponse]) -> Any:
             return self.protect(partial(view, self))
 
-        subpool = "<str:pool>/subpools/<str:subpool>"
+        subpool = "pools/<str:pool>/subpools/<str:subpool>"
         return [
-            *change_paths("create/", page(create_pool_page), name="pools_pool_create"),
-            *change_paths("quotas/", page(import_quotas_page), name="pools_pool_quotas"),
-            *change_paths("<str:pool>/quotas/", page(resize_pool_page), name="pools_subpool_quotas"),
-            *change_paths("<str:pool>/configuration/", page(configure_pool_page), name="pools_pool_configure"),
-            *change_paths("<str:pool>/archive/", page(archive_pool_page), name="pools_pool_archive"),
-            *change_paths("<str:pool>/subpools/create/", page(create_subpool_page), name="pools_subpool_create"),
-            *change_paths(f"{subpool}/resize/", page(resize_subpool_page), name="pools_subpool_resize"),
-            *change_paths(f"{subpool}/delete/", page(delete_subpool_page), name="pools_subpool_delete"),
-            *change_paths(f"{subpool}/deadline/", page(drain_deadline_page), name="pools_subpool_deadline"),
-            *change_paths(f"{subpool}/recreate/", page(recreate_subpool_page), name="pools_subpool_recreate"),
+            *change_paths("pools/-/create", page(create_pool_page), name="pools_pool_create"),
+            *change_paths("pools/-/quotas", page(import_quotas_page), name="pools_pool_quotas"),
+            *change_paths("pools/<str:pool>/quotas", page(resize_pool_page), name="pools_subpool_quotas"),
+            *change_paths("pools/<str:pool>/configuration", page(configure_pool_page), name="pools_pool_configure"),
+            *change_paths("pools/<str:pool>/archive", page(archive_pool_page), name="pools_pool_archive"),
+            *change_paths("pools/<str:pool>/subpools/create", page(create_subpool_page), name="pools_subpool_create"),
+            *change_paths(f"{subpool}/resize", page(resize_subpool_page), name="pools_subpool_resize"),
+            *change_paths(f"{subpool}/delete", page(delete_subpool_page), name="pools_subpool_delete"),
+            *change_paths(f"{subpool}/deadline", page(drain_deadline_page), name="pools_subpool_deadline"),
+            *change_paths(f"{subpool}/recreate", page(recreate_subpool_page), name="pools_subpool_recreate"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

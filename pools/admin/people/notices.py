@@ -121,15 +121,17 @@ def _pool_choices(actor: Actor, permission: Permission) -> list[tuple[str, str]]
 class NoticeTargetAdmin(PolicyAdmin):
     """Targets, and the notices to them."""
 
+    address = "notices"
+
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("create/", self.protect(self._create), name="pools_noticetarget_create"),
-            path("replay/<str:notice>/", self.protect(self._replay), name="pools_noticetarget_replay"),
-            path("<int:target>/edit/", self.protect(self._edit), name="pools_noticetarget_edit"),
-            path("<int:target>/delete/", self.protect(self._delete), name="pools_noticetarget_delete"),
-            path("<int:target>/test/", self.protect(self._test), name="pools_noticetarget_test"),
-            path("<int:target>/secret/", self.protect(self._secret), name="pools_noticetarget_secret"),
-            path("<int:target>/replay/", self.protect(self._replay_dead), name="pools_noticetarget_replay_dead"),
+            path("notices/-/create", self.protect(self._create), name="pools_noticetarget_create"),
+            path("notices/-/replay/<str:notice>", self.protect(self._replay), name="pools_noticetarget_replay"),
+            path("notices/<int:target>/edit", self.protect(self._edit), name="pools_noticetarget_edit"),
+            path("notices/<int:target>/delete", self.protect(self._delete), name="pools_noticetarget_delete"),
+            path("notices/<int:target>/test", self.protect(self._test), name="pools_noticetarget_test"),
+            path("notices/<int:target>/secret", self.protect(self._secret), name="pools_noticetarget_secret"),
+            path("notices/<int:target>/replay", self.protect(self._replay_dead), name="pools_noticetarget_replay_dead"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -151,9 +153,6 @@ class NoticeTargetAdmin(PolicyAdmin):
             statuses=list(NoticeStatus),
             warnings=profile_warnings(request.user),  # type: ignore[arg-type]  # the page needs a login
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return _back()
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)

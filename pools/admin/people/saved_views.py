@@ -32,10 +32,12 @@ class SaveViewForm(forms.ServiceForm):
 class SavedViewAdmin(PolicyAdmin):
     """Each person sees their own views only."""
 
+    address = "views"
+
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("save/<str:page>/", self.protect(self._save), name="pools_savedview_save"),
-            path("delete/<str:page>/<str:name>/", self.protect(self._delete), name="pools_savedview_delete"),
+            path("views/-/save/<str:page>", self.protect(self._save), name="pools_savedview_save"),
+            path("views/-/delete/<str:page>/<str:name>", self.protect(self._delete), name="pools_savedview_delete"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -47,9 +49,6 @@ class SavedViewAdmin(PolicyAdmin):
             columns=VIEW_COLUMNS,
             views=[(view, LIST_TITLES[FilteredList(view.page)], view_address(view)) for view in views],
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(_list_address())
 
     def _save(self, request: HttpRequest, page: str) -> HttpResponse:
         chosen = filtered_list(page)

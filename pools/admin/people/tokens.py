@@ -42,10 +42,12 @@ class TokenForm(forms.ServiceForm):
 class TokenAdmin(PolicyAdmin):
     """Digests are never shown; secrets are shown once."""
 
+    address = "tokens"
+
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("create/", self.protect(self._create), name="pools_token_create"),
-            path("<str:name>/revoke/", self.protect(self._revoke), name="pools_token_revoke"),
+            path("tokens/-/create", self.protect(self._create), name="pools_token_create"),
+            path("tokens/<str:name>/revoke", self.protect(self._revoke), name="pools_token_revoke"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -62,9 +64,6 @@ class TokenAdmin(PolicyAdmin):
             may_write=owner.username == actor.username or is_allowed(actor, Permission.PLATFORM_WRITE),
             now=timezone.now(),
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:pools_accesstoken_changelist"))
 
     def _owner(self, request: HttpRequest) -> User:
         """The owner of the tokens of this page. Raises Forbidden for another user, unless an osmo-admin asks."""

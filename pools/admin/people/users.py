@@ -103,6 +103,8 @@ class UserPasswordForm(forms.ServiceForm):
 class UserAdmin(PolicyAdmin):
     """The list is for the platform's admins and viewers; everybody may open their own page."""
 
+    address = "users"
+
     def extra_urls(self) -> list[URLPattern]:
         def protect_user_view(view: Callable[..., HttpResponse]) -> Any:
             def user_view(request: HttpRequest, username: str, **place: str) -> HttpResponse:
@@ -112,13 +114,17 @@ class UserAdmin(PolicyAdmin):
             return self.protect(user_view)
 
         return [
-            *change_paths("create/", self.protect(self._create_page), name="pools_user_create"),
-            *change_paths("<str:username>/roles/", protect_user_view(self._roles_page), name="pools_user_roles"),
-            path("<str:username>/password/", protect_user_view(self._password_page), name="pools_user_password"),
+            *change_paths("users/-/create", self.protect(self._create_page), name="pools_user_create"),
+            *change_paths("users/<str:username>/roles", protect_user_view(self._roles_page), name="pools_user_roles"),
+            path("users/<str:username>/password", protect_user_view(self._password_page), name="pools_user_password"),
             path(
-                "<str:username>/unlink/<str:provider>/", protect_user_view(self._unlink_page), name="pools_user_unlink"
+                "users/<str:username>/unlink/<str:provider>",
+                protect_user_view(self._unlink_page),
+                name="pools_user_unlink",
             ),
-            path("<str:username>/close/", protect_user_view(self._enable_or_disable_page), name="pools_user_close"),
+            path(
+                "users/<str:username>/close", protect_user_view(self._enable_or_disable_page), name="pools_user_close"
+            ),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:

@@ -103,11 +103,15 @@ class ReplayForm(forms.ServiceForm):
 class HistoryReplayAdmin(PolicyAdmin):
     """Each person sees their own replays; admins of pools and readers of the platform may request them."""
 
+    address = "replay"
+
     def may_see(self, actor: Actor) -> bool:
         return actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
 
     def extra_urls(self) -> list[URLPattern]:
-        return [path("<str:object_id>/cancel/", self.protect(self._cancel), name="scheduling_historyreplay_cancel")]
+        return [
+            path("replay/<str:object_id>/cancel", self.protect(self._cancel), name="scheduling_historyreplay_cancel")
+        ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)

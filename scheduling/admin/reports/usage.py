@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from django.contrib import admin
 from django.db.models import F
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from pools.admin.base import PolicyAdmin, actor_of
@@ -36,6 +35,8 @@ MAX_POOLS_SUGGESTED = 200
 @admin.register(UsageProgress)
 class UsageAdmin(PolicyAdmin):
     """What was used, lent, idle and waited for, as far as the reader may see it."""
+
+    address = "usage"
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, now = actor_of(request), timezone.now()
@@ -71,9 +72,6 @@ class UsageAdmin(PolicyAdmin):
             pools=_suggested_pools(actor),
             causes=[(title, answer.totals.sums[f"waiting_{cause}"]) for cause, title in CAUSE_TITLES.items()],
         )
-
-    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(reverse("admin:scheduling_usageprogress_changelist"))
 
 
 def _suggested_pools(actor: Actor) -> list[str]:

@@ -242,7 +242,7 @@ class WorkflowLinks:
 
     def page_url(self, uuid: UUID | str) -> str:
         """The page of the workflow."""
-        return f"{self._base}/scheduling/workflow/{uuid}/change/"
+        return f"{self._base}/workflows/{uuid}"
 
     def text_url(self, name: str, kind: str) -> str:
         """The `logs`, `error_logs`, `events` or `spec` of a workflow."""

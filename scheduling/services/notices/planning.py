@@ -47,12 +47,12 @@ TITLES = {
     NoticeKind.CONFIGURATION_REFUSED: "Configuration refused",
 }
 PAGES = {
-    "workflow": "/scheduling/workflow/{}/change/",
-    "pool": "/pools/pool/{}/change/",
-    "backend": "/pools/backend/{}/change/",
-    "approval": "/pools/approvalrequest/{}/change/",
-    "config_file": "/pools/auditentry/?q=config_file/{}",
-    "job": "/django_celery_beat/periodictask/",
+    "workflow": "/workflows/{}",
+    "pool": "/pools/{}",
+    "backend": "/clusters/{}",
+    "approval": "/activity/approvals/{}",
+    "config_file": "/activity/audit?q=config_file/{}",
+    "job": "/jobs",
 }
 """Pages of subjects. They are not looked up, because a worker would load all pages for it."""
 

@@ -28,7 +28,7 @@ def _latest(name: str) -> AuditEntry:
 
 
 def _revert(client: Client, entry: AuditEntry) -> str:
-    address: str = client.get(f"/pools/auditentry/{entry.pk}/change/").context["revert"]
+    address: str = client.get(f"/activity/audit/{entry.pk}").context["revert"]
     return address
 
 
@@ -40,14 +40,14 @@ def _confirm(client: Client, address: str) -> Any:
 
 def test_the_export_has_the_rows_of_the_filters(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
-    listed = chief.get("/pools/auditentry/?q=pool/team--a").context["window"].rows
-    rows = list(csv.DictReader(StringIO(chief.get("/pools/auditentry/?q=pool/team--a&format=csv").content.decode())))
+    listed = chief.get("/activity/audit?q=pool/team--a").context["window"].rows
+    rows = list(csv.DictReader(StringIO(chief.get("/activity/audit?q=pool/team--a&format=csv").content.decode())))
     assert [int(row["id"]) for row in rows] == [entry.pk for entry in listed]
     assert rows[0]["sentence"]
     assert rows[0]["time"].endswith("Z")
-    body = chief.get("/pools/auditentry/?q=pool/team--a&format=json").json()
+    body = chief.get("/activity/audit?q=pool/team--a&format=json").json()
     assert body["entries"] == chief.get("/api/audit?object=pool/team--a").json()["entries"]
-    assert not as_person("stranger").get("/pools/auditentry/?q=pool/team--a&format=json").json()["entries"]
+    assert not as_person("stranger").get("/activity/audit?q=pool/team--a&format=json").json()["entries"]
 
 
 def test_a_resize_is_reverted_through_its_preview(as_person: Callable[[str], Client]) -> None:
@@ -57,7 +57,7 @@ def test_a_resize_is_reverted_through_its_preview(as_person: Callable[[str], Cli
     assert Pool.objects.get(name="team--a").last_quota == 30
     assert _latest("pool/team--a").description == f"Revert of audit entry {entry.pk}"
     assert _revert(as_person("root"), entry)
-    assert as_person("viewer").get(f"/pools/auditentry/{entry.pk}/change/").context["revert"] == ""
+    assert as_person("viewer").get(f"/activity/audit/{entry.pk}").context["revert"] == ""
 
 
 def test_a_creation_and_a_deletion_are_reverted(as_person: Callable[[str], Client]) -> None:

@@ -20,7 +20,7 @@ POOL = {"guarantee": "100", "maximum": "-1", "weight": "1"}
 
 
 def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/pools/pool/team/configuration/"
+    root, address = as_person("root"), "/pools/team/configuration"
     form = root.get(address).context["form"]
     assert {name: form[name].value() for name in ("guarantee", "maximum", "weight")} == {
         "guarantee": 100,
@@ -40,24 +40,24 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
 def test_creating_a_pool_never_changes_an_existing_one(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     answer = root.post(
-        "/pools/pool/create/", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"}, follow=True
+        "/pools/-/create", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"}, follow=True
     )
     assert "exists already" in answer.context["form"].errors["name"][0]
     assert Pool.objects.get(name="team").guarantee == 100
 
 
 def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/pools/pool/other/archive/"
+    root, address = as_person("root"), "/pools/other/archive"
     for refused in (root.get(address), root.post(address, {"step": "preview"}, follow=True)):
         text = " ".join(refused.content.decode().split())
         assert refused.status_code == 409
         assert "1 thing is needed first" in text
         assert "other--x has a quota of 10 GPUs and no active work." in text
-        assert 'href="/pools/pool/other/subpools/x/delete/"' in text
+        assert 'href="/pools/other/subpools/x/delete"' in text
         assert "Preview" not in text
-    confirm_change(root, "/pools/pool/other/subpools/x/delete/")
+    confirm_change(root, "/pools/other/subpools/x/delete")
     preview = root.post(address, {"description": "merged", "step": "preview"}, follow=True)
-    assert preview.request["PATH_INFO"] == f"{address}preview/"
+    assert preview.request["PATH_INFO"] == f"{address}/-/preview"
     text = preview.content.decode()
     assert "can be brought back" in text
     assert "Its quota of 50 GPUs of cluster sim can be given to other pools." in text
@@ -70,10 +70,10 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     assert AuditEntry.objects.filter(object="pool/other").latest("id").description == "merged"
     assert Pool.objects.get(name="other").archived
     assert "other is archived already" in root.get(address).content.decode()
-    page = root.get("/pools/pool/other/change/").content.decode()
+    page = root.get("/pools/other").content.decode()
     assert "This pool is archived" in page
     assert "Create a subpool" not in page
-    assert confirm_change(root, "/pools/pool/other/configuration/", **POOL | {"guarantee": "50"}).status_code == 302
+    assert confirm_change(root, "/pools/other/configuration", **POOL | {"guarantee": "50"}).status_code == 302
     assert not Pool.objects.get(name="other").archived
 
 
@@ -84,8 +84,8 @@ def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
     submit_workflow("team--a", name="one")
     submit_workflow("team", name="two")
     world.reconcile()
-    confirm_change(root, "/pools/pool/team/subpools/a/delete/")
-    shown = root.get("/pools/pool/team/archive/")
+    confirm_change(root, "/pools/team/subpools/a/delete")
+    shown = root.get("/pools/team/archive")
     assert shown.status_code == 409
     steps = {step.action: (step.message, step.address) for step in shown.context["first_steps"]}
     assert list(steps) == ["Work of team--a", "Delete team--b", "Work of team"]
@@ -98,19 +98,19 @@ def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
 
 def test_a_pool_without_a_limit_leaves_no_number_of_gpus(as_person: Callable[[str], Client]) -> None:
     world.make_pool("endless", -1, on=Backend.objects.get(name="sim"))
-    preview = as_person("root").post("/pools/pool/endless/archive/", {"step": "preview"}, follow=True)
+    preview = as_person("root").post("/pools/endless/archive", {"step": "preview"}, follow=True)
     text = preview.content.decode()
     assert "is deleted for good" in text
     assert "quota of" not in text
 
 
 def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/pools/user/worker/roles/"
+    root, address = as_person("root"), "/users/worker/roles"
     shown = root.post(address, {"roles": ["osmo-team-user", "osmo-viewer"], "step": "preview"}, follow=True)
     chosen = {"roles": ["osmo-team-admin", "osmo-other-user"], "description": "moved"}
     assert confirm_change(root, address, **chosen).status_code == 302
     assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
-    assert '<span class="oa-mono">osmo-other-user</span>' in root.get("/pools/user/").content.decode()
+    assert '<span class="oa-mono">osmo-other-user</span>' in root.get("/users").content.decode()
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
@@ -121,13 +121,13 @@ def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callabl
 
 
 def test_nobody_disables_the_own_account(as_person: Callable[[str], Client]) -> None:
-    answer = as_person("root").post("/pools/user/root/close/")
+    answer = as_person("root").post("/users/root/close")
     assert "cannot close your own account" in answer.context["form"].non_field_errors()[0]
     assert User.objects.get(username="root").is_active
 
 
 def test_disabling_a_disabled_account_does_not_enable_it(as_person: Callable[[str], Client]) -> None:
-    first, second, address = as_person("root"), as_person("root"), "/pools/user/worker/close/"
+    first, second, address = as_person("root"), as_person("root"), "/users/worker/close"
     shown = [tab.get(address).context["extra"] for tab in (first, second)]
     for tab, sent in zip((first, second), shown, strict=True):
         assert tab.post(address, sent).status_code == 302
@@ -138,18 +138,18 @@ def test_disabling_a_disabled_account_does_not_enable_it(as_person: Callable[[st
 
 def test_creating_users_reports_all_errors_at_once(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    answer = root.post("/pools/user/create/", {"username": "no blanks", "password": "a#9"}, follow=True)
+    answer = root.post("/users/-/create", {"username": "no blanks", "password": "a#9"}, follow=True)
     assert set(answer.context["form"].errors) == {"username", "password"}
     assert "a#9" not in answer.content.decode()
     typed = {"username": "fresh", "password": "", "roles": ["osmo-viewer"]}
-    assert confirm_change(root, "/pools/user/create/", **typed).status_code == 302
+    assert confirm_change(root, "/users/-/create", **typed).status_code == 302
     fresh = User.objects.get(username="fresh")
     assert not fresh.has_usable_password()
     assert fresh.created_by == "root"
 
 
 def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/pools/user/create/"
+    root, address = as_person("root"), "/users/-/create"
     typed = {"username": "fresh", "password": SECRET, "roles": ["osmo-viewer"], "description": "new colleague"}
     preview = root.post(address, {**typed, "step": "preview"}, follow=True)
     text = preview.content.decode()
@@ -170,24 +170,24 @@ def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: C
 def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Callable[[str], Client]) -> None:
     """Without the warning, a second submission would create an account without a password."""
     root, forgotten = as_person("root"), "a secret and was not kept"
-    refused = root.post("/pools/user/create/", {"username": "no blanks", "password": SECRET}, follow=True)
+    refused = root.post("/users/-/create", {"username": "no blanks", "password": SECRET}, follow=True)
     assert set(refused.context["form"].errors) == {"username"}
     assert forgotten in refused.content.decode()
     assert SECRET not in refused.content.decode()
-    without = root.post("/pools/user/create/", {"username": "no blanks"}, follow=True)
+    without = root.post("/users/-/create", {"username": "no blanks"}, follow=True)
     assert forgotten not in without.content.decode()
-    assert forgotten not in root.get("/pools/user/create/").content.decode()
+    assert forgotten not in root.get("/users/-/create").content.decode()
 
 
 def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
+    pool = root.post("/pools/team/configuration", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647."]
     typed = {"namespace": "ns", "victims": "youngest", "nodes": "n0 8\n\nn1", "step": "preview"}
-    backend = root.post("/pools/backend/sim/configuration/", typed, follow=True)
+    backend = root.post("/clusters/sim/configuration", typed, follow=True)
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
-    cohort = root.post("/pools/cohort/create/", typed, follow=True).context["form"].errors
+    cohort = root.post("/cohorts/-/create", typed, follow=True).context["form"].errors
     whole = "must be a whole number from -9007199254740991 to 9007199254740991"
     assert cohort["nominal"] == [f"“Nominal quota in GPUs” {whole}, not a text."]
     assert set(cohort["others"]) == {
@@ -199,10 +199,10 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
 def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
     world.make_user("ann+ops@example", "osmo-team-user")
     root = as_person("root")
-    made = root.post("/pools/accesstoken/create/?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
+    made = root.post("/tokens/-/create?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
     assert root.get(made.context["back"]).context["owner"].username == "ann+ops@example"
     listed = root.get(made.context["back"]).content.decode()
-    assert "/pools/accesstoken/ci/revoke/?owner=ann%2Bops%40example" in listed
+    assert "/tokens/ci/revoke?owner=ann%2Bops%40example" in listed
 
 
 def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
@@ -222,25 +222,25 @@ def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
 
 def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: Callable[[str], Client]) -> None:
     worker = as_person("worker")
-    bad = worker.post("/pools/accesstoken/create/", {"name": "9 lives", "days": "31"})
+    bad = worker.post("/tokens/-/create", {"name": "9 lives", "days": "31"})
     assert bad.context["form"].errors["name"]
-    made = worker.post("/pools/accesstoken/create/", {"name": "ci", "days": "31", "roles": ["osmo-team-user"]})
+    made = worker.post("/tokens/-/create", {"name": "ci", "days": "31", "roles": ["osmo-team-user"]})
     secret = made.context["secret"]
     assert "no-store" in made.headers["Cache-Control"]
     assert AccessToken.objects.get(name="ci").roles == ["osmo-team-user"]
-    assert secret not in worker.get("/pools/accesstoken/").content.decode()
+    assert secret not in worker.get("/tokens").content.decode()
     assert not AuditEntry.objects.filter(after__icontains=secret).exists()
-    again = worker.post("/pools/accesstoken/create/", {"name": "ci", "days": "31"})
+    again = worker.post("/tokens/-/create", {"name": "ci", "days": "31"})
     assert again.status_code == 400
-    foreign = as_person("chief").post("/pools/accesstoken/ci/revoke/?owner=worker")
+    foreign = as_person("chief").post("/tokens/ci/revoke?owner=worker")
     assert foreign.status_code == 403
-    assert worker.post("/pools/accesstoken/ci/revoke/").status_code == 302
+    assert worker.post("/tokens/ci/revoke").status_code == 302
     assert not AccessToken.objects.exists()
-    assert worker.post("/pools/accesstoken/ci/revoke/").status_code == 404
+    assert worker.post("/tokens/ci/revoke").status_code == 404
 
 
 def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/pools/backend/sim/configuration/"
+    root, address = as_person("root"), "/clusters/sim/configuration"
     form = root.get(address).context["form"]
     lines = form["nodes"].value().splitlines()
     assert lines[0] == "n0 8 cpu=128 memory=1Ti storage=4Ti platform=default"
@@ -257,12 +257,12 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     assert Backend.objects.get(name="sim").nodes.count() == 4
     assert Backend.objects.get(name="sim").reserve_after is None, "empty: never"
     assert Backend.objects.get(name="sim").victims == "least_lost"
-    assert "the work that is enough and loses least" in root.get("/pools/backend/sim/change/").content.decode()
+    assert "the work that is enough and loses least" in root.get("/clusters/sim").content.decode()
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert stale.context["hidden"]["nodes"] == "n0 8"
     assert Backend.objects.get(name="sim").nodes.count() == 4
-    create = "/pools/backend/create/"
+    create = "/clusters/-/create"
     taken = root.post(create, {"name": "sim", "namespace": "x", "victims": "youngest", "step": "preview"}, follow=True)
     assert "exists already" in taken.context["form"].non_field_errors()[0]
     assert (
@@ -281,34 +281,34 @@ def test_the_settings_of_workflows_refuse_invalid_values(
     as_person: Callable[[str], Client], field: str, text: str
 ) -> None:
     typed = {"minutes": "15", "step": "preview", field: text}
-    answer = as_person("root").post("/scheduling/workflowconfig/", typed, follow=True)
+    answer = as_person("root").post("/settings", typed, follow=True)
     assert answer.status_code == 400
     assert answer.context["form"].errors[field]
 
 
 def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    address = "/scheduling/workflowconfig/"
+    address = "/settings"
     shown = root.post(address, {"minutes": "6", "step": "preview"}, follow=True)
     assert confirm_change(root, address, minutes="5").status_code == 302
     assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
-    assert "every 5 minutes" in root.get("/django_celery_beat/periodictask/").content.decode()
-    assert "5 minutes" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
+    assert "every 5 minutes" in root.get("/jobs").content.decode()
+    assert "5 minutes" in as_person("viewer").get("/settings").content.decode()
 
 
 def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
-    assert confirm_change(root, "/scheduling/workflowconfig/", minutes="15", retries="2").status_code == 302
+    assert confirm_change(root, "/settings", minutes="15", retries="2").status_code == 302
     row = WorkflowConfig.objects.get()
     assert (row.max_retry_per_task, row.subpool_drain_interval_minutes) == (2, 15)
-    assert "2 times" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
+    assert "2 times" in as_person("viewer").get("/settings").content.decode()
 
 
 def test_submitting(as_person: Callable[[str], Client]) -> None:
-    worker, address = as_person("worker"), "/scheduling/workflow/submit/"
+    worker, address = as_person("worker"), "/submit"
     choices = [name for name, _ in worker.get(address).context["form"].fields["pool"].choices]
     assert choices == ["team", "team--a", "team--b"]
     typed = {"pool": "team--a", "priority": "NORMAL", "file": WORKFLOW.format(name="job", gpus=2).replace("\n", "\r\n")}
@@ -334,7 +334,7 @@ def test_submitting(as_person: Callable[[str], Client]) -> None:
 def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Client]) -> None:
     workflow = submit_workflow("team--a")
     world.reconcile()
-    chief, address = as_person("chief"), f"/scheduling/workflow/{workflow.name}/end/"
+    chief, address = as_person("chief"), f"/workflows/{workflow.name}/end"
     assert as_person("worker").post(address, {"status": "COMPLETED"}).status_code == 403
     assert chief.post(address, {"status": "nonsense"}).status_code == 400
     assert chief.post(address, {"status": "COMPLETED"}).status_code == 302
@@ -347,8 +347,8 @@ def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str
     mine, ended = submit_workflow("team--a"), submit_workflow("team--a", name="done")
     world.reconcile()
     chief = as_person("chief")
-    chief.post(f"/scheduling/workflow/{ended.name}/end/", {"status": "COMPLETED"})
-    address = "/scheduling/workflow/cancel/"
+    chief.post(f"/workflows/{ended.name}/end", {"status": "COMPLETED"})
+    address = "/workflows/-/cancel"
     page = chief.get(address, {"name": [mine.name, ended.name]}).content.decode()
     assert "done-1 has already ended (COMPLETED); there is nothing to cancel." in page
     answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"})
@@ -365,10 +365,10 @@ def test_the_reason_why_a_group_waits(as_person: Callable[[str], Client]) -> Non
     submit_workflow("team--a", gpus=8)
     world.reconcile()
     waits = submit_workflow("team--b", gpus=9, name="wide")
-    page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
+    page = as_person("worker").get(f"/workflows/{waits.name}").content.decode()
     assert "Never on these nodes: it needs 9 GPUs" in page
     world.apply_change(PutBackend(name="sim", body={"offline": True}))
-    page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
+    page = as_person("worker").get(f"/workflows/{waits.name}").content.decode()
     assert "sim is offline" in page
     assert "OFFLINE" in as_person("worker").get("/").content.decode()
 
@@ -377,14 +377,14 @@ def test_input_is_escaped(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     text = "<script>alert(1)</script>"
     typed = {**POOL, "about": text}
-    preview = root.post("/pools/pool/team/configuration/", {**typed, "step": "preview"}, follow=True)
+    preview = root.post("/pools/team/configuration", {**typed, "step": "preview"}, follow=True)
     assert text not in preview.content.decode()
-    confirm_change(root, "/pools/pool/team/configuration/", **typed)
+    confirm_change(root, "/pools/team/configuration", **typed)
     for address in (
-        "/pools/pool/team/change/",
-        "/pools/auditentry/",
-        f"/pools/pool/?q={text}",
-        f"/scheduling/workflow/?user={text}",
+        "/pools/team",
+        "/activity/audit",
+        f"/pools?q={text}",
+        f"/workflows?user={text}",
     ):
         assert text not in root.get(address).content.decode(), address
 
@@ -394,14 +394,14 @@ def test_the_forms_of_roles_stay_small_with_a_thousand_pools(as_person: Callable
         Pool(name=f"many{number}", backend=Pool.objects.get(name="team").backend, guarantee=0) for number in range(60)
     )
     root = as_person("root")
-    for address in ("/pools/user/create/", "/pools/user/worker/roles/"):
+    for address in ("/users/-/create", "/users/worker/roles"):
         page = root.get(address)
         assert page.content.decode().count('name="roles"') <= 4
         assert "osmo-many7-admin" not in page.content.decode()
-    assert "<span>osmo-team-user</span>" in root.get("/pools/user/worker/roles/").content.decode()
+    assert "<span>osmo-team-user</span>" in root.get("/users/worker/roles").content.decode()
     chosen = {"roles": ["osmo-team-user"], "more_roles": "osmo-many7-admin, osmo-many8-user"}
-    assert confirm_change(root, "/pools/user/worker/roles/", **chosen).status_code == 302
+    assert confirm_change(root, "/users/worker/roles", **chosen).status_code == 302
     roles = {"osmo-team-user", "osmo-many7-admin", "osmo-many8-user"}
     assert User.objects.get(username="worker").as_actor().roles == roles
-    refused = root.post("/pools/user/create/", {"username": "fresh", "more_roles": "osmo-ghost-user"}, follow=True)
+    refused = root.post("/users/-/create", {"username": "fresh", "more_roles": "osmo-ghost-user"}, follow=True)
     assert "There is no such role" in refused.content.decode()

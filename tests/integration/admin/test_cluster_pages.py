@@ -14,8 +14,8 @@ from pools.models import Backend, KubernetesSettings
 from pools.services.changes.ownership import set_owners
 from scheduling.models import QueueDrift, QueueSync
 
-LIST = "/scheduling/queuesync/"
-PAGE = f"{LIST}prod/change/"
+LIST = "/clusters/-/sync"
+PAGE = "/clusters/prod/sync"
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ def test_only_open_drift_counts(prod: Backend, as_person: Callable[[str], Client
 
 
 def test_the_form_of_a_new_cluster_has_the_commands_before_it(as_person: Callable[[str], Client]) -> None:
-    text = _text(as_person("root"), "/pools/backend/connect/")
+    text = _text(as_person("root"), "/clusters/-/connect")
     assert "kubectl config view --raw --minify --flatten" in text
     assert "an empty field keeps the stored one" not in text
     assert '<details class="oa-group"><summary>' in text, "usual values are folded"
-    typed = "/pools/backend/connect/?name=new&scheduler_name=mine"
+    typed = "/clusters/-/connect?name=new&scheduler_name=mine"
     assert '<details class="oa-group" open><summary>' in _text(as_person("root"), typed)
 
 
@@ -86,7 +86,7 @@ def test_a_cluster_of_git_shows_only_what_its_admins_change(
         sealed = {"sealed_kubeconfig": b"sealed", "credential_mark": "mark"} if access == "kubeconfig" else {}
         KubernetesSettings.objects.create(backend=backend, access=access, server="in-cluster", **sealed)
     set_owners({(OwnedKind.BACKEND, "owned"): GitOwner("git@example.com:gpu", path="all.yaml")})
-    root, address = as_person("root"), "/pools/backend/owned/configuration/"
+    root, address = as_person("root"), "/clusters/owned/configuration"
     page = _text(root, address)
     assert set(re.findall(r'name="(namespace|about|nodes|access|context|offline|kubeconfig)"', page)) == shown
     assert "Owned by Git: git@example.com:gpu, all.yaml. Change it in that file; only Offline" in page

@@ -15,8 +15,8 @@ from pools.models import Cohort, Pool
 from tests.integration.admin.conftest import confirm_change
 from tests.support.world import apply_change
 
-TREE = "/pools/cohort/"
-CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}org/delete/"
+TREE = "/cohorts"
+CREATE, EDIT, DELETE = f"{TREE}/-/create", f"{TREE}/org/configuration", f"{TREE}/org/delete"
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_everybody_sees_the_part_of_the_tree_that_is_theirs(org: None, as_person
     assert 'data-node="cohort/corp"' in mine
     assert 'data-node="pool/team--a"' in mine
     assert "pool/other" not in mine
-    theirs = as_person("worker").get(f"{TREE}node/cohort/org/").content.decode()
+    theirs = as_person("worker").get(f"{TREE}/org").content.decode()
     assert "other" not in theirs.replace("others", "")
-    assert as_person("worker").get(f"{TREE}node/pool/other/").status_code == 404
+    assert as_person("worker").get("/pools/other/quota").status_code == 404
     assert "No cohorts that you may see" in as_person("nobody").get(TREE).content.decode()
     everything = as_person("viewer").get(TREE).content.decode()
     assert 'data-node="pool/other--x"' in everything
@@ -54,10 +54,10 @@ def test_everybody_sees_the_part_of_the_tree_that_is_theirs(org: None, as_person
 
 def test_unknown_addresses(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
-    for page in ("node/cohort/nope/", "node/what/org/", "nope/configuration/", "?root=nope"):
+    for page in ("/nope", "/nope/configuration", "?root=nope"):
         assert client.get(f"{TREE}{page}").status_code == 404, page
     assert client.get(f"{TREE}?resource=nothing/such").status_code == 200
-    assert client.get(f"{TREE}org/change/").status_code == 302
+    assert client.get(f"{TREE}/org").status_code == 200
 
 
 def test_invalid_input_comes_back_with_its_errors(org: None, as_person: Callable[[str], Client]) -> None:
@@ -82,7 +82,7 @@ def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Clien
     assert confirm_change(client, CREATE, name="lab", parent="corp", nominal="2", lending_limit="1").status_code == 302
     lab = Cohort.objects.get(name="lab")
     assert lab.quotas["default/gpu"] == {"nominal": 2, "borrowing_limit": None, "lending_limit": 1}
-    page = f"{TREE}lab/configuration/"
+    page = f"{TREE}/lab/configuration"
     shown = client.get(page).context["form"].initial
     assert (shown["parent"], shown["nominal"], shown["lending_limit"], shown["weight"]) == ("corp", 2, 1, "1")
     preview = client.post(page, {**shown, "borrowing_limit": "5", "step": "preview"}, follow=True)
@@ -98,12 +98,12 @@ def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Clien
 
 
 def test_a_pool_joins_and_leaves_on_its_own_page(pools_and_users: None, as_person: Callable[[str], Client]) -> None:
-    client, page = as_person("root"), "/pools/pool/team/configuration/"
+    client, page = as_person("root"), "/pools/team/configuration"
     numbers = {"guarantee": "100", "maximum": "-1", "weight": "1"}
     assert confirm_change(client, page, **numbers, cohort="org", lending_limit="20").status_code == 302
     team = Pool.objects.get(name="team")
     assert (team.cohort.name if team.cohort else "", team.lending_limit) == ("org", 20)
-    assert "lends at most 20 GPUs" in client.get("/pools/pool/team/change/").content.decode()
+    assert "lends at most 20 GPUs" in client.get("/pools/team").content.decode()
     refused = client.post(page, {**numbers, "cohort": "", "lending_limit": "20", "step": "preview"}, follow=True)
     assert "needs a cohort" in refused.content.decode()
     assert confirm_change(client, page, **numbers).status_code == 302
@@ -140,5 +140,5 @@ def test_the_tree_filters_by_name_and_keeps_the_path(org: None, as_person: Calla
 
 def test_the_filter_of_the_tree_leaves_the_focus(as_person: Callable[[str], Client]) -> None:
     apply_change(PutCohort(name="org", body={}))
-    page = as_person("root").get("/pools/cohort/").content.decode()
+    page = as_person("root").get("/cohorts").content.decode()
     assert 'name="q"' in page and "autofocus" not in page

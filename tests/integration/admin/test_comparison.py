@@ -19,7 +19,7 @@ from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, reconcile
 
 SignedIn = Callable[[str], Client]
-PAGE = "/scheduling/workflow/compare/"
+PAGE = "/workflows/-/compare"
 
 
 def facts(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
@@ -86,7 +86,7 @@ def test_the_page_shows_the_same_facts(as_person: SignedIn, pair: tuple[str, str
     page = " ".join(worker.get(PAGE, {"name": pair}).content.decode().split())
     for text in ("8 GPUs", "4 GPUs", "Side by side", "Group main", "gpu: 4", "differs"):
         assert text in page
-    assert f"{PAGE}?name=train-1" in worker.get("/scheduling/workflow/train-1/change/").content.decode()
+    assert f"{PAGE}?name=train-1" in worker.get("/workflows/train-1").content.decode()
     one = worker.get(PAGE, {"name": "train-1"}).content.decode()
     assert "?name=train-1&amp;name=train-2" in one
     assert "Two workflows" in worker.get(PAGE).content.decode()

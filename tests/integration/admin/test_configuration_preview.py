@@ -14,7 +14,7 @@ from pools.models import Backend, Pool
 from tests.integration.admin.conftest import confirm_change
 from tests.support.world import apply_change
 
-ADDRESS = "/pools/pool/other/configuration/"
+ADDRESS = "/pools/other/configuration"
 TYPED = {"guarantee": "50", "maximum": "-1", "weight": "1", "cohort": "org", "lending_limit": "8"}
 
 
@@ -86,7 +86,7 @@ def test_a_change_of_a_cohort_names_its_fields(lenders: None, as_person: Callabl
     assert {"quotas.default/gpu.nominal", "weight"} <= paths
     assert not paths & {"version", "nodes", "pools", "cohorts"}
     typed = {"parent": "", "nominal": "4", "weight": "2", "step": "preview"}
-    page = root.post("/pools/cohort/org/configuration/", typed, follow=True)
+    page = root.post("/cohorts/org/configuration", typed, follow=True)
     assert {each["path"] for each in page.context["effect"]["changes"]} >= {"weight", "quotas.default/gpu.nominal"}
     assert "Fields that change" in page.content.decode()
 
@@ -101,7 +101,7 @@ def test_a_promise_beyond_the_nodes_is_a_warning_everywhere(as_person: Callable[
     assert _dry_run_as_root(as_person, {"resources": {"gpu": {"guarantee": 49}}})["warnings"] == []
     result = apply_change(PatchPool(name="other", patch={"resources": {"gpu": {"guarantee": 60}}}))
     assert [text for text in result.warnings if "sim has 160 GPUs" in text]
-    for page in ("/pools/pool/", "/pools/pool/other/change/"):
+    for page in ("/pools", "/pools/other"):
         assert "sim has 160 GPUs" in root.get(page).content.decode()
 
 
@@ -128,6 +128,6 @@ def test_the_form_of_a_new_pool_begins_with_its_name_and_ends_with_the_reason(db
 @pytest.mark.usefixtures("pools_and_users")
 def test_the_page_of_a_pool_has_its_stored_keys_by_their_labels(as_person: Callable[[str], Client]) -> None:
     apply_change(PatchPool(name="other", patch={"hold_after": 60, "topology_keys": []}))
-    page = as_person("root").get("/pools/pool/other/change/").content.decode()
+    page = as_person("root").get("/pools/other").content.decode()
     assert '<dt>Hold later work after</dt><dd class="oa-keeps-lines">60 seconds</dd>' in page
     assert "Topology keys" not in page

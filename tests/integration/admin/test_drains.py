@@ -20,7 +20,7 @@ from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, reconcile
 
 SignedIn = Callable[[str], Client]
-PAGE = "/pools/pool/team/change/"
+PAGE = "/pools/team"
 
 
 def drains(client: Client, query: str = "") -> list[dict[str, Any]]:

@@ -18,14 +18,14 @@ def test_the_lanes_count_what_the_reader_may_see(as_person: Callable[[str], Clie
     submit_workflow("team--a", gpus=8, name="mine")
     submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
     reconcile()
-    answer = as_person("root").get("/scheduling/decision/")
+    answer = as_person("root").get("/activity")
     assert [lane.pool for lane in answer.context["chart"].lanes] == ["other--x", "team--a"]
     page = answer.content.decode()
     for event in Decision.objects.all():
         assert f'id="event-{event.pk}"' in page
     assert "2 events" in page
     assert "other--x: 1 started" in page
-    worker = as_person("worker").get("/scheduling/decision/")
+    worker = as_person("worker").get("/activity")
     assert [lane.pool for lane in worker.context["chart"].lanes] == ["team--a"]
     assert worker.context["total"] == 1
     for hidden in ("hidden-1", "other--x"):
@@ -39,7 +39,7 @@ def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatc
     root = as_person("root")
 
     def shown(query: str) -> tuple[int, int]:
-        context = root.get(f"/scheduling/decision/?{query}").context
+        context = root.get(f"/activity?{query}").context
         return context["total"], len(context["window"].rows)
 
     def text(hours: float) -> str:
@@ -54,7 +54,7 @@ def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatc
     assert shown(f"range=7d&part_since={text(1)}&part_until={text(2)}") == (1, 0)
     assert shown("range=7d&part_since=x&part_until=2026-99-99T00:00:00Z") == (1, 1)
     assert shown(f"range=1h&since={(at - timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M')}") == (1, 1)
-    chart = root.get("/scheduling/decision/?range=7d").context["chart"]
+    chart = root.get("/activity?range=7d").context["chart"]
     assert (chart.end, chart.end - chart.start) == (later, timedelta(days=7))
 
 
@@ -64,7 +64,7 @@ def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]
     reconcile()
 
     def events(person: str, query: str = "") -> list[tuple[str, ...]]:
-        page = as_person(person).get(f"/scheduling/decision/?{query}").context["window"].rows
+        page = as_person(person).get(f"/activity?{query}").context["window"].rows
         answer = as_person(person).get(f"/api/scheduler_events?{query}").json()
         assert not answer["more_entries"]
         assert [(row["id"], row["message"], tuple(row["nodes"]), row["gpus"]) for row in answer["events"]] == [
@@ -88,10 +88,10 @@ def test_filters_by_user_and_time(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
 
     def shown(query: str) -> set[str]:
-        return {row.workflow for row in root.get(f"/scheduling/decision/?{query}").context["window"].rows}
+        return {row.workflow for row in root.get(f"/activity?{query}").context["window"].rows}
 
     assert shown("user=stranger") == {"theirs-1"}
     later = (timezone.now() + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
     assert shown(f"until={later}") == {"mine-1", "theirs-1"}
     assert shown(f"since={later}") == set()
-    assert "No event matches" in root.get(f"/scheduling/decision/?since={later}").content.decode()
+    assert "No event matches" in root.get(f"/activity?since={later}").content.decode()

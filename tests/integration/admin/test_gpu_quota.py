@@ -25,7 +25,7 @@ SPEC = {
     "total": {"requests": {"tflops": "100", "vram": "8Gi"}, "maxWorkers": 5},
     "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 8, "defaultLimits": {"vram": "1Gi"}},
 }
-LIST, PAGE = "/pools/gpuquota/", "/pools/gpuquota/team-a/change/"
+LIST, PAGE = "/gpu-quotas", "/gpu-quotas/team-a"
 SignedIn = Callable[[str], Client]
 
 
@@ -70,9 +70,9 @@ def test_users_of_a_pool_see_its_namespace(quota: None, as_person: SignedIn, who
     page = text(as_person(who), LIST)
     assert "team-a" in page
     assert "team-b" not in page
-    assert ("/release/w1/" in text(as_person(who), PAGE)) is (who == "chief")
-    assert as_person(who).get("/pools/gpuquota/team-b/change/").status_code == 404
-    assert as_person(who).get("/pools/gpuquota/team-a/configuration/").status_code == 403
+    assert ("/release/w1" in text(as_person(who), PAGE)) is (who == "chief")
+    assert as_person(who).get("/gpu-quotas/team-b").status_code == 404
+    assert as_person(who).get("/gpu-quotas/team-a/configuration").status_code == 403
 
 
 @pytest.mark.parametrize("who", ["stranger", "nobody", "prefix"])
@@ -119,7 +119,7 @@ def test_free_capacity(quota: None, as_person: SignedIn) -> None:
     assert '<span class="oa-strong">3</span> more such workers fit.' in page
     assert "total.max.tflops.request" in page
     assert "count must be a whole number" in text(as_person("worker"), f"{PAGE}?count=zero")
-    assert "any number fits" in text(as_person("root"), "/pools/gpuquota/team-b/change/?request_tflops=1")
+    assert "any number fits" in text(as_person("root"), "/gpu-quotas/team-b?request_tflops=1")
 
 
 def test_an_alert_is_visible(quota: None, as_person: SignedIn) -> None:
@@ -136,31 +136,31 @@ def test_caps_are_set_changed_and_deleted(quota: None, as_person: SignedIn) -> N
     root = as_person("root")
     form = {"namespace": "team-b", "requests_tflops": "5", "max_workers": "3", "alert_threshold": "90"}
     form |= {"max_limits_vram": "1Gi", "default_requests_tflops": "1", "description": "as agreed"}
-    assert confirm_change(root, "/pools/gpuquota/create/", **form).status_code == 302
+    assert confirm_change(root, "/gpu-quotas/-/create", **form).status_code == 302
     row = GpuQuota.objects.get(namespace="team-b")
     assert row.spec == {
         "total": {"requests": {"tflops": "5"}, "maxWorkers": 3, "alertThresholdPercent": 90},
         "single": {"maxLimits": {"vram": "1Gi"}, "defaultRequests": {"tflops": "1"}},
     }
     assert AuditEntry.objects.filter(object="gpu_quota/team-b", description="as agreed").exists()
-    again = root.post("/pools/gpuquota/create/", form | {"step": "preview"}, follow=True)
+    again = root.post("/gpu-quotas/-/create", form | {"step": "preview"}, follow=True)
     assert (again.status_code, "has a quota already" in again.content.decode()) == (400, True)
-    page = text(root, "/pools/gpuquota/team-b/configuration/")
+    page = text(root, "/gpu-quotas/team-b/configuration")
     assert 'value="1Gi"' in page
-    address = "/pools/gpuquota/team-b/configuration/"
+    address = "/gpu-quotas/team-b/configuration"
     shown = root.post(address, {"max_workers": "5", "step": "preview"}, follow=True)
     assert confirm_change(root, address, max_workers="4").status_code == 302
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "was changed meanwhile" in stale.content.decode()
     assert GpuQuota.objects.get(namespace="team-b").spec["total"]["maxWorkers"] == 4
-    assert confirm_change(root, "/pools/gpuquota/team-b/delete/").status_code == 302
+    assert confirm_change(root, "/gpu-quotas/team-b/delete").status_code == 302
     assert not GpuQuota.objects.filter(namespace="team-b").exists()
     assert GpuAllocation.objects.filter(namespace="team-b", state="committed").exists()
 
 
 def test_every_error_is_shown_at_its_field(quota: None, as_person: SignedIn) -> None:
     form = {"requests_tflops": "-1", "limits_vram": "1 Gi", "max_workers": "many", "alert_threshold": "101"}
-    address = "/pools/gpuquota/team-a/configuration/"
+    address = "/gpu-quotas/team-a/configuration"
     answer = as_person("root").post(address, form | {"step": "preview"}, follow=True)
     assert answer.status_code == 400
     errors: Any = answer.context["form"].errors
@@ -168,9 +168,9 @@ def test_every_error_is_shown_at_its_field(quota: None, as_person: SignedIn) -> 
 
 
 def test_a_worker_is_released(quota: None, as_person: SignedIn) -> None:
-    assert "ends no pod" in text(as_person("chief"), "/pools/gpuquota/team-a/release/w1/")
-    assert as_person("worker").post("/pools/gpuquota/team-a/release/w1/", {}).status_code in {400, 403}
+    assert "ends no pod" in text(as_person("chief"), "/gpu-quotas/team-a/release/w1")
+    assert as_person("worker").post("/gpu-quotas/team-a/release/w1", {}).status_code in {400, 403}
     assert GpuAllocation.objects.get(name="w1").state == "committed"
-    assert as_person("chief").post("/pools/gpuquota/team-a/release/w1/", {}).status_code == 302
+    assert as_person("chief").post("/gpu-quotas/team-a/release/w1", {}).status_code == 302
     assert GpuAllocation.objects.get(name="w1").state == "released"
     assert "RELEASED" in text(as_person("chief"), f"{PAGE}?released=on")

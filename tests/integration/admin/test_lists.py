@@ -41,13 +41,13 @@ def _grow() -> None:
 @pytest.mark.parametrize(
     ("address", "most"),
     [
-        ("/pools/pool/", 19),
-        ("/pools/pool/team/change/", 19),
-        ("/scheduling/workflow/", 14),
-        ("/pools/auditentry/", 9),
-        ("/pools/user/", 10),
-        ("/pools/backend/", 11),
-        ("/pools/accesstoken/", 10),
+        ("/pools", 19),
+        ("/pools/team", 19),
+        ("/workflows", 14),
+        ("/activity/audit", 9),
+        ("/users", 10),
+        ("/clusters", 11),
+        ("/tokens", 10),
     ],
 )
 def test_the_number_of_queries_does_not_depend_on_the_length(
@@ -64,18 +64,18 @@ def test_the_number_of_queries_does_not_depend_on_the_length(
 
 PAGES_OF_ALL = (
     "/",
-    "/pools/cohort/",
-    "/pools/cohort/node/pool/team/",
-    "/scheduling/workflow/first-1/change/",
-    "/scheduling/workflow/queue/",
-    "/scheduling/workflow/queue/team/",
-    "/scheduling/workflow/submit/",
-    "/pools/node/?backend=sim",
-    "/scheduling/usageprogress/",
-    "/scheduling/decision/",
+    "/cohorts",
+    "/pools/team/quota",
+    "/workflows/first-1",
+    "/queue",
+    "/queue/team",
+    "/submit",
+    "/nodes?backend=sim",
+    "/usage",
+    "/activity",
     "/api/search?q=mo",
 )
-PAGES_OF_THE_PLATFORM = ("/pools/backend/sim/change/", "/pools/user/create/")
+PAGES_OF_THE_PLATFORM = ("/clusters/sim", "/users/-/create")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
 
     def shown(query: str) -> list[str]:
-        return [tree.pool.name for tree in root.get(f"/pools/pool/?{query}").context["pool_page"].trees]
+        return [tree.pool.name for tree in root.get(f"/pools?{query}").context["pool_page"].trees]
 
     assert shown("") == ["other", "team", "team-admin"]
     assert shown("q=team") == ["team", "team-admin"]
@@ -159,21 +159,21 @@ def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
         )
     )
     assert shown("show=maintenance") == ["team-admin"]
-    confirm_change(root, "/pools/pool/team-admin/archive/")
+    confirm_change(root, "/pools/team-admin/archive")
     assert shown("show=archived") == []
-    assert "No pool matches" in root.get("/pools/pool/?show=archived").content.decode()
+    assert "No pool matches" in root.get("/pools?show=archived").content.decode()
 
 
 def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
     for number in range(pool_tree.POOLS_PER_PAGE):
         apply_change(PutPool(name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}}))
     root = as_person("root")
-    first, last = root.get("/pools/pool/"), root.get("/pools/pool/?page=2&show=")
+    first, last = root.get("/pools"), root.get("/pools?page=2&show=")
     assert len(first.context["pool_page"].trees) == pool_tree.POOLS_PER_PAGE
     assert len(last.context["pool_page"].trees) == 3
     assert "?page=2" in first.content.decode()
-    assert root.get("/pools/pool/?page=nonsense").status_code == 200
-    assert root.get("/pools/pool/?page=99999999999").status_code == 200
+    assert root.get("/pools?page=nonsense").status_code == 200
+    assert root.get("/pools?page=99999999999").status_code == 200
 
 
 def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
@@ -185,7 +185,7 @@ def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
 
     def shown(query: str) -> set[str]:
-        return {row.name for row in root.get(f"/scheduling/workflow/?{query}").context["window"].rows}
+        return {row.name for row in root.get(f"/workflows?{query}").context["window"].rows}
 
     assert shown("") == {one.name, two.name, three.name, "delta-1"}
     assert shown("q=lph") == {one.name}
@@ -200,7 +200,7 @@ def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
     assert shown("since=2000-01-01T00:00") == shown("")
     assert shown("until=2000-01-01T00:00:00") == set()
     assert shown("since=yesterday&page=x&status=nonsense&priority=%00") == shown("")
-    assert "No workflow matches" in root.get("/scheduling/workflow/?q=zzz").content.decode()
+    assert "No workflow matches" in root.get("/workflows?q=zzz").content.decode()
 
 
 def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
@@ -211,7 +211,7 @@ def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
 
     def shown(query: str) -> list[tuple[str, str]]:
-        return [(row.action, row.object) for row in root.get(f"/pools/auditentry/?{query}").context["window"].rows]
+        return [(row.action, row.object) for row in root.get(f"/activity/audit?{query}").context["window"].rows]
 
     created = ("subpool.created", "pool/team--c")
     assert shown("q=pool/team--c") == [created]
@@ -222,9 +222,9 @@ def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
     assert created in shown("pool=team")
     assert created not in shown("pool=other")
     assert shown("until=2000-01-01T00:00") == []
-    page = root.get("/pools/auditentry/?q=pool/team--c").content.decode()
+    page = root.get("/activity/audit?q=pool/team--c").content.decode()
     assert "chief created subpool team--c with 7 GPUs: for a test" in page
-    own = as_person("chief").get("/pools/auditentry/").content.decode()
+    own = as_person("chief").get("/activity/audit").content.decode()
     assert "team--c" in own
     assert "pool/other" not in own
 
@@ -235,13 +235,13 @@ def test_pools_are_sorted_and_exported(as_person: Callable[[str], Client]) -> No
     root = as_person("root")
 
     def names(sort: str) -> list[str]:
-        return [tree.pool.name for tree in root.get(f"/pools/pool/?sort={sort}").context["pool_page"].trees]
+        return [tree.pool.name for tree in root.get(f"/pools?sort={sort}").context["pool_page"].trees]
 
     assert names("quota") == ["team-admin", "other", "team"]
     assert names("-free") == ["team", "other", "team-admin"]
     assert names("-used")[0] == names("-total")[0] == "team"
     assert names("nonsense") == names("name") == ["other", "team", "team-admin"]
-    rows = list(csv.DictReader(StringIO(root.get("/pools/pool/?format=csv&q=team&sort=-name").content.decode())))
+    rows = list(csv.DictReader(StringIO(root.get("/pools?format=csv&q=team&sort=-name").content.decode())))
     assert [(row["pool"], row["subpool"], row["kind"]) for row in rows[:2]] == [
         ("team-admin", "", "pool"),
         ("team-admin", "", "shared"),
@@ -254,7 +254,7 @@ def test_pools_are_sorted_and_exported(as_person: Callable[[str], Client]) -> No
 def test_a_cluster_shows_what_is_promised_and_used(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=2)
     reconcile()
-    rows = as_person("root").get("/pools/backend/").context["backends"]
+    rows = as_person("root").get("/clusters").context["backends"]
     (sim,) = [each for each in rows if each["row"].name == "sim"]
     quotas = Pool.objects.roots().filter(backend__name="sim").values_list("guarantee", flat=True)
     assert (sim["capacity"].quota, sim["used"]) == (sum(quotas), 2)

@@ -68,7 +68,7 @@ def test_the_map_names_the_work_on_each_node(as_person: Callable[[str], Client])
         "workflow": "big-1", "pool": "team--a", "user": "worker", "priority": "NORMAL", "gpus": 6, "tasks": 1,
     }  # fmt: skip
     assert (shown["used"], shown["unseen"], shown["free"]) == (6, 0, 2)
-    page = root.get("/pools/node/").content.decode()
+    page = root.get("/nodes").content.decode()
     assert f'title="{node}: 2 of 8 GPUs free: big-1 × 6"' in page
 
 
@@ -77,11 +77,11 @@ def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str
     worker = as_person("worker")
     shown = _node_of(_map(worker), node)
     assert (shown["used"], shown["unseen"], shown["free"], shown["work"]) == (4, 4, 4, [])
-    for address in ("/pools/node/", f"/pools/node/on/sim/{node}/"):
+    for address in ("/nodes", f"/nodes/sim/{node}"):
         page = worker.get(address).content.decode()
         assert "secret" not in page
     for colour in ("pool", "user", "priority"):
-        answer = worker.get("/pools/node/", {"colour": colour})
+        answer = worker.get("/nodes", {"colour": colour})
         page = answer.content.decode()
         assert "4 of other pools" in page
         assert "stranger" not in page, colour
@@ -96,11 +96,11 @@ def test_nodes_are_those_of_the_readers_pools(as_person: Callable[[str], Client]
     for name, expected in (("root", 21), ("viewer", 21), ("worker", 20)):
         assert _map(as_person(name))["all_nodes"] == expected
     worker, nobody = as_person("worker"), as_person("nobody")
-    for address in ("/api/backend/hidden/nodes", "/pools/node/?backend=hidden", "/pools/node/on/sim/x2/"):
+    for address in ("/api/backend/hidden/nodes", "/nodes?backend=hidden", "/nodes/sim/x2"):
         assert worker.get(address).status_code == 404, address
-    assert as_person("root").get("/pools/node/on/sim/x2/").status_code == 200
+    assert as_person("root").get("/nodes/sim/x2").status_code == 200
     assert nobody.get("/api/backend/sim/nodes").status_code == 404
-    assert "No nodes that you may see" in nobody.get("/pools/node/").content.decode()
+    assert "No nodes that you may see" in nobody.get("/nodes").content.decode()
 
 
 def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], Client]) -> None:
@@ -111,7 +111,7 @@ def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], C
     shown = _node_of(body, "n3")
     assert (shown["ready"], shown["other"], shown["free"], shown["closed"]) == (False, 2, 0, 6)
     assert (body["free"], body["other"], body["closed"]) == (152, 2, 6)
-    page = root.get("/pools/node/on/sim/n3/").content.decode()
+    page = root.get("/nodes/sim/n3").content.decode()
     assert "takes no work" in page
     assert "Ready=False" in page
 
@@ -121,18 +121,18 @@ def test_a_tile_has_a_cell_for_each_gpu_in_the_colour_of_its_work(as_person: Cal
     submit_workflow("team--b", gpus=8, name="batch", priority="LOW")
     node = _start("other--x", 2, "other", username="stranger")
     root = as_person("root")
-    drawn = root.get("/pools/node/?colour=priority&name=n").context["drawn"]
+    drawn = root.get("/nodes?colour=priority&name=n").context["drawn"]
     assert [(shade.name, shade.gpus) for shade in drawn.legend] == [
         ("high", 5), ("inside", 2), ("low", 8), ("free", 145),
     ]  # fmt: skip
-    answer = root.get("/pools/node/")
+    answer = root.get("/nodes")
     drawn = answer.context["drawn"]
     assert {shade.label: shade.gpus for shade in drawn.legend} == {"other": 2, "team": 13, "free": 145}
     (tile,) = [tile for tile in drawn.tiles if tile.node.usage.name == node]
     assert sum(gpus for _, gpus in tile.cells) == 8
     assert answer.content.decode().count("<i class=") == 160 + len(drawn.legend)
     assert "colour=user" in answer.content.decode()
-    assert root.get("/pools/node/?colour=nothing").context["drawn"].colour_by == "pool"
+    assert root.get("/nodes?colour=nothing").context["drawn"].colour_by == "pool"
 
 
 def test_the_smaller_names_share_one_colour_and_the_others_keep_theirs() -> None:
@@ -145,8 +145,8 @@ def test_the_smaller_names_share_one_colour_and_the_others_keep_theirs() -> None
 def test_a_thousand_nodes_are_one_page(as_person: Callable[[str], Client]) -> None:
     backend = Backend.objects.get(name="sim")
     Node.objects.bulk_create(Node(backend=backend, name=f"more{number:04}", gpus=8) for number in range(980))
-    page = as_person("root").get("/pools/node/").content
-    assert page.count(b"/pools/node/on/sim/") == 1000
+    page = as_person("root").get("/nodes").content
+    assert page.count(b"/nodes/sim") == 1000
     assert len(page) < 500_000
     assert len(gzip.compress(page)) < 40_000
 
@@ -158,28 +158,28 @@ def test_filters_and_pages(as_person: Callable[[str], Client]) -> None:
     assert full not in [node["name"] for node in _map(root, free=8)["nodes"]]
     assert [node["name"] for node in _map(root, name="n1", limit=2, offset=1)["nodes"]] == ["n10", "n11"]
     assert root.get("/api/backend/sim/nodes?free=many").status_code == 400
-    assert root.get("/pools/node/?free=many&page=x&name=n19").context["map"].total == 1
-    assert "No node matches" in root.get("/pools/node/?name=nothing").content.decode()
+    assert root.get("/nodes?free=many&page=x&name=n19").context["map"].total == 1
+    assert "No node matches" in root.get("/nodes?name=nothing").content.decode()
 
 
 def test_the_page_of_a_node_lists_its_work_and_pools(as_person: Callable[[str], Client]) -> None:
     node = _start("team--b", 3, "job", priority="LOW")
-    answer = as_person("worker").get(f"/pools/node/on/sim/{node}/")
+    answer = as_person("worker").get(f"/nodes/sim/{node}")
     page = answer.content.decode()
     assert [(work.workflow, work.gpus, work.priority) for work in answer.context["node"].work] == [("job-1", 3, "LOW")]
     assert answer.context["pools"] == ["team"]
     assert "5 of 8 GPUs free" in page
-    assert as_person("worker").get("/pools/node/on/sim/nowhere/").status_code == 404
+    assert as_person("worker").get("/nodes/sim/nowhere").status_code == 404
 
 
 @pytest.mark.parametrize("name", ["root", "worker"])
 def test_the_number_of_queries_does_not_depend_on_nodes_or_work(as_person: Callable[[str], Client], name: str) -> None:
     person = as_person(name)
-    person.get("/pools/node/")
+    person.get("/nodes")
     counts = []
     for round_ in range(2):
         with CaptureQueriesContext(connection) as seen:
-            assert person.get("/pools/node/").status_code == 200
+            assert person.get("/nodes").status_code == 200
         counts.append(len(seen))
         if not round_:
             backend = Backend.objects.get(name="sim")

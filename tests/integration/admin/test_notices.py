@@ -18,7 +18,7 @@ from tests.support.world import apply_change, sign_in
 
 pytestmark = pytest.mark.django_db
 
-PAGE = "/pools/noticetarget/"
+PAGE = "/notices"
 NEW = {"name": "ci", "channel": "webhook", "address": "https://ci.example.com/s3cret", "kinds": ["drain"], "owner": ""}
 
 
@@ -41,26 +41,26 @@ def _text(client: Client, address: str = PAGE) -> str:
 
 def test_a_person_adds_changes_and_deletes_a_target(bob: Client) -> None:
     assert "No targets" in _text(bob)
-    shown = bob.post(f"{PAGE}create/", NEW).content.decode()
+    shown = bob.post(f"{PAGE}/-/create", NEW).content.decode()
     assert "whsec_" in shown
     target = NoticeTarget.objects.get()
     page = _text(bob)
     assert "https://ci.example.com/…" in page
     assert "s3cret" not in page
     assert "a drain asks for work" in page
-    assert bob.post(f"{PAGE}{target.pk}/edit/", {"kinds": ["preempted"], "pools": ["team"]}).status_code == 302
+    assert bob.post(f"{PAGE}/{target.pk}/edit", {"kinds": ["preempted"], "pools": ["team"]}).status_code == 302
     target.refresh_from_db()
     assert (target.kinds, target.pools, target.is_enabled) == (["preempted"], ["team"], False)
     secret = target.sealed_secret
-    assert "whsec_" in bob.post(f"{PAGE}{target.pk}/secret/").content.decode()
+    assert "whsec_" in bob.post(f"{PAGE}/{target.pk}/secret").content.decode()
     target.refresh_from_db()
     assert target.sealed_secret != secret
-    assert bob.post(f"{PAGE}{target.pk}/delete/").status_code == 302
+    assert bob.post(f"{PAGE}/{target.pk}/delete").status_code == 302
     assert not NoticeTarget.objects.exists()
 
 
 def test_a_refusal_is_shown_at_its_field(bob: Client) -> None:
-    answer = bob.post(f"{PAGE}create/", NEW | {"address": "nowhere", "name": "1"})
+    answer = bob.post(f"{PAGE}/-/create", NEW | {"address": "nowhere", "name": "1"})
     text = answer.content.decode()
     assert answer.status_code == 400
     assert "begins with https://" in text
@@ -68,44 +68,44 @@ def test_a_refusal_is_shown_at_its_field(bob: Client) -> None:
 
 
 def test_a_test_and_a_replay_are_buttons(bob: Client) -> None:
-    bob.post(f"{PAGE}create/", NEW)
+    bob.post(f"{PAGE}/-/create", NEW)
     target = NoticeTarget.objects.get()
-    assert "gets a test notice" in bob.post(f"{PAGE}{target.pk}/test/", follow=True).content.decode()
+    assert "gets a test notice" in bob.post(f"{PAGE}/{target.pk}/test", follow=True).content.decode()
     notice = Notice.objects.get()
     assert (notice.kind, notice.status) == ("test", "waiting")
     Notice.objects.update(status="dead", error="The receiver answered 500.", attempts=8)
     page = _text(bob, f"{PAGE}?status=dead")
     assert "The receiver answered 500." in page
     assert "Test notice" not in _text(bob, f"{PAGE}?status=delivered")
-    assert "is sent again" in bob.post(f"{PAGE}replay/{notice.message_id}/", follow=True).content.decode()
+    assert "is sent again" in bob.post(f"{PAGE}/-/replay/{notice.message_id}", follow=True).content.decode()
     assert Notice.objects.get().status == "waiting"
-    assert "waits to be sent already" in bob.post(f"{PAGE}replay/{notice.message_id}/", follow=True).content.decode()
-    assert "not the id" in bob.post(f"{PAGE}replay/nothing/", follow=True).content.decode()
+    assert "waits to be sent already" in bob.post(f"{PAGE}/-/replay/{notice.message_id}", follow=True).content.decode()
+    assert "not the id" in bob.post(f"{PAGE}/-/replay/nothing", follow=True).content.decode()
     Notice.objects.update(status="dead")
     assert "Send 1 dead again" in _text(bob)
-    bob.post(f"{PAGE}{target.pk}/replay/")
+    bob.post(f"{PAGE}/{target.pk}/replay")
     assert Notice.objects.get().status == "waiting"
 
 
 def test_people_see_and_change_their_own(bob: Client) -> None:
     world.make_user("eve")
-    bob.post(f"{PAGE}create/", NEW)
+    bob.post(f"{PAGE}/-/create", NEW)
     target = NoticeTarget.objects.get()
     eve = _client("eve")
     assert "ci.example.com" not in _text(eve)
     for page in ("edit", "delete", "test", "secret", "replay"):
-        assert eve.post(f"{PAGE}{target.pk}/{page}/").status_code == 404
+        assert eve.post(f"{PAGE}/{target.pk}/{page}").status_code == 404
     assert NoticeTarget.objects.filter(is_enabled=True).exists()
 
 
 def test_admins_choose_the_owner(bob: Client) -> None:
     world.make_user("lead", "osmo-team-admin")
-    assert "The installation" not in _text(_client("lead"), f"{PAGE}create/")
-    _client("lead").post(f"{PAGE}create/", NEW | {"owner": "team"})
+    assert "The installation" not in _text(_client("lead"), f"{PAGE}/-/create")
+    _client("lead").post(f"{PAGE}/-/create", NEW | {"owner": "team"})
     assert NoticeTarget.objects.get().pool is not None
     world.admin_actor()
     root = _client("root-admin")
-    root.post(f"{PAGE}create/", NEW | {"owner": "/installation", "kinds": ["job_late"]})
+    root.post(f"{PAGE}/-/create", NEW | {"owner": "/installation", "kinds": ["job_late"]})
     assert NoticeTarget.objects.filter(user=None, pool=None).exists()
     assert "only team" not in _text(root)
 

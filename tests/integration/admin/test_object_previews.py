@@ -19,10 +19,10 @@ from tests.integration.admin.conftest import confirm_change, submit_workflow
 from tests.support.world import apply_change, reconcile
 from tests.unit.gpu_quota.builders import make_amounts
 
-CLUSTER = "/pools/backend/sim/configuration/"
-SETTINGS = "/scheduling/workflowconfig/"
-ROLES = "/pools/user/worker/roles/"
-CAPS = "/pools/gpuquota/lab/configuration/"
+CLUSTER = "/clusters/sim/configuration"
+SETTINGS = "/settings"
+ROLES = "/users/worker/roles"
+CAPS = "/gpu-quotas/lab/configuration"
 
 
 def _preview(client: Client, address: str, **typed: Any) -> Any:
@@ -130,7 +130,7 @@ def test_a_gpu_quota_shows_use_against_the_new_cap(as_person: Callable[[str], Cl
     assert "An alert begins for TFLOPS requested" in _said(page)
     assert GpuQuota.objects.get(namespace="lab").spec["total"]["requests"] == {"tflops": "100"}
     assert root.post(CAPS, {**page.context["hidden"], "step": "confirm"}).status_code == 302
-    gone = _preview(root, "/pools/gpuquota/lab/delete/")
+    gone = _preview(root, "/gpu-quotas/lab/delete")
     assert "The 1 worker of namespace lab stay" in _said(gone)
 
 
@@ -167,7 +167,7 @@ def test_roles_that_changed_meanwhile_are_previewed_again(as_person: Callable[[s
 
 
 def test_the_last_admin_is_refused_at_the_preview(as_person: Callable[[str], Client]) -> None:
-    page = as_person("root").post("/pools/user/root/roles/", {"roles": [], "step": "preview"}, follow=True)
+    page = as_person("root").post("/users/root/roles", {"roles": [], "step": "preview"}, follow=True)
     assert page.status_code == 400
     assert "cannot take osmo-admin from yourself" in page.content.decode()
 

@@ -21,7 +21,7 @@ from pools.domain.quota.usage_bar import BAR_PARTS
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, reconcile
 
-QUEUE = "/scheduling/workflow/queue/other/"
+QUEUE = "/queue/other"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def _bars(text: str) -> dict[str, str]:
 
 
 def test_a_subpool_has_the_same_bar_on_every_page(root: Client) -> None:
-    pages = ("/pools/pool/other/change/", "/pools/pool/", "/pools/cohort/", QUEUE)
+    pages = ("/pools/other", "/pools", "/cohorts", QUEUE)
     bars = [_bars(root.get(page).content.decode())["other--x"] for page in pages]
     assert set(bars) == {"4 guaranteed, 6 LOW inside, 3 over quota"}
     parts = _nodes(root)["subpool", "other--x"]["bar"]
@@ -78,7 +78,7 @@ def test_the_parts_of_a_bar_are_the_numbers_beside_it(root: Client) -> None:
         assert bar["lent"] == row["lent"]
 
 
-@pytest.mark.parametrize("page", ["/pools/pool/other/change/", "/pools/pool/", "/pools/cohort/", QUEUE])
+@pytest.mark.parametrize("page", ["/pools/other", "/pools", "/cohorts", QUEUE])
 def test_the_legend_names_the_same_parts_on_every_page(root: Client, page: str) -> None:
     text = root.get(page).content.decode()
     legend = re.search(r'aria-label="Legend of the bars">(.*?)</ul>', text, re.DOTALL)
@@ -87,7 +87,7 @@ def test_the_legend_names_the_same_parts_on_every_page(root: Client, page: str) 
 
 
 def _totals(client: Client) -> str:
-    text = client.get("/pools/pool/").content.decode()
+    text = client.get("/pools").content.decode()
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("oa-sumline") :][:1500]))
 
 
@@ -111,10 +111,10 @@ def test_pages_files_and_the_client_call_a_number_by_the_same_name(root: Client)
     of_pools = [POOL_NUMBERS[key].label for key in ("quota", "used", "available", "can_start_now", "total_usage")]
     pages = [
         _heads(root.get(page).content.decode(), table)
-        for page, table in (("/pools/pool/", "oa-pools"), ("/pools/pool/other/change/", "oa-table--tree"))
+        for page, table in (("/pools", "oa-pools"), ("/pools/other", "oa-table--tree"))
     ]
     assert [set(of_pools) - set(heads) for heads in pages] == [set(), set()]
-    rows = list(csv.reader(io.StringIO(root.get("/pools/pool/?format=csv").content.decode())))
+    rows = list(csv.reader(io.StringIO(root.get("/pools?format=csv").content.decode())))
     named = {label.lower().replace(" ", "_") for label in (*of_pools, POOL_NUMBERS["low_can_start_now"].label)}
     assert named <= set(rows[0])
     answer = root.get("/api/configs/pool/other/subpool?start_room=true").json()
@@ -122,7 +122,7 @@ def test_pages_files_and_the_client_call_a_number_by_the_same_name(root: Client)
     of_tree = {
         TREE_NUMBERS[key].label for key in ("quota", "total_usage", "can_start_now", "available", "borrowed", "lent")
     }
-    assert of_tree <= set(_heads(root.get("/pools/cohort/").content.decode(), "oa-quota"))
+    assert of_tree <= set(_heads(root.get("/cohorts").content.decode(), "oa-quota"))
     assert of_tree <= set(quota_tree_table.HEADER)
     shared = set(POOL_NUMBERS) & set(TREE_NUMBERS) - {"available"}
     assert {key: POOL_NUMBERS[key] for key in shared} == {key: TREE_NUMBERS[key] for key in shared}

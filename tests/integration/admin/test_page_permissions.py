@@ -22,44 +22,44 @@ DIVIDE_TEAM = frozenset({"root", "chief"})
 # address: (users who get 200, the status of all others)
 PAGES = {
     "/": (EVERYBODY, 403),
-    "/pools/pool/": (EVERYBODY, 403),
-    "/scheduling/workflow/": (EVERYBODY, 403),
-    "/pools/node/": (EVERYBODY, 403),
-    "/pools/node/on/sim/n1/": (EVERYBODY - {"nobody"}, 404),
-    "/pools/auditentry/": (EVERYBODY, 403),
-    "/pools/accesstoken/": (EVERYBODY, 403),
-    "/pools/accesstoken/create/": (EVERYBODY, 403),
-    "/pools/accesstoken/?owner=worker": (PLATFORM | {"worker"}, 403),
-    "/pools/accesstoken/create/?owner=worker": (ROOT | {"worker"}, 403),
+    "/pools": (EVERYBODY, 403),
+    "/workflows": (EVERYBODY, 403),
+    "/nodes": (EVERYBODY, 403),
+    "/nodes/sim/n1": (EVERYBODY - {"nobody"}, 404),
+    "/activity/audit": (EVERYBODY, 403),
+    "/tokens": (EVERYBODY, 403),
+    "/tokens/-/create": (EVERYBODY, 403),
+    "/tokens?owner=worker": (PLATFORM | {"worker"}, 403),
+    "/tokens/-/create?owner=worker": (ROOT | {"worker"}, 403),
     "/password_change/": (EVERYBODY, 403),
     "/mail_change/": (EVERYBODY, 403),
     "/client-login/": (EVERYBODY, 403),
-    "/scheduling/workflow/submit/": (EVERYBODY - {"viewer", "nobody"}, 403),
-    "/pools/user/": (PLATFORM, 403),
-    "/pools/user/worker/change/": (PLATFORM | {"worker"}, 403),
-    "/pools/user/create/": (ROOT, 403),
-    "/pools/user/worker/roles/": (ROOT, 403),
-    "/pools/user/worker/password/": (ROOT, 403),
-    "/pools/user/worker/close/": (ROOT, 403),
-    "/pools/backend/": (PLATFORM, 403),
-    "/pools/backend/sim/change/": (PLATFORM, 403),
-    "/pools/backend/create/": (ROOT, 403),
-    "/pools/backend/connect/": (ROOT, 403),
-    "/scheduling/queuesync/": (PLATFORM, 403),
-    "/pools/backend/sim/configuration/": (ROOT, 403),
-    "/scheduling/workflowconfig/": (PLATFORM, 403),
-    "/django_celery_beat/periodictask/": (PLATFORM, 403),
-    "/pools/pool/create/": (ROOT, 403),
+    "/submit": (EVERYBODY - {"viewer", "nobody"}, 403),
+    "/users": (PLATFORM, 403),
+    "/users/worker": (PLATFORM | {"worker"}, 403),
+    "/users/-/create": (ROOT, 403),
+    "/users/worker/roles": (ROOT, 403),
+    "/users/worker/password": (ROOT, 403),
+    "/users/worker/close": (ROOT, 403),
+    "/clusters": (PLATFORM, 403),
+    "/clusters/sim": (PLATFORM, 403),
+    "/clusters/-/create": (ROOT, 403),
+    "/clusters/-/connect": (ROOT, 403),
+    "/clusters/-/sync": (PLATFORM, 403),
+    "/clusters/sim/configuration": (ROOT, 403),
+    "/settings": (PLATFORM, 403),
+    "/jobs": (PLATFORM, 403),
+    "/pools/-/create": (ROOT, 403),
 }
 TEAM_PAGES = {
-    "/pools/pool/team/change/": SEE_TEAM,
-    "/pools/pool/team/subpools/create/": DIVIDE_TEAM,
-    "/pools/pool/team/subpools/a/resize/": DIVIDE_TEAM,
-    "/pools/pool/team/subpools/a/delete/": DIVIDE_TEAM,
-    "/pools/pool/team/subpools/a/recreate/": DIVIDE_TEAM,
-    "/pools/pool/team/quotas/": DIVIDE_TEAM,
-    "/pools/pool/team/configuration/": ROOT,
-    "/pools/pool/team/archive/": ROOT,
+    "/pools/team": SEE_TEAM,
+    "/pools/team/subpools/create": DIVIDE_TEAM,
+    "/pools/team/subpools/a/resize": DIVIDE_TEAM,
+    "/pools/team/subpools/a/delete": DIVIDE_TEAM,
+    "/pools/team/subpools/a/recreate": DIVIDE_TEAM,
+    "/pools/team/quotas": DIVIDE_TEAM,
+    "/pools/team/configuration": ROOT,
+    "/pools/team/archive": ROOT,
 }
 
 
@@ -74,16 +74,16 @@ def test_pages_of_the_platform(as_person: Callable[[str], Client], address: str)
 @pytest.mark.parametrize(
     ("page", "address"),
     [
-        ("/pools/user/", "/api/auth/user"),
-        ("/pools/user/worker/change/", "/api/auth/user/worker"),
-        ("/pools/user/worker/change/", "/api/auth/user/worker/identity"),
-        ("/pools/backend/", "/api/configs/backend"),
-        ("/pools/backend/sim/change/", "/api/configs/backend/sim"),
-        ("/pools/accesstoken/?owner=worker", "/api/auth/user/worker/access_token"),
-        ("/pools/auditentry/", "/api/audit"),
-        ("/pools/pool/", "/api/pool"),
-        ("/scheduling/workflow/", "/api/workflow"),
-        ("/scheduling/queuesync/sim/change/", "/api/backend/sim/sync"),
+        ("/users", "/api/auth/user"),
+        ("/users/worker", "/api/auth/user/worker"),
+        ("/users/worker", "/api/auth/user/worker/identity"),
+        ("/clusters", "/api/configs/backend"),
+        ("/clusters/sim", "/api/configs/backend/sim"),
+        ("/tokens?owner=worker", "/api/auth/user/worker/access_token"),
+        ("/activity/audit", "/api/audit"),
+        ("/pools", "/api/pool"),
+        ("/workflows", "/api/workflow"),
+        ("/clusters/sim/sync", "/api/backend/sim/sync"),
     ],
 )
 def test_a_page_and_its_list_of_the_api_are_for_the_same_people(
@@ -98,12 +98,12 @@ def test_a_page_and_its_list_of_the_api_are_for_the_same_people(
 def test_a_viewer_reads_the_tokens_of_others_and_has_no_button_for_them(as_person: Callable[[str], Client]) -> None:
     apply_change(CreateToken(owner="worker", name="ci"))
     for person, may_write in (("viewer", False), ("root", True), ("worker", True)):
-        page = as_person(person).get("/pools/accesstoken/?owner=worker").content.decode()
+        page = as_person(person).get("/tokens?owner=worker").content.decode()
         assert ("ci</th>" in page, "Create a token" in page, "Revoke" in page) == (True, may_write, may_write), person
 
 
 def test_a_pool_without_subpools_has_the_form_of_its_archive(as_person: Callable[[str], Client]) -> None:
-    assert as_person("root").get("/pools/pool/team-admin/archive/").status_code == 200
+    assert as_person("root").get("/pools/team-admin/archive").status_code == 200
 
 
 @pytest.mark.parametrize("address", TEAM_PAGES)
@@ -111,7 +111,7 @@ def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> No
     """Without read access to the pool the answer is 404; with it, 403 for a missing role. A change that the state does
     not allow, such as recreating an ACTIVE subpool or archiving a pool with subpools, is explained with 409 to the
     people who may make it."""
-    answer = 409 if address.endswith(("/recreate/", "/archive/")) else 200
+    answer = 409 if address.endswith(("/recreate", "/archive")) else 200
     for person in ROLES_BY_USER:
         expected = answer if person in TEAM_PAGES[address] else 403 if person in SEE_TEAM else 404
         assert as_person(person).get(address).status_code == expected, person
@@ -120,22 +120,22 @@ def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> No
 @pytest.mark.parametrize(
     ("address", "typed"),
     [
-        ("/pools/pool/team/subpools/create/", {"subpool_name": "new", "quota": "1"}),
-        ("/pools/pool/team/subpools/a/resize/", {"quota": "1"}),
-        ("/pools/pool/team/subpools/a/delete/", {}),
-        ("/pools/pool/team/quotas/", {"quota-a": "1"}),
-        ("/pools/pool/team/configuration/", {"guarantee": "90", "maximum": "-1", "weight": "1"}),
-        ("/pools/pool/team/archive/", {}),
-        ("/pools/pool/create/", {"name": "fresh", "backend": "sim", "guarantee": "1"}),
-        ("/pools/user/create/", {"username": "fresh"}),
-        ("/pools/user/worker/roles/", {"roles": ["osmo-admin"]}),
-        ("/pools/user/worker/password/", {"password": "another-secret-99"}),
-        ("/pools/user/worker/close/", {}),
-        ("/pools/accesstoken/create/?owner=root", {"name": "stolen", "days": "7"}),
-        ("/pools/backend/create/", {"name": "fresh", "namespace": "x"}),
-        ("/pools/backend/sim/configuration/", {"namespace": "ns", "offline": "on"}),
-        ("/scheduling/workflowconfig/", {"minutes": "1"}),
-        ("/scheduling/workflowconfig/preview/", {"minutes": "1"}),
+        ("/pools/team/subpools/create", {"subpool_name": "new", "quota": "1"}),
+        ("/pools/team/subpools/a/resize", {"quota": "1"}),
+        ("/pools/team/subpools/a/delete", {}),
+        ("/pools/team/quotas", {"quota-a": "1"}),
+        ("/pools/team/configuration", {"guarantee": "90", "maximum": "-1", "weight": "1"}),
+        ("/pools/team/archive", {}),
+        ("/pools/-/create", {"name": "fresh", "backend": "sim", "guarantee": "1"}),
+        ("/users/-/create", {"username": "fresh"}),
+        ("/users/worker/roles", {"roles": ["osmo-admin"]}),
+        ("/users/worker/password", {"password": "another-secret-99"}),
+        ("/users/worker/close", {}),
+        ("/tokens/-/create?owner=root", {"name": "stolen", "days": "7"}),
+        ("/clusters/-/create", {"name": "fresh", "namespace": "x"}),
+        ("/clusters/sim/configuration", {"namespace": "ns", "offline": "on"}),
+        ("/settings", {"minutes": "1"}),
+        ("/settings/-/preview", {"minutes": "1"}),
     ],
 )
 def test_writing_without_the_role_changes_nothing(
@@ -143,7 +143,7 @@ def test_writing_without_the_role_changes_nothing(
 ) -> None:
     before = AuditEntry.objects.count()
     for person in ("worker", "stranger", "prefix", "viewer", "nobody"):
-        if person == "stranger" and "/pools/pool/team" not in address and "workflowconfig" not in address:
+        if person == "stranger" and "/poolsteam" not in address and "workflowconfig" not in address:
             continue  # differs from the others only by the pool
         for step in ("preview", "confirm"):
             status = as_person(person).post(address, {**typed, "step": step}).status_code
@@ -155,8 +155,8 @@ def test_a_workflow_is_seen_by_its_owner_and_its_pool(as_person: Callable[[str],
     name = submit_workflow("team--a").name
     for person in ROLES_BY_USER:
         expected = 200 if person in SEE_TEAM else 404
-        assert as_person(person).get(f"/scheduling/workflow/{name}/change/").status_code == expected, person
-        listed = as_person(person).get("/scheduling/workflow/").content.decode()
+        assert as_person(person).get(f"/workflows/{name}").status_code == expected, person
+        listed = as_person(person).get("/workflows").content.decode()
         assert (name in listed) == (person in SEE_TEAM), person
 
 
@@ -165,9 +165,9 @@ def test_cancelling_is_for_the_owner_and_admins_of_the_pool(as_person: Callable[
     workflow = submit_workflow("team--a")
     client = as_person(person)
     may = person in {"root", "chief", "worker"}
-    page = client.get(f"/scheduling/workflow/{workflow.name}/change/").content.decode()
+    page = client.get(f"/workflows/{workflow.name}").content.decode()
     assert ("Cancel</a>" in page) == may
-    client.post("/scheduling/workflow/cancel/", {"name": workflow.name, "step": "confirm"})
+    client.post("/workflows/-/cancel", {"name": workflow.name, "step": "confirm"})
     workflow.refresh_from_db()
     assert (workflow.status == "FAILED_CANCELED") == may
 
@@ -181,23 +181,23 @@ def test_the_menu_contains_only_permitted_pages(as_person: Callable[[str], Clien
 
 
 def test_a_pool_shows_only_permitted_actions(as_person: Callable[[str], Client]) -> None:
-    chief = as_person("chief").get("/pools/pool/team/change/").content.decode()
-    worker = as_person("worker").get("/pools/pool/team/change/").content.decode()
+    chief = as_person("chief").get("/pools/team").content.decode()
+    worker = as_person("worker").get("/pools/team").content.decode()
     assert "Create a subpool" in chief
-    assert "subpools/a/resize/" in chief
+    assert "subpools/a/resize" in chief
     assert "configuration/" not in chief
     assert "Create a subpool" not in worker
-    assert "subpools/a/resize/" not in worker
+    assert "subpools/a/resize" not in worker
 
 
 def test_lists_and_totals_contain_only_visible_pools(as_person: Callable[[str], Client]) -> None:
-    stranger = as_person("stranger").get("/pools/pool/")
+    stranger = as_person("stranger").get("/pools")
     assert [tree.pool.name for tree in stranger.context["pool_page"].trees] == ["other"]
     assert stranger.context["totals"].quota == 50
-    nobody = as_person("nobody").get("/pools/pool/")
+    nobody = as_person("nobody").get("/pools")
     assert nobody.context["pool_page"].trees == []
     assert "No pools that you may see" in nobody.content.decode()
-    root = as_person("root").get("/pools/pool/")
+    root = as_person("root").get("/pools")
     assert root.context["totals"].quota == 160
 
 
@@ -211,7 +211,7 @@ def test_without_a_session_the_answer_is_the_login(pools_and_users: None) -> Non
 def test_a_disabled_account_loses_access_at_once(as_person: Callable[[str], Client]) -> None:
     worker = as_person("worker")
     assert worker.get("/").status_code == 200
-    as_person("root").post("/pools/user/worker/close/")
+    as_person("root").post("/users/worker/close")
     assert worker.get("/").status_code == 302
 
 
@@ -246,15 +246,26 @@ def test_only_pages_with_our_permissions_are_registered() -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "/pools/pool/add/",
-        "/pools/pool/1/delete/",
-        "/pools/pool/1/history/",
-        "/pools/user/add/",
+        "/pools/-/add",
+        "/pools/1/delete",
+        "/pools/1/history",
+        "/users/-/add",
         "/auth/group/",
         "/axes/accessattempt/",
         "/django_celery_beat/intervalschedule/",
-        "/pools/auditentry/add/",
+        "/activity/audit/-/add",
     ],
 )
 def test_djangos_own_pages_are_closed(as_person: Callable[[str], Client], address: str) -> None:
     assert as_person("root").get(address).status_code == 404
+
+
+def test_a_former_address_redirects_everybody_alike_and_keeps_query_and_method() -> None:
+    stranger = Client()
+    for name in ("team", "nothing"):  # whether the pool exists is not told
+        answer = stranger.get(f"/pools/pool/{name}/change/?chart=7d&next=//evil.example")
+        assert (answer.status_code, answer["Location"]) == (301, f"/pools/{name}?chart=7d&next=//evil.example")
+    sent = stranger.post("/pools/pool/team/subpools/a/resize/", {"quota": "9"})
+    assert (sent.status_code, sent["Location"]) == (308, "/pools/team/subpools/a/resize")
+    assert stranger.get("/pools/pool//evil.example/change/").status_code == 301
+    assert stranger.get("/scheduling/nothing/").status_code == 404

@@ -14,7 +14,7 @@ from scheduling.models import Decision
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
-WORK = "/scheduling/workflow/"
+WORK = "/workflows"
 
 
 def _text(client: Client, address: str) -> str:
@@ -43,9 +43,9 @@ def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(
 ) -> None:
     root = as_person("root")
     words = "by urgent-1 (stranger): other--x took back 8 GPUs that team--a had borrowed."
-    page = root.get(f"{WORK}{victim}/change/").content.decode()
+    page = root.get(f"{WORK}/{victim}").content.decode()
     assert words in " ".join(strip_tags(page).split())
-    assert '<a href="/scheduling/workflow/urgent-1/change/">urgent-1</a> (stranger)' in page
+    assert '<a href="/workflows/urgent-1">urgent-1</a> (stranger)' in page
     assert f"?workflow={victim}" in page
     (lost,) = _detail(root, victim)["preemptions"]
     assert (lost["by_workflow"], lost["by_user"], lost["by_pool"], lost["gpus"]) == (
@@ -56,7 +56,7 @@ def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(
     )
     assert f"by {lost['by_workflow']} ({lost['by_user']})" in lost["message"]
 
-    taker = _text(root, f"{WORK}urgent-1/change/")
+    taker = _text(root, f"{WORK}/urgent-1")
     assert f"This preempted {victim} (worker, 8 GPUs, " in taker
     (taken,) = _detail(root, "urgent-1")["preempted"]
     assert (taken["workflow"], taken["user"]) == (victim, "worker")
@@ -67,7 +67,7 @@ def test_the_owner_learns_the_rule_and_never_the_names_of_another_pool(
 ) -> None:
     worker = as_person("worker")
     words = "by other work: another pool took back 8 GPUs that team--a had borrowed."
-    for address in (f"{WORK}{victim}/change/", "/"):
+    for address in (f"{WORK}/{victim}", "/"):
         text = _text(worker, address)
         assert words in text, address
         assert not re.search("urgent|stranger|other--x", text), address
@@ -80,7 +80,7 @@ def test_the_work_that_took_the_gpus_names_no_work_of_hidden_pools(
     as_person: Callable[[str], Client], victim: str
 ) -> None:
     stranger = as_person("stranger")
-    text = _text(stranger, f"{WORK}urgent-1/change/")
+    text = _text(stranger, f"{WORK}/urgent-1")
     assert "This preempted work of pools that you may not see." in text
     assert not re.search(f"{victim}|worker|team--a", text)
     assert _detail(stranger, "urgent-1")["preempted"] == []
@@ -93,5 +93,5 @@ def test_it_is_news_for_its_owner_only(as_person: Callable[[str], Client], victi
 
 
 def test_the_history_of_the_work_has_it(as_person: Callable[[str], Client], victim: str) -> None:
-    entries = as_person("worker").get(f"{WORK}{victim}/change/").context["entries"]
+    entries = as_person("worker").get(f"{WORK}/{victim}").context["entries"]
     assert f"preemption/{victim}" in {entry.object for entry in entries}

@@ -11,7 +11,7 @@ from pools.models import AuditEntry, Pool
 from tests.integration.admin.conftest import actor_named, submit_workflow
 from tests.support.world import apply_change, reconcile
 
-RESIZE = "/pools/pool/team/subpools/a/resize/"
+RESIZE = "/pools/team/subpools/a/resize"
 
 
 def test_a_preview_is_reached_by_a_redirect_and_can_be_read_again(as_person: Callable[[str], Client]) -> None:
@@ -19,7 +19,7 @@ def test_a_preview_is_reached_by_a_redirect_and_can_be_read_again(as_person: Cal
     sent = chief.post(RESIZE, {"quota": "40", "description": "for Friday", "step": "preview"})
     assert sent.status_code == 302
     address = sent.headers["Location"]
-    assert address.startswith(f"{RESIZE}preview/?")
+    assert address.startswith(f"{RESIZE}/-/preview?")
     before = AuditEntry.objects.count()
     for _ in range(2):
         page = chief.get(address)
@@ -35,7 +35,7 @@ def test_a_preview_is_reached_by_a_redirect_and_can_be_read_again(as_person: Cal
 
 def test_the_input_can_be_changed_and_is_kept(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
-    page = chief.get(f"{RESIZE}preview/?quota=40&description=why")
+    page = chief.get(f"{RESIZE}/-/preview?quota=40&description=why")
     again = chief.post(RESIZE, {**page.context["hidden"], "step": "edit"}, follow=True)
     assert again.redirect_chain[0][0].startswith(f"{RESIZE}?")
     assert again.context["form"]["quota"].value() == "40"
@@ -43,14 +43,14 @@ def test_the_input_can_be_changed_and_is_kept(as_person: Callable[[str], Client]
 
 
 def test_a_refused_preview_shows_the_form(as_person: Callable[[str], Client]) -> None:
-    page = as_person("chief").get(f"{RESIZE}preview/?quota=999")
+    page = as_person("chief").get(f"{RESIZE}/-/preview?quota=999")
     assert page.status_code == 400
     assert "are free to give" in page.context["form"].errors["quota"][0]
 
 
 def test_reading_a_preview_needs_the_role(as_person: Callable[[str], Client]) -> None:
-    assert as_person("worker").get(f"{RESIZE}preview/?quota=40").status_code == 403
-    assert as_person("stranger").get(f"{RESIZE}preview/?quota=40").status_code == 404
+    assert as_person("worker").get(f"{RESIZE}/-/preview?quota=40").status_code == 403
+    assert as_person("stranger").get(f"{RESIZE}/-/preview?quota=40").status_code == 404
 
 
 def test_a_draining_subpool_has_no_form(as_person: Callable[[str], Client]) -> None:
@@ -58,7 +58,8 @@ def test_a_draining_subpool_has_no_form(as_person: Callable[[str], Client]) -> N
     reconcile()
     apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=actor_named("root"))
     chief = as_person("chief")
-    for answer in (chief.get(RESIZE), chief.get(f"{RESIZE}preview/?quota=4"), chief.post(RESIZE, {"step": "preview"})):
+    preview = chief.get(f"{RESIZE}/-/preview?quota=4")
+    for answer in (chief.get(RESIZE), preview, chief.post(RESIZE, {"step": "preview"})):
         assert answer.status_code == 409
         text = answer.content.decode()
         assert "team--a is DELETING" in text
@@ -69,7 +70,7 @@ def test_a_draining_subpool_has_no_form(as_person: Callable[[str], Client]) -> N
 
 def test_a_quota_is_resized_from_the_page_of_the_pool(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
-    page = chief.get("/pools/pool/team/change/").content.decode()
-    assert f'action="{RESIZE}preview/"' in page
+    page = chief.get("/pools/team").content.decode()
+    assert f'action="{RESIZE}/-/preview"' in page
     assert 'name="quota"' in page
-    assert f'action="{RESIZE}preview/"' not in as_person("worker").get("/pools/pool/team/change/").content.decode()
+    assert f'action="{RESIZE}/-/preview"' not in as_person("worker").get("/pools/team").content.decode()

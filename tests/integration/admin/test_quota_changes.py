@@ -12,8 +12,8 @@ from pools.models import AuditEntry, Pool
 from tests.integration.admin.conftest import actor_named
 from tests.support.world import apply_change
 
-SEVERAL = "/pools/pool/team/quotas/"
-IMPORT = "/pools/pool/quotas/"
+SEVERAL = "/pools/team/quotas"
+IMPORT = "/pools/-/quotas"
 
 
 def _quotas() -> dict[str, int | None]:
@@ -94,9 +94,9 @@ def test_faults_of_a_file(as_person: Callable[[str], Client]) -> None:
 def test_many_subpools_do_not_outgrow_the_address(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     typed = {"quota-a": "31", "quota-b": "19", "step": "preview"}
-    sent = chief.post("/pools/pool/team/quotas/", typed | {"description": "ü" * 1900})
+    sent = chief.post("/pools/team/quotas", typed | {"description": "ü" * 1900})
     assert len(sent.headers["Location"]) < 1000
     page = chief.get(sent.headers["Location"])
-    assert chief.post("/pools/pool/team/quotas/", {**page.context["hidden"], "step": "confirm"}).status_code == 302
+    assert chief.post("/pools/team/quotas", {**page.context["hidden"], "step": "confirm"}).status_code == 302
     assert Pool.objects.get(name="team--a").last_quota == 31
     assert AuditEntry.objects.filter(object="pool/team--a").latest("id").description == "ü" * 1900

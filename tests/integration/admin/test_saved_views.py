@@ -16,42 +16,40 @@ from pools.representations.saved_views import LIST_ADDRESSES, LIST_TITLES
 from tests.support.world import apply_change
 
 SignedIn = Callable[[str], Client]
-SAVE = "/pools/savedview/save/workflows/"
+SAVE = "/views/-/save/workflows"
 
 
 def test_filters_are_saved_under_a_name_and_are_one_click_away(as_person: SignedIn) -> None:
     worker = as_person("worker")
     link = f'href="{SAVE}?status=PENDING&amp;user=worker"'
-    assert link in worker.get("/scheduling/workflow/?user=worker&status=PENDING&pool=&page=1").content.decode()
-    assert SAVE not in worker.get("/scheduling/workflow/").content.decode()
+    assert link in worker.get("/workflows?user=worker&status=PENDING&pool=&page=1").content.decode()
+    assert SAVE not in worker.get("/workflows").content.decode()
     saved = worker.post(f"{SAVE}?status=PENDING&user=worker", {"name": "waits <b>"})
-    assert saved.headers["Location"] == "/scheduling/workflow/?status=PENDING&user=worker"
+    assert saved.headers["Location"] == "/workflows?status=PENDING&user=worker"
     page = worker.get(saved.headers["Location"]).content.decode()
-    assert (
-        '<a href="/scheduling/workflow/?status=PENDING&amp;user=worker" aria-current="true">waits &lt;b&gt;</a>' in page
-    )
+    assert '<a href="/workflows?status=PENDING&amp;user=worker" aria-current="true">waits &lt;b&gt;</a>' in page
     assert SAVE not in page
-    assert "waits" in worker.get("/scheduling/workflow/").content.decode()
-    assert "waits" not in worker.get("/pools/pool/").content.decode()
-    assert "waits" not in as_person("root").get("/scheduling/workflow/").content.decode()
+    assert "waits" in worker.get("/workflows").content.decode()
+    assert "waits" not in worker.get("/pools").content.decode()
+    assert "waits" not in as_person("root").get("/workflows").content.decode()
 
 
 def test_a_name_that_cannot_be_saved_is_asked_for_again(as_person: SignedIn) -> None:
     answer = as_person("worker").post(f"{SAVE}?user=worker", {"name": "a/b"})
     assert answer.status_code == 400 and "without /" in answer.content.decode()
     assert "The view has no filter" in as_person("worker").post(SAVE, {"name": "all"}).content.decode()
-    assert as_person("worker").get("/pools/savedview/save/clouds/").status_code == 404
+    assert as_person("worker").get("/views/-/save/clouds").status_code == 404
 
 
 def test_a_view_is_deleted_after_a_question(as_person: SignedIn) -> None:
     worker = as_person("worker")
     worker.post(f"{SAVE}?user=worker", {"name": "50% mine"})
-    address = "/pools/savedview/delete/workflows/50%25%20mine/"
-    assert f'href="{address}"' in worker.get("/pools/savedview/").content.decode()
+    address = "/views/-/delete/workflows/50%25%20mine"
+    assert f'href="{address}"' in worker.get("/views").content.decode()
     assert as_person("root").post(address).status_code == 404
     assert worker.get(address).status_code == 200 and SavedView.objects.exists()
     assert worker.post(address).status_code == 302 and not SavedView.objects.exists()
-    assert "No saved views" in worker.get("/pools/savedview/").content.decode()
+    assert "No saved views" in worker.get("/views").content.decode()
 
 
 @pytest.mark.parametrize("page", FilteredList)
@@ -65,5 +63,5 @@ def test_each_list_shows_its_views(as_person: SignedIn, page: FilteredList) -> N
     found = root.get(f"{reverse(LIST_ADDRESSES[page])}?pool=team&q=x").content.decode()
     assert 'aria-current="true">of this list</a>' in found
     other = root.get(f"{reverse(LIST_ADDRESSES[page])}?pool=other").content.decode()
-    assert f"/pools/savedview/save/{page}/?pool=other" in other
+    assert f"/views/-/save/{page}?pool=other" in other
     assert page in LIST_TITLES

@@ -19,11 +19,11 @@ from pools.services.changes.ownership import set_owners
 from tests.integration.admin.conftest import actor_named, confirm_change, submit_workflow
 from tests.support.world import apply_change, reconcile
 
-CREATE = "/pools/pool/team/subpools/create/"
-RESIZE = "/pools/pool/team/subpools/a/resize/"
-DELETE = "/pools/pool/team/subpools/a/delete/"
-DEADLINE = "/pools/pool/team/subpools/a/deadline/"
-RECREATE = "/pools/pool/team/subpools/a/recreate/"
+CREATE = "/pools/team/subpools/create"
+RESIZE = "/pools/team/subpools/a/resize"
+DELETE = "/pools/team/subpools/a/delete"
+DEADLINE = "/pools/team/subpools/a/deadline"
+RECREATE = "/pools/team/subpools/a/recreate"
 
 
 def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: Callable[[str], Client]) -> None:
@@ -105,11 +105,11 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     waits.refresh_from_db()
     assert waits.status == "FAILED_CANCELED"
-    page = chief.get("/pools/pool/team/change/").content.decode()
+    page = chief.get("/pools/team").content.decode()
     assert "team--a is draining" in page
     assert "1 workflow still holds 8 GPUs" in page
     assert held.name in page
-    empty = confirm_change(chief, "/pools/pool/team/subpools/b/delete/")
+    empty = confirm_change(chief, "/pools/team/subpools/b/delete")
     assert empty.status_code == 302
     assert Pool.objects.get(name="team--b").subpool_state == "ARCHIVED"
 
@@ -120,7 +120,7 @@ def test_a_wrong_state_is_shown_at_once_and_refused(as_person: Callable[[str], C
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
     assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 409
     assert chief.post(DELETE, {"step": "preview"}).status_code == 409
-    assert "1 archived subpool" in chief.get("/pools/pool/team/change/").content.decode()
+    assert "1 archived subpool" in chief.get("/pools/team").content.decode()
     assert confirm_change(chief, RECREATE, quota="15").status_code == 302
     row = Pool.objects.get(name="team--a")
     assert (row.subpool_state, row.last_quota) == ("ACTIVE", 15)
@@ -130,32 +130,32 @@ def test_a_wrong_state_is_shown_at_once_and_refused(as_person: Callable[[str], C
 def test_unknown_subpools_and_invalid_addresses_are_404(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     for address in (
-        "/pools/pool/team/subpools/ghost/resize/",
-        "/pools/pool/ghost/subpools/a/resize/",
-        "/pools/pool/team--a/subpools/a/resize/",
-        "/pools/pool/team--ghost/change/",
-        "/pools/pool/%00/change/",
-        "/pools/pool/'; drop/change/",
+        "/pools/team/subpools/ghost/resize",
+        "/pools/ghost/subpools/a/resize",
+        "/pools/team--a/subpools/a/resize",
+        "/pools/team--ghost",
+        "/pools/%00",
+        "/pools/'; drop",
     ):
         assert root.get(address).status_code in {400, 404}, address
-    assert root.get("/pools/pool/team--a/change/").headers["Location"] == "/pools/pool/team/change/#a"
+    assert root.get("/pools/team--a").headers["Location"] == "/pools/team#a"
 
 
 @pytest.mark.parametrize(
     ("address", "with_subpools"),
     [
-        ("/pools/pool/team/configuration/", True),
-        ("/pools/pool/team/configuration/preview/", True),
-        ("/pools/pool/team/subpools/create/", False),
-        ("/pools/pool/team/subpools/a/resize/", False),
-        ("/pools/pool/team/subpools/a/delete/", False),
-        ("/pools/cohort/org/configuration/", True),
-        ("/pools/cohort/org/delete/", True),
-        ("/pools/pool/team/archive/", True),
-        ("/pools/pool/team/quotas/", False),
-        ("/pools/gpuquota/team-a/configuration/", True),
-        ("/pools/gpuquota/team-a/delete/", True),
-        ("/scheduling/workflowconfig/", True),
+        ("/pools/team/configuration", True),
+        ("/pools/team/configuration/-/preview", True),
+        ("/pools/team/subpools/create", False),
+        ("/pools/team/subpools/a/resize", False),
+        ("/pools/team/subpools/a/delete", False),
+        ("/cohorts/org/configuration", True),
+        ("/cohorts/org/delete", True),
+        ("/pools/team/archive", True),
+        ("/pools/team/quotas", False),
+        ("/gpu-quotas/team-a/configuration", True),
+        ("/gpu-quotas/team-a/delete", True),
+        ("/settings", True),
     ],
 )
 def test_a_page_of_an_object_of_git_says_so_and_has_no_form(
@@ -191,14 +191,14 @@ def test_the_deadline_of_a_drain_is_given_shown_and_changed(as_person: Callable[
     assert f"{end:%Y-%m-%d %H:%M} UTC" in preview.content.decode()
     chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
     assert Pool.objects.get(name="team--a").drain_by == end
-    page = " ".join(chief.get("/pools/pool/team/change/").content.decode().split())
+    page = " ".join(chief.get("/pools/team").content.decode().split())
     assert "<dt>Deadline</dt>" in page
     assert "time limits do not end all its work by then" in page
     assert DEADLINE in page
-    assert DEADLINE not in as_person("worker").get("/pools/pool/team/change/").content.decode()
+    assert DEADLINE not in as_person("worker").get("/pools/team").content.decode()
     preview = chief.post(DEADLINE, {"drain_by": "", "step": "preview"}, follow=True)
     assert "The drain of team--a has no deadline." in preview.content.decode()
     chief.post(DEADLINE, {**preview.context["hidden"], "step": "confirm"})
     assert Pool.objects.get(name="team--a").drain_by is None
     Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
-    assert "The deadline of this drain has passed" in chief.get("/pools/pool/team/change/").content.decode()
+    assert "The deadline of this drain has passed" in chief.get("/pools/team").content.decode()

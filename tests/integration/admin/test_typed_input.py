@@ -93,34 +93,34 @@ POOL = {
     "guarantee": "4", "maximum": "9", "weight": "3", "about": "for tests", "description": "a reason",
 }  # fmt: skip
 FORMS: dict[str, tuple[str, str, dict[str, str | list[str]], dict[str, str]]] = {
-    "pool": ("/pools/pool/create/", "root", {"name": "fresh", "backend": "sim", **POOL}, {"weight": "-7"}),
+    "pool": ("/pools/-/create", "root", {"name": "fresh", "backend": "sim", **POOL}, {"weight": "-7"}),
     "pool configuration": (
-        "/pools/pool/team/configuration/", "root", {**POOL, "guarantee": "90", "maximum": "120"}, {"maximum": "x"},
+        "/pools/team/configuration", "root", {**POOL, "guarantee": "90", "maximum": "120"}, {"maximum": "x"},
     ),
     "subpool": (
-        "/pools/pool/team/subpools/create/", "chief",
+        "/pools/team/subpools/create", "chief",
         {"subpool_name": "fresh", "quota": "4", "description": "a reason"}, {"quota": "900"},
     ),
     "resize": (
-        "/pools/pool/team/subpools/a/resize/", "chief", {"quota": "31", "description": "a reason"}, {"quota": "900"},
+        "/pools/team/subpools/a/resize", "chief", {"quota": "31", "description": "a reason"}, {"quota": "900"},
     ),
-    "many quotas": ("/pools/pool/team/quotas/", "chief", {"quota-a": "31", "quota-b": "21"}, {"quota-b": "900"}),
-    "cohort": ("/pools/cohort/create/", "root", {"name": "fresh", "description": "a reason"}, {"name": "not a name"}),
+    "many quotas": ("/pools/team/quotas", "chief", {"quota-a": "31", "quota-b": "21"}, {"quota-b": "900"}),
+    "cohort": ("/cohorts/-/create", "root", {"name": "fresh", "description": "a reason"}, {"name": "not a name"}),
     "cluster": (
-        "/pools/backend/create/", "root",
+        "/clusters/-/create", "root",
         {"name": "fresh", "namespace": "ns2", "about": "for tests", "nodes": "n1 8\nn2 4"}, {"nodes": "n1 8\nn2 x"},
     ),
     "kubernetes cluster": (
-        "/pools/backend/connect/", "root", {"name": "fresh", "namespace": "ns2", "about": "for tests"},
+        "/clusters/-/connect", "root", {"name": "fresh", "namespace": "ns2", "about": "for tests"},
         {"name": "not a name"},
     ),
     "user": (
-        "/pools/user/create/", "root",
+        "/users/-/create", "root",
         {"username": "fresh", "roles": ["osmo-other-user", "osmo-team-user"]}, {"username": "not a name"},
     ),
-    "roles": ("/pools/user/worker/roles/", "root", {"roles": ["osmo-other-user", "osmo-team-user"]}, {}),
+    "roles": ("/users/worker/roles", "root", {"roles": ["osmo-other-user", "osmo-team-user"]}, {}),
     "GPU quota": (
-        "/pools/gpuquota/create/", "root", {"namespace": "fresh", "requests_tflops": "100"},
+        "/gpu-quotas/-/create", "root", {"namespace": "fresh", "requests_tflops": "100"},
         {"requests_tflops": "-1"},
     ),
 }  # fmt: skip
@@ -151,7 +151,7 @@ def test_the_way_back_from_a_preview_loses_nothing(as_person: Callable[[str], Cl
 
 
 def test_the_submission_keeps_file_and_choices(as_person: Callable[[str], Client]) -> None:
-    worker, address = as_person("worker"), "/scheduling/workflow/submit/"
+    worker, address = as_person("worker"), "/submit"
     for gpus, status in ((8, 200), ("many", 400)):
         typed = {"file": WORKFLOW.format(name="work", gpus=gpus), "pool": "team--a", "priority": "LOW"}
         answer = worker.post(address, {**typed, "step": "check"})

@@ -45,7 +45,7 @@ def test_each_page_names_the_parameters_that_it_does_not_know() -> None:
             full = path or address.partition("?")[0]
             if known and not full.startswith(("/api/", "http")):
                 links[full, *sorted(name for name, _ in known)] = f"{full}?{urlencode(known)}"
-        if address.startswith("/pools/savedview/save/"):
+        if address.startswith("/views/-/save"):
             continue  # which keeps the whole query of another page; that page has the note
         notes = _notes(page)
         if len(notes) != 1 or "filters Zzz, other; it has" not in notes[0] or VALUE in notes[0]:
@@ -63,14 +63,14 @@ def test_each_page_names_the_parameters_that_it_does_not_know() -> None:
 
 def test_a_note_names_the_nearest_filter_and_no_value(as_person: object) -> None:
     root = as_person("root")  # type: ignore[operator]
-    (note,) = _notes(root.get(f"/scheduling/workflow/?statuss={VALUE}&pool=team"))
+    (note,) = _notes(root.get(f"/workflows?statuss={VALUE}&pool=team"))
     assert note.startswith("This page does not know the filter statuss; it has: ")
     assert note.endswith('Did you mean "status"?')
     assert _notes(root.get("/search/?name=zzz")) == ["This page does not know the filter name; it has: q."]
-    assert _notes(root.get("/scheduling/workflow/?pool=zzz")) == []
+    assert _notes(root.get("/workflows?pool=zzz")) == []
 
 
-@pytest.mark.parametrize("address", ["/pools/auditentry/?format=csv", "/pools/auditentry/?format=json"])
+@pytest.mark.parametrize("address", ["/activity/audit?format=csv", "/activity/audit?format=json"])
 def test_a_file_with_an_unknown_filter_is_refused(as_person: object, address: str) -> None:
     root = as_person("root")  # type: ignore[operator]
     assert root.get(f"{address}&kind=pool").status_code == 200
@@ -82,5 +82,5 @@ def test_a_file_with_an_unknown_filter_is_refused(as_person: object, address: st
 
 
 def test_the_page_of_the_login_has_the_note_too(client: Client, db: None) -> None:
-    assert _notes(client.get("/login/?next=/pools/pool/")) == []
+    assert _notes(client.get("/login/?next=/pools")) == []
     assert _notes(client.get(f"/login/?user={VALUE}"))[0].startswith("This page does not know the filter user;")

@@ -16,7 +16,7 @@ from pools.models import User
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
-PAGE = "/scheduling/usageprogress/"
+PAGE = "/usage"
 SignedIn = Callable[[str], Client]
 
 
@@ -77,7 +77,7 @@ def test_the_page_lists_workflows_with_the_numbers_of_the_api(as_person: SignedI
     assert {row.key for row in page.context["rows"]} == {"mine-1", "hidden-1"}
     answer = as_person("root").get("/api/usage?by=workflow&bucket=month").json()
     assert {row["workflow"] for row in answer["rows"]} == {"mine-1", "hidden-1"}
-    assert '<a href="/scheduling/workflow/mine-1/change/">mine-1</a>' in page.content.decode()
+    assert '<a href="/workflows/mine-1">mine-1</a>' in page.content.decode()
     assert {row.key for row in as_person("worker").get(f"{PAGE}?by=workflow&period=7d").context["rows"]} == {"mine-1"}
 
 

@@ -15,7 +15,7 @@ from scheduling.models import Workflow
 from tests.integration.admin.conftest import actor_named, submit_workflow
 from tests.support.world import apply_change, reconcile
 
-LIST = "/scheduling/workflow/"
+LIST = "/workflows"
 
 
 def _page(client: Client, address: str, **query: Any) -> str:
@@ -33,11 +33,11 @@ def _failed(name: str) -> Workflow:
 def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     marked = {
-        path: re.findall(r'<a href="([^"]+)" aria-current="page">', _page(chief, f"/scheduling/workflow/{path}"))
-        for path in ("", "submit/", "queue/", "queue/team/")
+        path: re.findall(r'<a href="([^"]+)" aria-current="page">', _page(chief, path))
+        for path in ("/workflows", "/submit", "/queue", "/queue/team")
     }
-    expected = {"": "", "submit/": "submit/", "queue/": "queue/", "queue/team/": "queue/"}
-    assert marked == {path: [f"/scheduling/workflow/{entry}"] for path, entry in expected.items()}
+    expected = {"/workflows": "/workflows", "/submit": "/submit", "/queue": "/queue", "/queue/team": "/queue"}
+    assert marked == {path: [entry] for path, entry in expected.items()}
 
 
 def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[[str], Client]) -> None:
@@ -69,8 +69,8 @@ def test_the_reason_leads_to_the_holders_and_the_nodes(as_person: Callable[[str]
     root = as_person("root")
     (gang,) = root.get("/api/queue").json()["entries"]
     assert gang["holders"] == ["first-1", "second-1", "third-1"]
-    link = '<a href="/scheduling/workflow/first-1/change/">first-1</a>'
-    for address in (f"{LIST}fourth-1/change/", f"{LIST}queue/", f"{LIST}queue/team/"):
+    link = '<a href="/workflows/first-1">first-1</a>'
+    for address in (f"{LIST}/fourth-1", "/queue", "/queue/team"):
         assert link in _page(root, address), address
 
 
@@ -136,10 +136,10 @@ def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Call
     viewer = as_person("viewer")
     plain = _page(viewer, LIST, pool="team")
     assert plain.count('type="checkbox" class="oa-select"') == 2
-    assert f'formaction="{LIST}compare/"' in plain
+    assert f'formaction="{LIST}/-/compare"' in plain
     assert "Cancel the selected" not in plain
     names = [row.workflow.name for row in viewer.get(LIST).context["rows"]]
-    compared = viewer.get(f"{LIST}compare/", {"filters": "pool=team", "name": names})
+    compared = viewer.get(f"{LIST}/-/compare", {"filters": "pool=team", "name": names})
     assert "Side by side" in compared.content.decode()
 
 
@@ -147,7 +147,7 @@ def test_an_action_on_nothing_keeps_the_filters(as_person: Callable[[str], Clien
     submit_workflow("team--a", name="one")
     root = as_person("root")
     for action in ("cancel", "retry"):
-        answer = root.get(f"{LIST}{action}/", {"filters": "pool=team&status=active"})
+        answer = root.get(f"{LIST}/-/{action}", {"filters": "pool=team&status=active"})
         assert answer.status_code == 302
         assert answer["Location"] == f"{LIST}?pool=team&status=active"
 
@@ -157,7 +157,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
     other = submit_workflow("team--a", gpus=1, name="other")
     root = as_person("root")
     apply_change(CancelWorkflow(name=other.name), actor=actor_named("root"))
-    answer = root.post(f"{LIST}cancel/", {"name": [live.name, other.name], "step": "confirm", "filters": "pool=team"})
+    answer = root.post(f"{LIST}/-/cancel", {"name": [live.name, other.name], "step": "confirm", "filters": "pool=team"})
     text = answer.content.decode()
     results = {row.name: row for row in answer.context["results"]}
     assert results[live.name].is_done
@@ -171,7 +171,7 @@ def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) ->
 def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str], Client]) -> None:
     row = submit_workflow("team--a", gpus=1, name="gone")
     apply_change(CancelWorkflow(name=row.name), actor=actor_named("root"))
-    text = _page(as_person("root"), f"{LIST}cancel/", name=row.name)
+    text = _page(as_person("root"), f"{LIST}/-/cancel", name=row.name)
     assert "gone-1 has already ended (CANCELED); there is nothing to cancel." in text
     assert "Running tasks are stopped now" not in text
     assert 'value="confirm"' not in text
@@ -182,14 +182,14 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
     running = submit_workflow("team--a", gpus=1, name="fine")
     reconcile()
     worker = as_person("worker")
-    assert f"{LIST}retry/?name={failed.name}" in _page(worker, f"{LIST}{failed.name}/change/")
-    page = _page(worker, f"{LIST}retry/", name=failed.name)
+    assert f"{LIST}/-/retry?name={failed.name}" in _page(worker, f"{LIST}/{failed.name}")
+    page = _page(worker, f"{LIST}/-/retry", name=failed.name)
     assert "Retry" in page
-    answer = worker.post(f"{LIST}retry/", {"name": failed.name, "step": "confirm"})
+    answer = worker.post(f"{LIST}/-/retry", {"name": failed.name, "step": "confirm"})
     again = Workflow.objects.get(parent__name=failed.name)
-    assert answer["Location"] == f"{LIST}{again.name}/change/"
+    assert answer["Location"] == f"{LIST}/{again.name}"
     assert (again.pool.name, again.priority, again.spec_name) == ("team--a", failed.priority, "broken")
-    both = worker.post(f"{LIST}retry/", {"name": [failed.name, running.name], "step": "confirm"})
+    both = worker.post(f"{LIST}/-/retry", {"name": [failed.name, running.name], "step": "confirm"})
     assert {row.name: row.is_done for row in both.context["results"]} == {failed.name: True, running.name: False}
     refusal = worker.post(f"/api/pool/team--a/workflow/{running.name}/restart", {}, content_type="application/json")
     assert refusal.status_code == 400
@@ -203,7 +203,7 @@ def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_perso
     waiting = submit_workflow("team--b", gpus=8, name="late")
     reconcile()
     worker = as_person("worker")
-    answer = worker.get(f"{LIST}{waiting.name}/change/")
+    answer = worker.get(f"{LIST}/{waiting.name}")
     text = answer.content.decode()
     assert "the quota of team--b (20) leaves 4 GPUs" in text
     assert [(row.name, row.available) for row in answer.context["room"]] == [("team--a", 30)]
@@ -223,30 +223,30 @@ def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Cli
     for user in ("root", "stranger", "worker"):
         person = as_person(user)
         entries = person.get("/api/queue").json()["entries"]
-        page = person.get("/scheduling/workflow/queue/")
+        page = person.get("/queue")
         shown = [(row.workflow, row.position_in_queue, row.position) for row in page.context["window"].rows]
         assert shown == [(each["workflow"], each["position_in_queue"], each["position"]) for each in entries]
         assert {row.pool for row in page.context["window"].rows} == {
             "root": {"team--a", "other--x"}, "stranger": {"other--x"}, "worker": {"team--a"},
         }[user]  # fmt: skip
-        assert 'href="/scheduling/workflow/queue/"' in page.content.decode()
+        assert 'href="/queue"' in page.content.decode()
     root = as_person("root")
     for query, leaves in (
         ({"pool": "other"}, {"other--x"}),
         ({"user": "worker"}, {"team--a"}),
         ({"pool": "no"}, set()),
     ):
-        rows = root.get("/scheduling/workflow/queue/", query).context["window"].rows
+        rows = root.get("/queue", query).context["window"].rows
         assert {row.pool for row in rows} == leaves
 
 
 def test_attempts_are_drawn_over_time_and_listed(as_person: Callable[[str], Client]) -> None:
     work = submit_workflow("team--a", gpus=1, name="drawn")
     reconcile()
-    page = as_person("root").get(f"{LIST}{work.name}/change/")
+    page = as_person("root").get(f"{LIST}/{work.name}")
     (lane,) = page.context["chart"].lanes
     assert [bar.kind for bar in lane.bars] == ["waiting", "running"]
     text = page.content.decode()
     assert "oa-attempt--running" in text
-    assert f'href="/pools/node/on/{work.root_pool.backend.name}/{lane.bars[-1].node}/"' in text
+    assert f'href="/nodes/{work.root_pool.backend.name}/{lane.bars[-1].node}"' in text
     assert "data-output" in text

@@ -94,12 +94,12 @@ def test_the_api_and_the_pages_say_where_an_object_comes_from(run, tmp_path: Pat
     make_user("root", "osmo-admin")
     root = User.objects.get(username="root")
     client = sign_in(root)
-    page = client.get("/pools/pool/team/change/").content.decode()
+    page = client.get("/pools/team").content.decode()
     assert "Owned by Git" in page
     assert "git@example.com/x, all.yaml, commit abc" in page
-    assert "/pools/pool/team/configuration/" not in page
+    assert "/pools/team/configuration" not in page
     assert "Create a subpool" not in page
-    assert "Owned by Git" in client.get("/pools/backend/sim/change/").content.decode()
+    assert "Owned by Git" in client.get("/clusters/sim").content.decode()
     bearer = {"Authorization": f"Bearer {issue_jwt(apply_change(CreateToken(owner='root', name='t'))[0])[0]}"}
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 33}}}
     answer = Client().put("/api/configs/pool/team", {"configs": body}, content_type="application/json", headers=bearer)

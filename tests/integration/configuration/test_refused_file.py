@@ -73,7 +73,7 @@ def test_the_page_and_the_api_show_it_to_those_who_see_everything() -> None:
     make_user("eve")
     root, stranger = sign_in("root"), sign_in("eve")
     sentence = "could not apply config.yaml, so the former configuration stays: 2 faults"
-    assert sentence in root.get("/pools/auditentry/").content.decode()
-    assert sentence not in stranger.get("/pools/auditentry/").content.decode()
+    assert sentence in root.get("/activity/audit").content.decode()
+    assert sentence not in stranger.get("/activity/audit").content.decode()
     shown = root.get("/api/audit").json()
     assert sentence in str(shown) and sentence not in str(stranger.get("/api/audit").json())

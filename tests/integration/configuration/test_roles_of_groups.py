@@ -94,11 +94,11 @@ def test_diff_and_apply_warn_before_git_owns_a_role_of_groups(run: Any, firm: No
 
 def test_the_page_of_the_person_says_that_git_owns_the_role(firm: None) -> None:
     browser = sign_in("root")
-    address, sentence = "/pools/user/eve/change/", "Git owns the role osmo-admin, so groups neither give nor take it."
+    address, sentence = "/users/eve", "Git owns the role osmo-admin, so groups neither give nor take it."
     assert sentence not in browser.get(address).content.decode()
     ConfigurationOwner.objects.create(kind="role", name="osmo-admin", source="git")
     assert sentence in browser.get(address).content.decode()
-    assert sentence not in browser.get("/pools/user/root/change/").content.decode()  # no provider decides there
+    assert sentence not in browser.get("/users/root").content.decode()  # no provider decides there
 
 
 def test_a_provider_whose_groups_change_nothing_gives_no_role(run: Any, settings: Any, tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_what_a_node_offers_besides_whole_gpus_is_said(fake_harness: AgentHarnes
     assert {each["hostname"]: each["notes"] for each in client.get("/api/resources").json()["resources"]} == {
         name: list(node.usage.notes) for name, node in nodes.items()
     }
-    for address in ("/pools/node/?backend=lab", "/pools/node/on/lab/parts/"):
+    for address in ("/nodes?backend=lab", "/nodes/lab/parts"):
         assert "7 nvidia.com/mig-1g.5gb: not counted" in client.get(address).content.decode()
 
 

@@ -39,10 +39,10 @@ def test_the_dry_run_names_the_work_that_starts_and_the_work_that_is_taken(clust
 
 
 def test_the_page_shows_it_before_the_question(cluster: Cluster) -> None:
-    text = cluster.admin.get("/scheduling/workflow/cancel/?name=large-1").content.decode()
+    text = cluster.admin.get("/workflows/-/cancel?name=large-1").content.decode()
     assert "LOW work that may be reclaimed" in text
     assert "new-1" in text
     assert "Could start" in text
     assert "mine-1" in text
-    none = cluster.admin.get("/scheduling/workflow/cancel/?name=mine-1").content.decode()
+    none = cluster.admin.get("/workflows/-/cancel?name=mine-1").content.decode()
     assert "may be reclaimed" not in none

@@ -166,7 +166,7 @@ class TestRefusals:
         ],
         ids=["too many fields", "broken multipart", "no boundary"],
     )
-    @pytest.mark.parametrize("address", ["/login/", "/pools/user/create/"])
+    @pytest.mark.parametrize("address", ["/login/", "/users/-/create"])
     def test_a_form_that_is_none_is_a_page_and_no_trace(
         self, admin: ApiClient, logged: io.StringIO, address: str, kind: str, body: str
     ) -> None:

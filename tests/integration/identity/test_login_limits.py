@@ -185,10 +185,8 @@ class TestNames:
     def test_pages(self, dora: User) -> None:
         root = sign_in(apply_change(CreateUser(id="root", roles=["osmo-admin"])))
         texts = [
-            root.post(
-                "/pools/user/create/", {"username": "zora", "password": "zorazora"}, follow=True
-            ).content.decode(),
-            root.post("/pools/user/dora/password/", {"password": "doradora"}).content.decode(),
+            root.post("/users/-/create", {"username": "zora", "password": "zorazora"}, follow=True).content.decode(),
+            root.post("/users/dora/password", {"password": "doradora"}).content.decode(),
         ]
         own = sign_in(dora)
         form = {"old": GOOD, "new": "doradora", "again": "doradora"}

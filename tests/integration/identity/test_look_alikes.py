@@ -53,7 +53,7 @@ def by_api(name: str, admin: ApiClient) -> None:
 
 def by_page(name: str, admin: ApiClient) -> None:
     root = sign_in("root")
-    answer = root.post("/pools/user/create/", {"username": name, "step": "preview"}, follow=True)
+    answer = root.post("/users/-/create", {"username": name, "step": "preview"}, follow=True)
     assert set(answer.context["form"].errors) == {"username"}
 
 
@@ -150,7 +150,7 @@ def test_an_account_that_has_such_a_name_already_works_on(admin: ApiClient) -> N
     answer = browser.post("/login/", {"username": "j\u00f6rg", "password": "a long enough pass phrase"})
     assert answer.status_code == 302
     assert admin("POST", "/api/auth/user/j\u00f6rg/roles", {"role_name": "osmo-viewer"}).status == 200
-    assert browser.get("/pools/user/").status_code == 200
+    assert browser.get("/users").status_code == 200
     found = ConfigurationFiles()
     read_file("all.yaml", 'roles:\n  osmo-viewer: {users: ["j\u00f6rg"]}\n'.encode(), found)
     apply_configuration(actor=SYSTEM, files=found, options=ApplyOptions("git"))

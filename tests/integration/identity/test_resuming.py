@@ -21,7 +21,7 @@ from scheduling.models import Workflow
 from tests.support.world import apply_change, sign_in
 
 PASSWORD = "only-for-tests-4711"
-CREATE = "/pools/user/create/"
+CREATE = "/users/-/create"
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def root(db: None) -> User:
 def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> None:
     apply_change(PutBackend(name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]}))
     apply_change(PutPool(name="team", body={"backend": "sim", "resources": {"gpu": {"guarantee": 8}}}))
-    client, submit = Client(), "/scheduling/workflow/submit/"
+    client, submit = Client(), "/submit"
     example = "workflow: {name: example, tasks: [{name: main, image: ubuntu, command: [sh]}]}"
     sent = {"pool": "team", "file": example, "variables": "", "step": "submit"}
     back = _login(client, client.post(submit, {**sent, "upload": io.StringIO("workflow: {name: mine}")}))
@@ -115,7 +115,7 @@ def test_it_leads_to_no_other_site(root: User) -> None:
 
 
 def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
-    page = Client().post("/scheduling/workflow/submit/", {"file": "x" * preserved_input.MAX_CHARACTERS})
+    page = Client().post("/submit", {"file": "x" * preserved_input.MAX_CHARACTERS})
     assert page.context["typed"] == ""
     assert "too long to be kept" in page.content.decode()
 

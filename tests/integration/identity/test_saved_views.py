@@ -23,7 +23,7 @@ def test_a_view_is_saved_replaced_and_deleted(caller: Callers) -> None:
         "list": "workflows",
         "name": "my pending work",
         "query": "sort=-gpus&status=PENDING&user=bob",
-        "page": "/scheduling/workflow/?sort=-gpus&status=PENDING&user=bob",
+        "page": "/workflows?sort=-gpus&status=PENDING&user=bob",
     }
     bob("PUT", f"{VIEWS}/pools/offline", {"query": "show=offline"})
     assert [view["name"] for view in bob("GET", VIEWS).body["views"]] == ["offline", "my pending work"]

@@ -80,9 +80,9 @@ SUBPOOL_URL = "/api/configs/pool/theirs/subpool"
         ("POST", SUBPOOL_URL, {"subpool_name": "b", "quota": 2}),
         ("PATCH", f"{SUBPOOL_URL}/a", {"quota": 5}),
         ("DELETE", f"{SUBPOOL_URL}/a", None),
-        ("GET", "/pools/backend/", None),
-        ("GET", "/pools/backend/dead/change/", None),
-        ("GET", "/pools/pool/theirs/change/", None),
+        ("GET", "/clusters", None),
+        ("GET", "/clusters/dead", None),
+        ("GET", "/pools/theirs", None),
         ("GET", "/health", None),
     ],
 )

@@ -276,25 +276,25 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
         "sync_mode": "apply",
         "kubeconfig": KUBECONFIG_TEXT,
     }
-    refused = browser.post("/pools/backend/connect/", form | {"step": "preview"}, follow=True)
+    refused = browser.post("/clusters/-/connect", form | {"step": "preview"}, follow=True)
     assert refused.status_code == 400
     assert "names no current-context" in str(refused.context["form"].errors["kubeconfig"])
     assert "secret-token" not in refused.content.decode(), "the pasted kubeconfig is not shown again"
     assert "was not kept: type it again" in refused.content.decode()
-    made = confirm_change(browser, "/pools/backend/connect/", **form | {"kubeconfig": good, "node_pool": "gpu"})
+    made = confirm_change(browser, "/clusters/-/connect", **form | {"kubeconfig": good, "node_pool": "gpu"})
     assert made.status_code == 302
     row = KubernetesSettings.objects.get(backend__name="new")
     assert (row.server, row.node_pool) == ("https://new.example", "gpu")
-    page = browser.get("/pools/backend/new/change/").content.decode()
+    page = browser.get("/clusters/new").content.decode()
     assert "https://new.example" in page
-    edited = browser.get("/pools/backend/new/configuration/")
+    edited = browser.get("/clusters/new/configuration")
     assert edited.context["form"]["kubeconfig"].value() is None
     change = form | {"kubeconfig": "", "node_pool": ""}
-    assert confirm_change(browser, "/pools/backend/new/configuration/", **change).status_code == 302
+    assert confirm_change(browser, "/clusters/new/configuration", **change).status_code == 302
     row.refresh_from_db()
     assert row.node_pool == ""
     assert row.sealed_kubeconfig
-    again = browser.post("/pools/backend/connect/", form | {"kubeconfig": good, "step": "preview"}, follow=True)
+    again = browser.post("/clusters/-/connect", form | {"kubeconfig": good, "step": "preview"}, follow=True)
     assert "exists already" in str(again.context["form"].errors)
 
 
@@ -303,7 +303,7 @@ def test_a_kubeconfig_waits_for_the_confirmation_and_no_page_shows_it(browser: C
     people = [{"name": "u", "user": token}]
     good = yaml.safe_dump({**KUBECONFIG, "clusters": [{"name": "c", "cluster": server}], "users": people})
     form = {"namespace": "t1", "access": "kubeconfig", "sync_mode": "off", "kubeconfig": good}
-    address = "/pools/backend/lab/configuration/"
+    address = "/clusters/lab/configuration"
     sent = browser.post(address, form | {"step": "preview"})
     assert "secret-token" not in sent.headers["Location"]
     assert len(sent.headers["Location"]) < 300
@@ -326,18 +326,18 @@ def test_a_kubeconfig_waits_for_the_confirmation_and_no_page_shows_it(browser: C
 
 def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> None:
     KubernetesSettings.objects.all().delete()
-    assert "not configured" in browser.get("/pools/backend/lab/change/").content.decode()
+    assert "not configured" in browser.get("/clusters/lab").content.decode()
     change = {
         "namespace": "t1",
         "access": "in_cluster",
         "sync_mode": "off",
     }
-    assert confirm_change(browser, "/pools/backend/lab/configuration/", **change).status_code == 302
+    assert confirm_change(browser, "/clusters/lab/configuration", **change).status_code == 302
     assert KubernetesSettings.objects.get().access == "in_cluster"
 
 
 def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -> None:
-    address = "/scheduling/queuesync/lab/change/"
+    address = "/clusters/lab/sync"
     assert "not checked yet" in browser.get(address).content.decode()
     pool()
     assert "The queues are in sync" in browser.get(address).content.decode()
@@ -355,29 +355,29 @@ def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -
     assert fake_lab.get("team")["spec"]["priority"] == 100
     tested = browser.post(address, {"do": "test"}, follow=True).content.decode()
     assert "Connected to Kubernetes v1.36.4" in tested
-    listed = browser.get("/scheduling/queuesync/").content.decode()
+    listed = browser.get("/clusters/-/sync").content.decode()
     assert "lab" in listed
-    assert browser.get("/scheduling/queuesync/simulated/change/").status_code == 409
+    assert browser.get("/clusters/simulated/sync").status_code == 409
 
 
 def test_a_requested_test_that_has_not_run_yet(
     browser: Client, fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
-    browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
-    assert "A worker tests the connection" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    browser.post("/clusters/lab/sync", {"do": "test"})
+    assert "A worker tests the connection" in browser.get("/clusters/lab/sync").content.decode()
     assert QueueSync.objects.get(backend=fake_lab.backend).connection_test is None
     assert connection_test.run_connection_test(fake_lab.backend.pk)
-    assert "A worker tests" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    assert "A worker tests" not in browser.get("/clusters/lab/sync").content.decode()
 
 
 def test_viewers_read_and_cannot_change(fake_lab: SyncHarness) -> None:
     make_user("vera", "osmo-viewer")
     client = sign_in("vera")
-    page = client.get("/scheduling/queuesync/lab/change/")
+    page = client.get("/clusters/lab/sync")
     assert page.status_code == 200
     assert "Sync now" not in page.content.decode()
-    assert client.post("/scheduling/queuesync/lab/change/", {"do": "sync"}).status_code == 403
+    assert client.post("/clusters/lab/sync", {"do": "sync"}).status_code == 403
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ def test_a_scraper_sees_which_cluster_is_behind(fake_lab: SyncHarness) -> None:
 
 
 def test_a_value_of_the_cluster_is_adopted_through_the_usual_preview(fake_lab: SyncHarness, admin: ApiClient) -> None:
-    path, page = "/api/backend/lab/sync", "/scheduling/queuesync/lab/change/"
+    path, page = "/api/backend/lab/sync", "/clusters/lab/sync"
     pool()
     make_subpool("team", "a", 30)
     admin("POST", path)
@@ -511,7 +511,7 @@ def test_the_preview_of_an_adopted_value_keeps_every_zero(fake_lab: SyncHarness,
     fake_lab.edit("team", {"spec": {"resources": {"gpu": {"overQuotaWeight": 5}}}})
     admin("POST", path)
     client = sign_in("root")
-    (row,) = client.get("/scheduling/queuesync/lab/change/").context["drift"]
+    (row,) = client.get("/clusters/lab/sync").context["drift"]
     preview = client.get(row.adopt_address)
     done = client.post(preview.context["form_address"], {**preview.context["hidden"], "step": "confirm"})
     assert done.status_code == 302

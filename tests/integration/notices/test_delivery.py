@@ -364,7 +364,7 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     assert mine.target.user_id == bob.user_id
     assert "It waits for 1 active workflow of yours" in mine.text
     assert of_pool.target.pool is not None
-    link = "https://osmo.example/pools/pool/team/change/"
+    link = "https://osmo.example/pools/team"
     assert of_pool.text == f"Subpool team--a was deleted by root and drains: 1 active workflow remains.\n\n{link}"
     assert of_pool.data["link"] == link
     Notice.objects.all().delete()

@@ -136,10 +136,10 @@ def test_the_page_previews_and_shows_it(split_team: Pool) -> None:
     world.make_user("chief", "osmo-team-admin")
     client = sign_in("chief")
     end = f"{timezone.now() + FRIDAY:%Y-%m-%dT%H:%M}"
-    page = client.get(f"/pools/pool/team/subpools/a/resize/preview/?quota=50&until={end}")
+    page = client.get(f"/pools/team/subpools/a/resize/-/preview?quota=50&until={end}")
     assert page.status_code == 200, page.content.decode()
     assert "it is 30 GPUs again" in page.content.decode()
     done = client.post(page.context["form_address"], {**page.context["hidden"], "step": "confirm"})
     assert done.status_code == 302
     assert (_row().last_quota, _row().quota_after) == (50, 30)
-    assert "temporary; 30 again" in client.get("/pools/pool/team/change/").content.decode()
+    assert "temporary; 30 again" in client.get("/pools/team").content.decode()

@@ -127,12 +127,12 @@ def test_the_page_works_without_scripts(installation: None) -> None:
 def test_a_node_leads_to_its_own_page(installation: None) -> None:
     actor = User.objects.get(username="root").as_actor()
     hit = next(hit for hit in search(actor, "n1", limit=10) if hit.kind is SearchKind.NODE)
-    assert address_of(hit) == "/pools/node/on/sim/n1/"
+    assert address_of(hit) == "/nodes/sim/n1"
 
 
 def test_a_saved_view_leads_to_its_list_with_its_filters(installation: None) -> None:
     actor = User.objects.get(username="root").as_actor()
     (hit,) = [hit for hit in search(actor, "mine", limit=10) if hit.kind is SearchKind.VIEW]
     assert (hit.name, hit.detail) == ("Mine, failed", "saved view of scheduler events")
-    assert address_of(hit) == "/scheduling/decision/?event=fail&user=root"
+    assert address_of(hit) == "/activity?event=fail&user=root"
     assert found("rita", "mine") == set(), "a view is its owner's"

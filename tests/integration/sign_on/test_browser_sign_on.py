@@ -33,7 +33,7 @@ def roles_of(username: str) -> set[str]:
 
 
 def is_signed_on(browser: Client) -> bool:
-    return browser.get("/pools/auditentry/").status_code == 200
+    return browser.get("/activity/audit").status_code == 200
 
 
 def check_now() -> None:
@@ -50,7 +50,7 @@ class TestAProviderOfAnotherProject:
     """`oidc-provider-mock`: discovery, code, userinfo, refresh and revocation in the code of others."""
 
     def sign_on(self, browser: Client, subject: str) -> Any:
-        leaving = browser.get("/sign-on/corp/?next=/pools/auditentry/").headers["Location"]
+        leaving = browser.get("/sign-on/corp/?next=/activity/audit").headers["Location"]
         back = httpx.post(leaving, data={"sub": subject}).headers["Location"]
         return browser.get(back.removeprefix("http://testserver"))
 
@@ -62,7 +62,7 @@ class TestAProviderOfAnotherProject:
         browser = Client()
         self.put_person(independent, "admins", "others")
         answer = self.sign_on(browser, "o-1")
-        assert (answer.status_code, answer.headers["Location"]) == (302, "/pools/auditentry/")
+        assert (answer.status_code, answer.headers["Location"]) == (302, "/activity/audit")
         assert is_signed_on(browser)
         assert (roles_of("olga"), User.objects.get(username="olga").email) == ({"osmo-admin"}, "olga@corp.example")
 
@@ -71,7 +71,7 @@ class TestAProviderOfAnotherProject:
         apply_change(GrantRole(username="root", role_name="osmo-admin"))
         check_now()
         assert roles_of("olga") == {"osmo-viewer"}
-        assert browser.get("/pools/user/create/").status_code == 403
+        assert browser.get("/users/-/create").status_code == 403
 
         httpx.post(f"{independent}/users/o-1/revoke-tokens").raise_for_status()
         check_now()
@@ -114,10 +114,10 @@ class TestAccounts:
         assert corp.browser.get("/sign-on/corp/link/").status_code == 200
         page = corp.browser.post("/sign-on/corp/link/").content.decode()
         assert 'href="/sign-on/corp/?next=%2Fpools%2Fuser%2Fanna%2Fchange%2F"' in page
-        answer = corp.sign_on("?next=/pools/user/anna/change/")
-        assert answer.headers["Location"] == "/pools/user/anna/change/"
+        answer = corp.sign_on("?next=/users/anna")
+        assert answer.headers["Location"] == "/users/anna"
         assert SignOnIdentity.objects.get().user.username == "anna" and User.objects.count() == 1
-        assert "Corp" in corp.browser.get("/pools/user/anna/change/").content.decode()
+        assert "Corp" in corp.browser.get("/users/anna").content.decode()
 
     def test_another_session_cannot_finish_a_link(self, corp: FaultyProvider) -> None:
         apply_change(CreateUser(id="anna"), password=PASSWORD)
@@ -205,10 +205,10 @@ class TestRoles:
         make_user("root", "osmo-admin")
         corp.control(person=person("admins"))
         corp.sign_on()
-        assert corp.browser.get("/pools/user/create/").status_code == 200
+        assert corp.browser.get("/users/-/create").status_code == 200
         corp.control(person=person())
         check_now()
-        assert corp.browser.get("/pools/user/create/").status_code == 403
+        assert corp.browser.get("/users/-/create").status_code == 403
         assert AuditEntry.objects.filter(action="role.revoked", actor="sign-on:corp", object="user/ann").exists()
 
     def test_a_process_with_another_key_ends_no_sign_on(self, corp: FaultyProvider, settings: Any) -> None:
@@ -281,7 +281,7 @@ class TestTheEnd:
         assert not is_signed_on(corp.browser)
 
     def test_signing_out_leads_to_the_provider(self, corp: FaultyProvider) -> None:
-        corp.sign_on("?next=/pools/auditentry/")
+        corp.sign_on("?next=/activity/audit")
         page = corp.browser.post("/logout/").content.decode()
         assert f'http-equiv="refresh" content="0;url={corp.issuer}/end?client_id=osmo' in page
         assert "id_token_hint=" in page and "post_logout_redirect_uri=http%3A%2F%2Ftestserver%2Flogin%2F" in page
@@ -319,7 +319,7 @@ class TestPasswords:
         assert corp.browser.get("/sign-on/corp/").status_code == 503
         assert corp.browser.get("/login/").status_code == 200
         corp.browser.post("/login/", {"username": "root", "password": PASSWORD})
-        assert corp.browser.get("/pools/user/create/").status_code == 200
+        assert corp.browser.get("/users/-/create").status_code == 200
         entry = AuditEntry.objects.latest("id")
         assert (entry.action, entry.actor, entry.object) == ("user.logged_in_by_password", "root", "user/root")
 
@@ -336,7 +336,7 @@ class TestPasswords:
 
 class TestAddresses:
     def test_the_login_page_names_the_providers(self, corp: FaultyProvider) -> None:
-        page = corp.browser.get("/login/?next=/pools/node/").content.decode()
+        page = corp.browser.get("/login/?next=/nodes").content.decode()
         assert 'href="/sign-on/corp/?next=%2Fpools%2Fnode%2F">Sign on with Corp</a>' in page
 
     @pytest.mark.parametrize("address", ["https://evil.example/", "//evil.example/", "javascript:alert(1)", "/\\evil"])

@@ -48,14 +48,14 @@ def test_a_removed_group_and_a_removed_account_count(certified: CertifiedProvide
     assert answer.status_code == 302 and is_signed_on(browser) and roles_of("ann") == {"osmo-viewer"}
     assert request["prompt"] == "consent" and SignOnIdentity.objects.get().refresh_token
     assert sign_on_counts() == {("corp", "yes"): 1, ("corp", "no"): 0}
-    assert "refresh token" not in browser.get("/pools/user/ann/change/").content.decode()
+    assert "refresh token" not in browser.get("/users/ann").content.decode()
 
     certified.set_accounts({"ann": {"preferred_username": "ann", "groups": []}})
     check_now()
-    assert roles_of("ann") == set() and browser.get("/pools/user/ann/change/").status_code == 200
+    assert roles_of("ann") == set() and browser.get("/users/ann").status_code == 200
     certified.set_accounts({})
     check_now()
-    assert browser.get("/pools/user/ann/change/").status_code == 302
+    assert browser.get("/users/ann").status_code == 302
 
 
 def test_a_client_id_and_a_secret_with_every_character(configure: Any, db: None) -> None:
@@ -86,7 +86,7 @@ class TestWithoutTheQuestion:
     def test_the_person_sees_it_at_the_sign_on_and_on_the_page_of_the_account(self, signed_on: Client) -> None:
         page = signed_on.get("/").content.decode()
         assert "Corp gave no refresh token, so it cannot confirm you again" in page
-        page = signed_on.get("/pools/user/ann/change/").content.decode()
+        page = signed_on.get("/users/ann").content.decode()
         assert "cannot confirm this person again: a change of the groups there counts at the next sign-on" in page
         (row,) = signed_on.get("/api/auth/user/ann/identity").json()
         assert row["is_renewable"] is False

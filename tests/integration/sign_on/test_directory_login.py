@@ -39,7 +39,7 @@ def log_in(name: str = "ann", password: str = "ann-at-corp") -> Client:
 
 
 def is_logged_in(browser: Client) -> bool:
-    return browser.get("/pools/auditentry/").status_code == 200
+    return browser.get("/activity/audit").status_code == 200
 
 
 def roles_of(name: str) -> set[str]:
@@ -133,13 +133,13 @@ class TestAccounts:
     def test_the_owner_links_an_account(self, directory: Directory) -> None:
         apply_change(CreateUser(id="anna"), password=HERE)
         browser = log_in("anna", HERE)
-        assert "Link with Corp" in browser.get("/pools/user/anna/change/").content.decode()
+        assert "Link with Corp" in browser.get("/users/anna").content.decode()
         form = {"username": "ann", "password": "wrong"}
         assert "Password there" in browser.get("/sign-on/corp/link/").content.decode()
         assert browser.post("/sign-on/corp/link/", form).status_code == 400
         assert AccessAttempt.objects.get().username == "ann"
         answer = browser.post("/sign-on/corp/link/", form | {"password": "ann-at-corp"})
-        assert answer.headers["Location"] == "/pools/user/anna/change/"
+        assert answer.headers["Location"] == "/users/anna"
         assert SignOnIdentity.objects.get().user.username == "anna"
         assert roles_of("anna") == {"osmo-viewer"}
         log_in()
@@ -177,10 +177,10 @@ class TestRoles:
         make_user("root", "osmo-admin")
         directory.join("admins", ANN)
         browser = log_in()
-        assert browser.get("/pools/user/create/").status_code == 200
+        assert browser.get("/users/-/create").status_code == 200
         directory.leave("admins", ANN)
         check_now()
-        assert browser.get("/pools/user/create/").status_code == 403
+        assert browser.get("/users/-/create").status_code == 403
         assert AuditEntry.objects.filter(action="role.revoked", actor="sign-on:corp", object="user/ann").exists()
 
     def test_a_person_who_left_loses_roles_sessions_and_client_logins(self, directory: Directory) -> None:

@@ -93,15 +93,14 @@ def test_reading_a_preview_changes_nothing() -> None:
 
 
 REFUSED = {
+    "/pools/pool/team/change/": 301,  # an address of a former version
     "/sign-on/none/": 404,
     "/sign-on/none/link/": 404,
     "/sign-on/none/callback/": 404,
-    "/pools/pool/team/archive/": 409,  # it still has subpools
+    "/pools/team/archive": 409,  # it still has subpools
     "/ready": 503,  # no worker runs in this test
     "/api/nothing": 404,
     "/api/configs/service": 400,
-    "/autocomplete/": 403,
-    "/r/1/1/": 404,
     "/webhooks/pod": 405,
     "/webhooks/pod/prod": 405,
     "/webhooks/pod/prod/guessed": 405,
@@ -162,7 +161,7 @@ class TestAWorkflowThatStartsBetweenTwoStatements:
             return workflow
 
         monkeypatch.setattr("scheduling.admin.workflows.get_full_workflow", read_and_let_it_start)
-        page = caller.get(f"/scheduling/workflow/{name}/change/")
+        page = caller.get(f"/workflows/{name}")
         return page.context["workflow"].status, {entry.action for entry in page.context["entries"]}
 
     def test_the_page_is_the_state_before(self, monkeypatch: pytest.MonkeyPatch) -> None:

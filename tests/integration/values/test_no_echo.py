@@ -314,7 +314,7 @@ def test_forms_of_pages() -> None:
     ("method", "address", "body", "headers"),
     [
         ("POST", f"/api/notices/{CANARY}/replay", None, {}),
-        ("POST", f"/pools/noticetarget/replay/{CANARY}/", None, {}),
+        ("POST", f"/notices/-/replay/{CANARY}", None, {}),
         ("PUT", f"/api/profile/views/{CANARY}/mine", {"query": "q=1"}, {}),
         ("GET", f"/api/configs/{CANARY}", None, {}),
         ("GET", "/api/workflow/{work}/logs?task_name=" + CANARY, {}, {}),

@@ -11,8 +11,8 @@ from tests.integration.webhooks.conftest import Ask, pod
 from tests.support import world
 from tests.support.world import sign_in
 
-LIST = "/scheduling/queueguard/"
-PAGE = "/scheduling/queueguard/prod/change/"
+LIST = "/clusters/-/webhooks"
+PAGE = "/clusters/prod/webhooks"
 
 
 def test_the_list_names_each_cluster_and_its_bypass_attempts(cluster: Backend, ask: Ask, browser: Client) -> None:

@@ -193,7 +193,7 @@ def test_a_hostile_manifest_is_refused_with_a_message(alice: Any, text: str) -> 
 
 
 def test_the_page_accepts_a_manifest_with_its_own_priority(alice: Any) -> None:
-    page = "/scheduling/workflow/submit/"
+    page = "/submit"
     client = sign_in(alice.user)
     text = INFERENCE.replace("spec:\n", "spec:\n  priorityClassName: osmo-low\n")
     form = {"pool": "team", "priority": "", "file": text, "variables": ""}

@@ -92,14 +92,14 @@ def test_the_tree_costs_no_query(gang: Any) -> None:
 def test_an_impossible_optional_pod_does_not_block_the_gang(alice: Any) -> None:
     alice.submit("team", INFERENCE.replace("osmo/gpus-per-pod: 1", "osmo/gpus-per-pod: {prefill-0: 64, prefill-1: 1}"))
     client = sign_in(alice.user)
-    text = client.get("/scheduling/workflow/inference-service-1/change/").content.decode()
+    text = client.get("/workflows/inference-service-1").content.decode()
     assert "Reason for waiting" in text
     assert "can never start" not in text
 
 
 def test_the_page_draws_it(gang: Any) -> None:
     client = sign_in(gang.user)
-    page = client.get("/scheduling/workflow/inference-service-1/change/")
+    page = client.get("/workflows/inference-service-1")
     text = " ".join(page.content.decode().split())
     assert page.status_code == 200
     assert 'aria-label="prefill-0: 5 of 8 running, 8 required"' in text

@@ -130,9 +130,9 @@ def test_the_queue_page_tells_how_forecasts_came_true(admin: Any) -> None:
 
     client = sign_in(admin.user)
     StartForecast.objects.bulk_create([scored(wait) for wait in waits[:19]] + [scored(None)])
-    assert "How forecasts came true" not in client.get("/scheduling/workflow/queue/").content.decode()
+    assert "How forecasts came true" not in client.get("/queue").content.decode()
     StartForecast.objects.bulk_create(scored(wait) for wait in waits[19:])
-    page = " ".join(client.get("/scheduling/workflow/queue/").content.decode().split())
+    page = " ".join(client.get("/queue").content.decode().split())
     assert "of the last 40 that could be checked, 30 % of the work had started by the time for half" in page
     assert "and 90 % by the time for nine of ten" in page
 
@@ -174,7 +174,7 @@ def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile
     reconcile_pool()
     forecast_starts()
     client = sign_in(alice.user)
-    page = client.get("/scheduling/workflow/next-1/change/").content.decode()
+    page = client.get("/workflows/next-1").content.decode()
     row = StartForecast.objects.get()
     assert row.p50 is not None and row.p90 is not None
     assert row.p50.isoformat() in page and row.p90.isoformat() in page

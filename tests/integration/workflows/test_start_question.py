@@ -245,7 +245,7 @@ def test_the_number_of_queries_does_not_grow_with_the_work(full: Any, reconcile_
 def test_the_page_says_when_it_would_start_and_compares_ways_in(full: Any) -> None:
     client = sign_in(full.user)
     form = {"pool": "team--a", "priority": "", "file": workflow_file("next", 8), "variables": ""}
-    address = "/scheduling/workflow/submit/"
+    address = "/submit"
     checked = client.post(address, form | {"step": "check"}).content.decode()
     assert 'id="start-forecast"' in checked
     assert "Compare other ways in" in checked

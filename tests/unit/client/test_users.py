@@ -47,7 +47,7 @@ def test_profile_set(osmo, stub, words, body):
 def test_profile_views(osmo, stub):
     stub.on("GET", "/api/profile/views", {"views": []})
     assert osmo.ok("profile", "views").startswith("No saved views.")
-    page = "/scheduling/workflow/?status=PENDING"
+    page = "/workflows?status=PENDING"
     view = {
         "list": "workflows",
         "name": "waits",
