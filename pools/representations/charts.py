@@ -7,8 +7,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-Tone = Literal["guaranteed", "low", "over", "idle", "unallocated", "offline", "lent", "borrowed", "waiting", "plain"]
-"""The colour and the dashes of a series; the same tone means the same thing on every page."""
+Tone = Literal[
+    "guaranteed",
+    "low",
+    "over",
+    "quota",
+    "capacity",
+    "own_quota",
+    "limit",
+    "room",
+    "offline",
+    "order",
+    "before",
+    "plain",
+]
+"""The colour of a series, and its pattern where colours are not shown; the same tone means the same on every page."""
 
 MAX_TABLE_ROWS = 200
 """A longer table would hide the rest of the page; the CSV file has every row."""
@@ -16,27 +29,31 @@ MAX_TABLE_ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class ChartSeries:
-    """One line or area. `values` belong to the times of the chart; None is a gap. `texts`, where given, are the values
-    as a person reads them."""
+    """An area, or a line such as a quota. `values` belong to the times of the chart; None is a gap. `texts`, where
+    given, are the values as a person reads them. `meaning` explains the label."""
 
     label: str
     tone: Tone
     values: Sequence[float | None]
     texts: Sequence[str] = ()
+    is_line: bool = False
+    meaning: str = ""
 
     def text(self, index: int) -> str:
         """The value at the time with this index, for a person."""
         value = self.values[index]
         if value is None:
             return "–"
-        return self.texts[index] if self.texts else f"{value:g}"
+        return self.texts[index] if self.texts else number_text(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
     """`times` are the beginnings of the steps, and `end` is the end of the last one: a value holds until the next time.
-    Stacked series are areas on top of each other, the first one at the bottom; lines are lines of steps. `key` is
-    unique on the page. `summary` is one sentence for a person who does not see the picture."""
+    Areas are on top of each other, the first one at the bottom; lines are lines of steps. The picture is as high as the
+    areas need, and a line that is far above them is named beside it. `key` is unique on the page. `summary` is one
+    sentence for a person who does not see the picture. `axis` is the period that the picture spans, and `now` is marked
+    in it; without them, it spans the times."""
 
     key: str
     title: str
@@ -45,7 +62,8 @@ class Chart:
     times: Sequence[datetime]
     end: datetime
     series: Sequence[ChartSeries]
-    is_stacked: bool = False
+    axis: tuple[datetime, datetime] | None = None
+    now: datetime | None = None
 
     @property
     def table_rows(self) -> list[tuple[datetime, list[str]]]:
@@ -60,18 +78,26 @@ class Chart:
         return {
             "title": self.title,
             "unit": self.unit,
-            "stacked": self.is_stacked,
+            "axis": [at.timestamp() for at in self.axis or (self.times[0] if self.times else self.end, self.end)],
+            "now": self.now and self.now.timestamp(),
             "times": seconds,
             "series": [
                 {
                     "label": each.label,
                     "tone": each.tone,
+                    "line": each.is_line,
                     "values": [*each.values, each.values[-1] if each.values else None],
                     "texts": [*each.texts, each.texts[-1]] if each.texts else None,
                 }
                 for each in self.series
             ],
         }
+
+
+def number_text(value: float) -> str:
+    """A number with one decimal at most, thousands apart."""
+    text = f"{value:,.1f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    return text.removesuffix(".0")
 
 
 def chart_time(at: datetime) -> str:

@@ -46,6 +46,7 @@ class GpuMeter:
     reserved: str
     cap: str
     available: str
+    free: str
     per_gpu: str
     default: str
     committed: int
@@ -121,6 +122,9 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
             reserved=_text(facts.assumed, gauge.key) if reserved[gauge.key] else "",
             cap="" if cap is None else _cap_text(spec, gauge.key),
             available="" if cap is None else gauge.available_text,
+            free=""
+            if cap is None
+            else _number_text(max(0, cap - gauge.used), gauge.key, _family(facts.committed, gauge.key)),
             per_gpu="" if not resource else _per_gpu(spec, side, resource),
             default="" if not resource else _default(spec, side, resource),
             committed=committed,
@@ -171,6 +175,15 @@ def _cap_text(spec: GpuQuotaSpec, key: str) -> str:
     return str(spec.total_caps(side).of(resource)) if resource else str(spec.max_workers)
 
 
+def _cap(spec: GpuQuotaSpec, key: str) -> int | None:
+    """The cap in the unit of the numbers; None without one."""
+    side, _, resource = key.partition(".")
+    if not resource:
+        return spec.max_workers
+    amount = spec.total_caps(side).of(resource)
+    return None if amount is None else amount.milli
+
+
 def _per_gpu(spec: GpuQuotaSpec, side: str, resource: str) -> str:
     cap = (spec.max_requests if side == "requests" else spec.max_limits).of(resource)
     return "" if cap is None or not cap.milli else str(cap)
@@ -206,24 +219,30 @@ def usage_history(facts: GpuNamespace) -> list[Chart]:
     if not samples:
         return []
     held = [(sample.at, totals_from_counters(sample)) for sample in samples] + [(now, facts.committed)]
+    since = now - HISTORY_PERIOD
     charts = []
     for key in GAUGE_KEYS:
         values = [_number(each, key) for _, each in held]
         if not any(values):
             continue
         family = _family(facts.committed, key)
-        texts = [_number_text(value, key, family) for value in values]
+        texts = ["–", *(_number_text(value, key, family) for value in values)]
         most = _number_text(max(values), key, family)
         size, unit = _UNITS[key.partition(".")[2]]
+        drawn = [ChartSeries("Used", "plain", [None, *(value / size for value in values)], texts)]
+        if cap := _cap(facts.spec, key):
+            said = _cap_text(facts.spec, key)
+            drawn.append(ChartSeries("Cap now", "quota", [cap / size] * len(texts), [said] * len(texts), is_line=True))
         charts.append(
             Chart(
                 key=f"gpu-{key.replace('.', '-')}",
                 title=GPU_QUOTA_NUMBERS[key].label,
                 unit=unit,
                 summary=f"At most {most} in the last week, now {_text(facts.committed, key)}.",
-                times=[at for at, _ in held],
+                times=[min(since, held[0][0]), *(at for at, _ in held)],
                 end=now + MIN_CHART_STEP,
-                series=[ChartSeries(GPU_QUOTA_NUMBERS[key].label, "plain", [value / size for value in values], texts)],
+                series=drawn,
+                axis=(since, now),
             )
         )
     return charts

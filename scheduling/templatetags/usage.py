@@ -18,7 +18,8 @@ from pools.domain.numbers import USAGE_NUMBERS
 from pools.templatetags.osmo import heads_of, signed
 from scheduling.domain.lists import UsageKey
 from scheduling.selectors.reports.usage import UsageRow, read_closed_until, read_usage
-from scheduling.selectors.reports.usage_charts import PERIODS, chosen_period, question_of_period, usage_charts
+from scheduling.selectors.reports.usage_charts import usage_charts
+from scheduling.selectors.reports.usage_periods import PERIODS, chosen_period, window_of
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 register = template.Library()
@@ -36,27 +37,40 @@ def pool_usage(context: dict[str, Any], pool: str) -> dict[str, Any]:
     actor = actor_of(request)
     period = chosen_period(request.GET.get(PERIOD_PARAMETER), "24h")
     until = read_closed_until() or timezone.now()
-    question = question_of_period(period, until, by=UsageKey.SUBPOOL, pools=leaf_names_of(actor, pool))
-    answer = read_usage(actor, question)
-    charts = usage_charts(answer, prefix="pool")
+    window = window_of(period, until)
+    answer = read_usage(actor, window.question(UsageKey.SUBPOOL, leaf_names_of(actor, pool)))
+    charts = usage_charts(answer, window, prefix="pool")
     return {"request": request, "pool": pool, "charts": charts, "periods": PERIODS, "period": period, "answer": answer}
 
 
+@register.simple_tag
+def share_of(part: int, whole: int | None) -> str:
+    """A part as percent of the whole."""
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
 _CELL = '<td data-label="{}" class="oa-right">{}</td>'
-_COLUMNS = {key: number for key, number in USAGE_NUMBERS.items() if key != "wait_p50_s"}
+USAGE_COLUMNS = {key: number for key, number in USAGE_NUMBERS.items() if key != "wait_p50_s"}
 
 
 @register.simple_tag
 def usage_heads() -> SafeString:
     """The headings of the columns of `usage_cells`."""
-    return heads_of(_COLUMNS.values())
+    return heads_of(USAGE_COLUMNS.values())
 
 
 @register.simple_tag
 def usage_cells(row: UsageRow) -> SafeString:
     """The numbers of a row of the record, as cells of a table. Built in Python because a page has over a thousand."""
+    texts = usage_texts(row)
+    cells = (_CELL.format(number.label, texts[key]) for key, number in USAGE_COLUMNS.items())
+    return mark_safe("".join(cells))  # noqa: S308  words of one table, and numbers
+
+
+def usage_texts(row: UsageRow) -> dict[str, str]:
+    """The numbers of a row as the page and its file show them."""
     sums = row.sums
-    texts = {
+    return {
         "quota_gpu_s": gpu_hours(sums["quota"]),
         "used_gpu_s": gpu_hours(row.used),
         "guaranteed_gpu_s": gpu_hours(sums["guaranteed"]),
@@ -69,8 +83,6 @@ def usage_cells(row: UsageRow) -> SafeString:
         "workflows": signed(sums["workflows"] or 0),
         "preemptions": signed(sums["preemptions"] or 0),
     }
-    cells = (_CELL.format(number.label, texts[key]) for key, number in _COLUMNS.items())
-    return mark_safe("".join(cells))  # noqa: S308  words of one table, and numbers
 
 
 @register.filter

@@ -31,7 +31,7 @@ from scheduling.history.own.history_replays import find_replay, list_replays
 from scheduling.history.own.own_replay import ReplayQuestion, viewpoint, visible_roots
 from scheduling.history.own.replays import cancel_replay, request_replay
 from scheduling.models import HistoryReplay
-from scheduling.selectors.reports.usage_charts import PERIODS
+from scheduling.selectors.reports.usage_periods import PERIODS
 
 ROWS = 4
 """The changes that the form has room for; a file of the client may have more."""

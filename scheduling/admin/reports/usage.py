@@ -8,10 +8,12 @@ from django.contrib import admin
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.text import slugify
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.people.roles import Actor
 from pools.models import Pool
+from pools.representations.csv_files import csv_response, is_csv_request
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.models import UsageProgress
 from scheduling.selectors.reports.usage import (
@@ -19,14 +21,10 @@ from scheduling.selectors.reports.usage import (
     UsageRow,
     read_usages,
 )
-from scheduling.selectors.reports.usage_charts import (
-    CAUSE_TITLES,
-    PERIODS,
-    chosen_period,
-    question_of_period,
-    usage_charts,
-)
+from scheduling.selectors.reports.usage_charts import CAUSE_TITLES, usage_charts
+from scheduling.selectors.reports.usage_periods import PERIODS, chosen_period, chosen_window, offered_months, window_of
 from scheduling.selectors.work.leaf_names import leaf_names_of
+from scheduling.templatetags.usage import USAGE_COLUMNS, usage_texts
 
 MAX_ROWS_SHOWN = 100
 MAX_POOLS_SUGGESTED = 200
@@ -40,38 +38,62 @@ class UsageAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, now = actor_of(request), timezone.now()
-        wanted = chosen_period(request.GET.get("period"), "30d")
+        wanted, fault = chosen_window(request.GET, now)
         text = request.GET.get("by", "")
         key = UsageKey(text) if text in set(UsageKey) else UsageKey.POOL
-        is_too_long = key is UsageKey.WORKFLOW and wanted.length > MAX_WORKFLOW_WINDOW
-        period = chosen_period(None, "30d") if is_too_long else wanted
+        is_too_long = key is UsageKey.WORKFLOW and wanted.until - wanted.since > MAX_WORKFLOW_WINDOW
+        window = window_of(chosen_period(None, "30d"), now) if is_too_long else wanted
         pool, user = request.GET.get("pool", "").strip(), request.GET.get("user", "").strip()
         leaves = leaf_names_of(actor, pool) if pool else []
         users = [user] if user else []
-        drawn = question_of_period(period, now, by=UsageKey.BACKEND, pools=leaves, users=users)
+        drawn = window.question(UsageKey.BACKEND, leaves, users)
         answer, listed = read_usages(actor, [drawn, replace(drawn, by=key, bucket=Bucket.MONTH)])
         rows = _rows_by_key(listed.rows)
+        if is_csv_request(request):
+            name = "-".join(["usage", *(part for part in (slugify(pool), slugify(user), window.file_name) if part)])
+            return usage_file(name, key, rows)
         return self.render_page(
             request,
             "osmo/usage.html",
             title="Usage",
-            charts=usage_charts(answer),
+            charts=usage_charts(answer, window),
             totals=answer.totals,
             rows=rows[:MAX_ROWS_SHOWN],
             row_count=len(rows),
-            csv_bucket=Bucket.MONTH if key is UsageKey.WORKFLOW else drawn.bucket,
             max_days=MAX_WORKFLOW_WINDOW.days if is_too_long else None,
-            since=drawn.since,
-            until=now,
-            period=period,
+            fault=fault,
+            window=window,
             periods=PERIODS,
+            months=offered_months(now),
+            since=request.GET.get("since", ""),
+            until=request.GET.get("until", ""),
             by=key,
             keys=list(UsageKey),
             pool=pool,
             username=user,
             pools=_suggested_pools(actor),
-            causes=[(title, answer.totals.sums[f"waiting_{cause}"]) for cause, title in CAUSE_TITLES.items()],
+            causes=[
+                (title, waited)
+                for cause, title in CAUSE_TITLES.items()
+                if (waited := answer.totals.sums[f"waiting_{cause}"])
+            ],
         )
+
+
+def usage_file(name: str, key: UsageKey, rows: list[UsageRow]) -> HttpResponse:
+    """The table of the page as a CSV file: its rows, its columns and its numbers, and no row is left out."""
+    columns = [key.capitalize(), *(number.heading for number in USAGE_COLUMNS.values())]
+    lines = []
+    for row in rows:
+        texts = usage_texts(row)
+        lines.append([row.key or "none", *(_plain(texts[column]) for column in USAGE_COLUMNS)])
+    return csv_response(name, columns, lines)
+
+
+def _plain(text: str) -> float | int | None:
+    """A shown number as a number."""
+    digits = text.replace("\N{NARROW NO-BREAK SPACE}", "")
+    return None if digits == "–" else float(digits) if "." in digits else int(digits)
 
 
 def _suggested_pools(actor: Actor) -> list[str]:

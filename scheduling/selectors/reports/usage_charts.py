@@ -8,99 +8,82 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pools.domain.numbers import USAGE_NUMBERS
-from pools.representations.charts import Chart, ChartSeries, Tone
-from scheduling.domain.lists import Bucket, UsageKey
-from scheduling.domain.reason_codes import WaitCause
-from scheduling.selectors.reports.usage import UsageAnswer, UsageQuestion
-
-HOURS_UP_TO = timedelta(days=8)
-"""A longer window is drawn in days."""
+from pools.representations.charts import Chart, ChartSeries, Tone, number_text
+from scheduling.domain.lists import Bucket
+from scheduling.selectors.reports.usage import UsageAnswer
+from scheduling.selectors.reports.usage_periods import UsageWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
-    """A window that ends now: its name in the address, and its words."""
+class UsageSeries:
+    """A series of the charts: the column of the record that it shows, its words, and its look."""
 
-    name: str
-    title: str
-    length: timedelta
+    column: str
+    label: str
+    meaning: str
+    tone: Tone
+    is_line: bool = False
 
 
-PERIODS = (
-    Period("24h", "24 hours", timedelta(hours=24)),
-    Period("7d", "7 days", timedelta(days=7)),
-    Period("30d", "30 days", timedelta(days=30)),
-    Period("90d", "90 days", timedelta(days=90)),
+def _declare(column: str, key: str, tone: Tone, *, is_line: bool = False) -> UsageSeries:
+    number = USAGE_NUMBERS[key]
+    return UsageSeries(column, number.label, number.meaning, tone, is_line)
+
+
+USE_SERIES = (
+    _declare("guaranteed", "guaranteed_gpu_s", "guaranteed"),
+    _declare("low_inside", "low_inside_gpu_s", "low"),
+    _declare("over_quota", "over_quota_gpu_s", "over"),
+    _declare("quota", "quota_gpu_s", "quota", is_line=True),
+    UsageSeries("capacity", "Capacity", "GPUs of the nodes of the clusters, those offline included.", "capacity", True),
 )
-
-_STATES: tuple[tuple[str, str, Tone], ...] = (
-    ("guaranteed", USAGE_NUMBERS["guaranteed_gpu_s"].label, "guaranteed"),
-    ("low_inside", USAGE_NUMBERS["low_inside_gpu_s"].label, "low"),
-    ("over_quota", USAGE_NUMBERS["over_quota_gpu_s"].label, "over"),
-    ("idle", USAGE_NUMBERS["idle_quota_gpu_s"].label, "idle"),
-    ("unallocated", "Unallocated", "unallocated"),
-    ("offline", "Offline", "offline"),
+"""Use as areas, and what it is measured by as lines: the gap between them is idle."""
+WAIT_SERIES = (
+    UsageSeries("waiting_own_quota", "own quota", "The quota of its pool is in use.", "own_quota"),
+    UsageSeries("waiting_limit", "a limit above", "A limit of the pool or of a node above it is reached.", "limit"),
+    UsageSeries("waiting_room", "room on nodes", "No node has as many free GPUs as one task needs.", "room"),
+    UsageSeries("waiting_offline", "backend offline", "The cluster takes no work.", "offline"),
+    UsageSeries("waiting_order", "its turn", "Other work comes first.", "order"),
 )
-_CAUSES: tuple[tuple[WaitCause, str, Tone], ...] = (
-    (WaitCause.OWN_QUOTA, "own quota", "waiting"),
-    (WaitCause.LIMIT, "a limit above", "borrowed"),
-    (WaitCause.ROOM, "room on nodes", "over"),
-    (WaitCause.OFFLINE, "backend offline", "offline"),
-    (WaitCause.ORDER, "its turn", "idle"),
-)
-CAUSE_TITLES = {str(cause): title for cause, title, _ in _CAUSES}
+CAUSE_TITLES = {series.column.removeprefix("waiting_"): series.label for series in WAIT_SERIES}
 
 
-def chosen_period(name: str | None, default: str = "7d") -> Period:
-    """The period with this name in the address."""
-    found = {period.name: period for period in PERIODS}
-    return found.get(name or default, found[default])
-
-
-def question_of_period(
-    period: Period, now: datetime, *, by: UsageKey, pools: Sequence[str] = (), users: Sequence[str] = ()
-) -> UsageQuestion:
-    """The record of a period until now, in hours or days."""
-    if period.length < HOURS_UP_TO:
-        since = (now - period.length).replace(minute=0, second=0, microsecond=0)
-        return UsageQuestion(since, now, by, Bucket.HOUR, pools, users)
-    since = (now - period.length).replace(hour=0, minute=0, second=0, microsecond=0)
-    return UsageQuestion(since, now, by, Bucket.DAY, pools, users)
-
-
-def usage_charts(answer: UsageAnswer, *, prefix: str = "use") -> list[Chart]:
+def usage_charts(answer: UsageAnswer, window: UsageWindow, *, prefix: str = "use") -> list[Chart]:
     """The charts of a window; `prefix` makes their keys unique on the page."""
-    return [_state_chart(answer, f"{prefix}-states"), _waiting_chart(answer, f"{prefix}-waiting")]
+    used, waited = _average(answer, answer.totals.used), _average(answer, answer.totals.waiting)
+    return [
+        _chart(
+            answer, window, f"{prefix}-states", "Use", f"On average {number_text(used)} GPUs were in use.", USE_SERIES
+        ),
+        _chart(
+            answer,
+            window,
+            f"{prefix}-waiting",
+            "Waiting, by what it waited for",
+            f"On average work for {number_text(waited)} GPUs was waiting.",
+            WAIT_SERIES,
+        ),
+    ]
 
 
-def _state_chart(answer: UsageAnswer, key: str) -> Chart:
-    drawn = [state for state in _STATES if answer.totals.sums.get(state[0]) is not None]
-    times, columns = _averages(answer, [name for name, _, _ in drawn])
-    used = _average(answer, answer.totals.used)
+def _chart(
+    answer: UsageAnswer, window: UsageWindow, key: str, title: str, summary: str, declared: Sequence[UsageSeries]
+) -> Chart:
+    drawn = [series for series in declared if answer.totals.sums.get(series.column) is not None]
+    times, columns = _averages(answer, [series.column for series in drawn])
     return Chart(
         key=key,
-        title="Use",
+        title=title,
         unit="GPUs on average",
-        summary=f"On average {used:.1f} GPUs were in use.",
+        summary=summary,
         times=times,
         end=answer.question.until,
-        series=[ChartSeries(title, tone, values) for (_, title, tone), values in zip(drawn, columns, strict=True)],
-        is_stacked=True,
-    )
-
-
-def _waiting_chart(answer: UsageAnswer, key: str) -> Chart:
-    times, columns = _averages(answer, [f"waiting_{cause}" for cause, _, _ in _CAUSES])
-    waited = _average(answer, answer.totals.waiting)
-    return Chart(
-        key=key,
-        title="Waiting, by what it waited for",
-        unit="GPUs on average",
-        summary=f"On average work for {waited:.1f} GPUs was waiting.",
-        times=times,
-        end=answer.question.until,
-        series=[ChartSeries(title, tone, values) for (_, title, tone), values in zip(_CAUSES, columns, strict=True)],
-        is_stacked=True,
+        series=[
+            ChartSeries(each.label, each.tone, values, is_line=each.is_line, meaning=each.meaning)
+            for each, values in zip(drawn, columns, strict=True)
+        ],
+        axis=(window.since, window.end),
+        now=window.until if window.until < window.end else None,
     )
 
 

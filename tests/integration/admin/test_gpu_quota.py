@@ -98,7 +98,7 @@ def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn
     assert "TFLOPS requested: At most 20 in the last week, now 20." in text(as_person("root"), PAGE)
 
 
-def test_a_chart_begins_with_the_first_sample_and_ends_now(quota: None, as_person: SignedIn) -> None:
+def test_a_chart_spans_the_week_and_its_line_begins_with_the_first_sample(quota: None, as_person: SignedIn) -> None:
     sample_usage()
     now = timezone.now()
     (sample,) = GpuUsageSample.objects.filter(namespace="team-a")
@@ -109,8 +109,11 @@ def test_a_chart_begins_with_the_first_sample_and_ends_now(quota: None, as_perso
         )
         assert found is not None
         drawn = json.loads(found[1])
-        assert (drawn["unit"], drawn["series"][0]["values"]) == ("TFLOPS", [20, 20, 20])
-        assert drawn["times"][0] == (now - age).timestamp()
+        assert (drawn["unit"], drawn["series"][0]["values"]) == ("TFLOPS", [None, 20, 20, 20])
+        assert (drawn["series"][1]["label"], drawn["series"][1]["values"]) == ("Cap now", [100] * 4)
+        assert drawn["times"][1] == (now - age).timestamp()
+        assert drawn["axis"][1] - drawn["axis"][0] == timedelta(days=7).total_seconds()
+        assert drawn["times"][0] == drawn["axis"][0]
         assert 0 <= drawn["times"][-1] - now.timestamp() < 60
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.db import connection
 from django.template import Context, Template
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from pools.models import User
+from scheduling.selectors.reports.usage_periods import chosen_window, offered_months
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
@@ -36,7 +40,7 @@ def test_the_page_shows_charts_and_the_table_of_what_the_reader_may_see(as_perso
     found = re.search(r'<script id="use-states" type="application/json">(.*?)</script>', page)
     assert found is not None
     assert [each["tone"] for each in json.loads(found[1])["series"]] == [
-        "guaranteed", "low", "over", "idle", "unallocated", "offline",
+        "guaranteed", "low", "over", "quota", "capacity",
     ]  # fmt: skip
     mine = text(as_person("worker"), f"{PAGE}?by=subpool&period=7d")
     assert "team--a" in mine and "other--x" not in mine
@@ -65,7 +69,7 @@ def test_the_part_of_a_pool(as_person: SignedIn) -> None:
     template = Template('{% load usage %}{% pool_usage "team" %}')
     page = template.render(Context({"request": request}))
     assert 'id="pool-states"' in page and 'id="pool-waiting"' in page
-    assert '<a class="oa-button oa-button--small" href="?usage=90d#usage" aria-current="true">90 days</a>' in page
+    assert '<a href="?usage=90d#usage" aria-current="true">90 days</a>' in page
     assert "Work that started waited" in page
 
 
@@ -83,7 +87,7 @@ def test_the_page_lists_workflows_with_the_numbers_of_the_api(as_person: SignedI
 
 def test_workflows_of_a_longer_time_than_they_are_kept_for_are_those_of_30_days(as_person: SignedIn) -> None:
     page = as_person("root").get(f"{PAGE}?by=workflow&period=90d")
-    assert page.context["period"].name == "30d"
+    assert page.context["window"].name == "30d"
     assert "at most 31 days" in page.content.decode()
     assert "at most 31 days" not in text(as_person("root"), f"{PAGE}?by=workflow&period=30d")
 
@@ -116,3 +120,63 @@ def test_the_filter_suggests_a_bounded_number_of_pools(as_person: SignedIn, monk
     monkeypatch.setattr("scheduling.admin.reports.usage.MAX_POOLS_SUGGESTED", 2)
     page = text(as_person("root"), PAGE)
     assert re.findall(r'<option value="([^"]*)"></option>', page) == ["other", "team"]
+
+
+def test_the_file_is_the_table(as_person: SignedIn) -> None:
+    submit_workflow("team--a", gpus=8)
+    submit_workflow("other--x", gpus=4, username="stranger")
+    reconcile()
+    month = f"{timezone.now():%Y-%m}"
+    address = f"{PAGE}?by=subpool&pool=team&period={month}"
+    root = as_person("root")
+    page, answer = root.get(address), root.get(f"{address}&format=csv")
+    assert answer["Content-Disposition"] == f'attachment; filename="usage-team-{month}.csv"'
+    head, *lines = csv.reader(answer.content.decode().splitlines())
+    assert head[:4] == ["Subpool", "Quota (GPU-hours)", "Used (GPU-hours)", "Guaranteed (GPU-hours)"]
+    shown = re.findall(r"<tr>\s*<th scope=\"row\">(.*?)</th>\s*(.*?)\s*</tr>", page.content.decode(), re.DOTALL)
+    table = [[name, *re.findall(r">([^<]*)</td>", cells)] for name, cells in shown if "data-label" in cells]
+    assert [[cell.replace("\u202f", "").replace("–", "") for cell in row] for row in table] == lines
+    mine = as_person("worker").get(f"{PAGE}?by=subpool&period=7d&format=csv")
+    assert "other--x" not in mine.content.decode()
+    assert f"usage-7d-until-{timezone.now():%Y-%m-%d}.csv" in mine["Content-Disposition"]
+
+
+NOW = datetime(2026, 11, 27, 15, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "since", "until", "end"),
+    [
+        ({"period": "2026-10"}, "2026-10", "2026-10-01 00:00", "2026-11-01 00:00", "2026-11-01 00:00"),
+        ({"period": "2026-11"}, "2026-11", "2026-11-01 00:00", "2026-11-27 15:30", "2026-12-01 00:00"),
+        ({"period": "7d"}, "7d", "2026-11-20 15:00", "2026-11-27 15:30", "2026-11-27 15:30"),
+        ({"period": "2027-01"}, "30d", "2026-10-28 00:00", "2026-11-27 15:30", "2026-11-27 15:30"),
+        (
+            {"period": "7d", "since": "2026-10-05", "until": "2026-10-06"},
+            "2026-10-05-to-2026-10-06", "2026-10-05 00:00", "2026-10-07 00:00", "2026-10-07 00:00",
+        ),
+        (
+            {"since": "2026-11-26"},
+            "2026-11-26-to-2026-11-27", "2026-11-26 00:00", "2026-11-27 15:30", "2026-11-28 00:00",
+        ),
+    ],
+)  # fmt: skip
+def test_periods_months_and_own_days(query: dict[str, str], name: str, since: str, until: str, end: str) -> None:
+    window, fault = chosen_window(query, NOW)
+    assert (window.name, fault) == (name, "")
+    assert [f"{at:%Y-%m-%d %H:%M}" for at in (window.since, window.until, window.end)] == [since, until, end]
+
+
+@pytest.mark.parametrize(
+    "days", [("soon", ""), ("2026-11-05", "2026-11-01"), ("2026-12-24", ""), ("1990-01-01", "2026-01-01")]
+)
+def test_wrong_days_are_said(as_person: SignedIn, days: tuple[str, str]) -> None:
+    window, fault = chosen_window({"since": days[0], "until": days[1], "period": "7d"}, NOW)
+    assert window.name == "7d"
+    assert "The period is shown instead." in fault
+    assert fault.split(".")[0] in text(as_person("root"), f"{PAGE}?since={days[0]}&until={days[1]}&period=7d")
+
+
+def test_months_are_offered_from_this_one_on() -> None:
+    assert offered_months(NOW)[:2] == [("2026-11", "November 2026"), ("2026-10", "October 2026")]
+    assert offered_months(NOW)[-1] == ("2025-11", "November 2025")

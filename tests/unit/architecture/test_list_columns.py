@@ -20,7 +20,8 @@ NO_LISTS = {
         "quota_text.py: Namespace", "replay_advice.py: Team",
     },
     "facts and numbers of one object": {
-        "chart.html: From (UTC)", "compared_facts.html: Fact", "gpu_quota.html: Amount", "node.html: Resource",
+        "chart.html: From (UTC)", "compared_facts.html: Fact", "gpu_quota.html: Amount", "gpu_quota.html: Condition",
+        "node.html: Resource",
         "quota_text.py: Amount", "quota_text.py: Condition", "tables.py: Field", "usage.py: From (UTC)",
         "workflow_compare.py: Group",
     },

@@ -6,9 +6,10 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from django.template import Context, Template
 
-from pools.representations.charts import MAX_TABLE_ROWS, Chart, ChartSeries
+from pools.representations.charts import MAX_TABLE_ROWS, Chart, ChartSeries, number_text
 
 START = datetime(2026, 11, 22, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -24,9 +25,10 @@ def make_chart(count: int) -> Chart:
         end=START + count * HOUR,
         series=[
             ChartSeries("guaranteed", "guaranteed", [float(number) for number in range(count)]),
-            ChartSeries("over quota", "over", [None] * count),
+            ChartSeries("quota", "quota", [None] * count, is_line=True),
         ],
-        is_stacked=True,
+        axis=(START, START + 24 * HOUR),
+        now=START + count * HOUR,
     )
 
 
@@ -41,10 +43,19 @@ def test_the_numbers_are_in_the_page_for_the_script_and_for_the_reader() -> None
     data = json.loads(found[1])
     assert data["times"] == [(START + number * HOUR).timestamp() for number in range(4)]
     assert data["series"][0]["values"] == [0, 1, 2, 2]
-    assert data["stacked"] is True
+    assert data["series"][1]["line"] is True
+    assert data["axis"] == [START.timestamp(), (START + 24 * HOUR).timestamp()]
+    assert data["now"] == data["times"][-1]
     assert "GPUs &lt;in use&gt;" in page and "<in use>" not in page
     rows = re.findall(r'<tr><th scope="row"[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td></tr>', page)
     assert rows == [("2026-11-22 12:00", "2", "–"), ("2026-11-22 11:00", "1", "–"), ("2026-11-22 10:00", "0", "–")]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(23.22, "23.2"), (23.0, "23"), (0.04, "0"), (-2.5, "-2.5"), (2920.0, "2\u202f920")]
+)
+def test_a_number_has_one_decimal_at_most(value: float, text: str) -> None:
+    assert number_text(value) == text
 
 
 def test_a_long_table_has_the_newest_rows_and_says_so() -> None:
