@@ -26,6 +26,7 @@ from osmo_admin.cli.base.completion import (
     complete_nodes,
     complete_parent_pools,
     complete_pools,
+    complete_subpools,
     complete_users,
     complete_workflows,
 )
@@ -45,6 +46,7 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
     "NODE": complete_nodes,
     "PARENT": complete_parent_pools,
     "POOL": complete_pools,
+    "SUBPOOL": complete_subpools,
     "USER": complete_users,
     "WORKFLOW": complete_workflows,
 }

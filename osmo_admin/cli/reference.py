@@ -23,10 +23,10 @@ or several at once (`-p a b`).
 {fill(VARIABLES, 120)}
 
 `-o table` is for people: on a terminal it fits the width, and long cells are cut; `-o wide` cuts nothing. `-o csv` has
-the rows of the table, with a header. `-o json` and `-o yaml` print the unchanged answer of the server. `--watch` shows
-the answer again after each change. Error messages go to standard error; with `-o json` the error object is printed as
-the answer too. A dry run changes nothing and fails as the change itself would. Destructive commands ask for
-confirmation on a terminal; `--yes` confirms.
+a row of names, then the values: each number in a column of its own, times in UTC with their zone. `-o json` and
+`-o yaml` print the unchanged answer of the server. `--watch` shows the answer again after each change. Error messages
+go to standard error; with `-o json` the error object is printed as the answer too. A dry run changes nothing and fails
+as the change itself would. Destructive commands ask for confirmation on a terminal; `--yes` confirms.
 
 | exit code | meaning |
 |---|---|

@@ -44,17 +44,17 @@ BACKEND_COLUMNS = list_columns(
     Column("gpus", "GPUs", is_right=True),
     Column("quota", meaning="The quotas of its pools together", is_right=True),
     number_column(TOTAL_IN_USE),
-    "work_ends",
+    "work_ends", "pools",
 )  # fmt: skip
 
 MACHINE_COLUMNS = list_columns(
     "node", "platform",
     Column("pool", "Pool/Platform"),
     "type",
-    Column("gpu", "GPUs", is_right=True),
-    Column("cpu", "CPUs", is_right=True),
-    Column("memory", is_right=True),
-    Column("storage", is_right=True),
+    Column("gpu", "GPUs", is_right=True, published="GPUs used", parts="used total"),
+    Column("cpu", "CPUs", is_right=True, published="CPUs used", parts="used total"),
+    Column("memory", is_right=True, published="Memory used", parts="used_gi total_gi"),
+    Column("storage", is_right=True, published="Storage used", parts="used_gi total_gi"),
 )  # fmt: skip
 """Of the nodes of clusters."""
 
@@ -68,19 +68,18 @@ COHORT_COLUMNS = list_columns("cohort", "parent", number_column(WEIGHT), "quotas
 NODE_COLUMNS = list_columns("node", "kind")
 """Of the nodes of the quota tree, in addition to the numbers of `TREE_NUMBERS`."""
 
+USED_AND_CAP = {"bytes": "used_bytes cap_bytes", "TFLOPS": "used cap", "": "used cap"}
 GPU_QUOTA_COLUMNS = list_columns(
-    "namespace", "status", *(Column(key, number.label) for key, number in GPU_QUOTA_NUMBERS.items())
+    "namespace",
+    "status",
+    *(Column(key, number.label, parts=USED_AND_CAP[number.unit]) for key, number in GPU_QUOTA_NUMBERS.items()),
 )
-
-
-def _amounts_per_gpu(amounts: Mapping[str, Any]) -> str:
-    return f"{amounts['tflops']}, {amounts['vram']}"
 
 
 WORKER_COLUMNS = list_columns(
     "workload", "id", "state", "source", Column("gpus", "GPUs", is_right=True, cell="count"),
-    Column("request", "Request per GPU", is_right=True, cell=lambda row: _amounts_per_gpu(row["request"])),
-    Column("limit", "Limit per GPU", is_right=True, cell=lambda row: _amounts_per_gpu(row["limit"])),
+    Column("request", "Request per GPU", is_right=True, parts="tflops vram_bytes"),
+    Column("limit", "Limit per GPU", is_right=True, parts="tflops vram_bytes"),
     Column("counted", cell="created", is_time=True),
 )  # fmt: skip
 """Of what counts in the GPU quota of a namespace."""
@@ -91,8 +90,8 @@ REVISION_COLUMNS = list_columns(
 )  # fmt: skip
 
 AUDIT_COLUMNS = list_columns(
-    "id", Column("time", "When"), Column("actor", "User"), "action", "object", Column("sentence", "Change"),
-    "description", "request_id", "before", "after",
+    "id", Column("time", "When", is_time=True), Column("actor", "User"), "action", "object",
+    Column("sentence", "Change"), "description", "request_id", "before", "after",
 )  # fmt: skip
 """A row of the file is an entry as `/api/audit` lists it."""
 

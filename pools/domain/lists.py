@@ -61,6 +61,7 @@ class UserQuery:
     )
     id_prefix: str = parameter(TEXT, "Only names that begin with this text.", short="-p")
     roles: list[str] = parameter(TEXTS, "Only users with one of these roles.", short="-r", metavar="ROLE...")
+    details: bool = parameter(BOOLEAN, "Include the roles of each user.", default=False, option="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ class PoolListQuery(NamedPools):
     """The query of the pools as users see them."""
 
     include_archived: bool = _with_archived()
+    with_subpools: bool = parameter(
+        BOOLEAN, "With the subpools of each pool that `pools` names.", default=False, option=""
+    )
 
 
 @dataclass(frozen=True, slots=True)

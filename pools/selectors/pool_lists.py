@@ -169,10 +169,14 @@ class ListedPool:
 
 
 def list_pools(
-    actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False
+    actor: Actor,
+    *,
+    names: Collection[str] | None = None,
+    include_archived: bool = False,
+    with_subpools: bool = False,
 ) -> list[ListedPool]:
     """The trees that `actor` sees, by the pool's name. With `names` only the trees that contain one of these pools
-    or subpools; unknown and invisible names are left out."""
+    or subpools; unknown and invisible names are left out. `with_subpools` lists the subpools of named pools, too."""
     parameters = {
         "archived": include_archived,
         # The names of all top-level pools that may be listed; None without such a limit.
@@ -185,8 +189,15 @@ def list_pools(
     for row in map(ListedSubpoolRow._make, read_rows(_SUBPOOLS_SQL, parameters)):
         by_parent[row.parent_id].append(row)
     rows.sort(key=_name)
-    listed_names = None if names is None else frozenset(names)
-    trees = [ListedPool(root, sorted(by_parent[root.id], key=_short_name), listed_names) for root in rows]
+    listed = None if names is None else frozenset(names)
+    trees = [
+        ListedPool(
+            root,
+            sorted(by_parent[root.id], key=_short_name),
+            None if listed is None or (with_subpools and root.name in listed) else listed,
+        )
+        for root in rows
+    ]
     return [tree for tree in trees if tree.lists_anything]
 
 

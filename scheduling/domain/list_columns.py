@@ -71,6 +71,9 @@ TASK_COLUMNS = list_columns(
     Column("gpu", "GPU [#]"),
 )  # fmt: skip
 
+EVENT_COLUMNS = list_columns(Column("time", is_time=True), "task", "event")
+"""Of the events of a workflow."""
+
 GANG_COLUMNS = list_columns(
     Column("sub_group", "SubGroup"),
     Column("required", is_right=True),

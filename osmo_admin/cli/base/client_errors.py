@@ -92,6 +92,13 @@ def detail_location(detail: Mapping[str, Any]) -> str:
     return f"{location}: " if location else ""
 
 
+def meant_text(meant: Mapping[str, str]) -> str:
+    """`Did you mean vision?`, with the typed name where there are several."""
+    if len(meant) == 1:
+        return f"Did you mean {next(iter(meant.values()))}?"
+    return " ".join(f"Did you mean {near} in place of {name}?" for name, near in meant.items())
+
+
 def error_from_response(
     status: int, headers: Mapping[str, str], text: str, *, submitting: bool = False, hint: str | None = None
 ) -> ClientError:

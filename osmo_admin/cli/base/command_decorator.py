@@ -13,6 +13,8 @@ from typing import Any
 
 import typer
 
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.completion import Completion, meant_names
 from osmo_admin.cli.base.help_text import HelpedCommand, HelpedGroup
 from osmo_admin.cli.base.list_options import OptionGrammar, repeat_list_options
 from osmo_admin.cli.base.options import (
@@ -104,6 +106,7 @@ def client_command(
     def register(function: CommandFunction) -> CommandFunction:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         names = {option_name(parameter): parameter.name for parameter in own}
+        sources = {each.name: source for each in own if (source := _completion_of(each))}
         shared: list[tuple[str, Any, Any]] = [
             ("output", OutputFormatOption if short_t else OutputFormatOptionWithoutT, OutputFormat.TABLE)
         ]
@@ -128,10 +131,16 @@ def client_command(
             for each, _, _ in shared:
                 setattr(session, each, values.pop(each))
             arguments = {names[name]: value for name, value in values.items()}
-            if session.watch:
-                show_each_change(session, lambda: function(session, **arguments))
-            else:
-                function(session, **arguments)
+            session.find_meant = lambda: meant_names(ctx, sources, arguments)
+            try:
+                if session.watch:
+                    show_each_change(session, lambda: function(session, **arguments))
+                else:
+                    function(session, **arguments)
+            except ClientError as error:
+                session.add_hint(error)
+                raise
+            session.hint_at_nothing()
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
@@ -145,6 +154,12 @@ def client_command(
         return function
 
     return register
+
+
+def _completion_of(parameter: inspect.Parameter) -> Completion | None:
+    """The source of the names that may be given for it."""
+    declared = getattr(parameter.annotation, "__metadata__", ())
+    return next((info.autocompletion for info in declared if getattr(info, "autocompletion", None)), None)
 
 
 def option_name(parameter: inspect.Parameter) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -11,9 +12,11 @@ import typer
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.session import ClientSession
 
+Completion = Callable[[typer.Context, str], list[str]]
+
 MOST_WORKFLOWS = 100
 MOST_USERS = 100
-TIMEOUT_SECONDS = 1.0  # a person has pressed Tab and is waiting
+TIMEOUT_SECONDS = 2.0  # a person has pressed Tab and is waiting
 
 
 def complete_pools(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -40,8 +43,9 @@ def complete_workflows(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Nodes that begin with the typed text."""
+    query = {"all_pools": True}
     return _complete(
-        ctx, incomplete, "api/resources", lambda answer: [each["hostname"] for each in answer["resources"]]
+        ctx, incomplete, "api/resources", lambda answer: [each["hostname"] for each in answer["resources"]], query
     )
 
 
@@ -61,6 +65,46 @@ def complete_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
     return _complete(
         ctx, incomplete, "api/configs/gpu_quota", lambda answer: [each["namespace"] for each in answer["quotas"]]
     )
+
+
+def complete_backends(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Clusters that begin with the typed text."""
+    return _complete(
+        ctx, incomplete, "api/configs/backend", lambda answer: [each["name"] for each in answer["backends"]]
+    )
+
+
+def complete_subpools(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Short names of the subpools of the pool before them that begin with the typed text."""
+    parent = f"{ctx.params.get('parent')}--"
+    names = [row["name"].removeprefix(parent) for row in _fetch_pools(ctx) if row["name"].startswith(parent)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_config_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Pools or clusters, whichever the configuration before them is of."""
+    kind = str(ctx.params.get("config")).upper()
+    complete = {"POOL": complete_parent_pools, "BACKEND": complete_backends}.get(kind)
+    return complete(ctx, incomplete) if complete else []
+
+
+_IN_PART = (complete_workflows, complete_users)
+"""Those whose answer has a part of many names: also those that begin as the typed one are asked for."""
+
+
+def meant_names(ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any]) -> dict[str, str]:
+    """The nearest name for each given one that is not among those that the person sees. `sources` and `given` are by
+    argument and option."""
+    found: dict[str, str] = {}
+    for key, complete in sources.items():
+        typed = given.get(key)
+        for name in [typed] if isinstance(typed, str) else typed or ():
+            names = complete(ctx, "")
+            if complete in _IN_PART and name not in names:
+                names = [*names, *complete(ctx, name[:2])]
+            if name not in names and (near := get_close_matches(name, names, n=1, cutoff=0.7)):
+                found[name] = near[0]
+    return found
 
 
 def _complete(

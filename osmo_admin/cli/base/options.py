@@ -11,7 +11,13 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.cli.base.completion import complete_parent_pools, complete_pools, complete_users, complete_workflows
+from osmo_admin.cli.base.completion import (
+    complete_parent_pools,
+    complete_pools,
+    complete_subpools,
+    complete_users,
+    complete_workflows,
+)
 from osmo_admin.cli.base.session import OutputFormat
 
 
@@ -30,7 +36,7 @@ class SortOrder(StrEnum):
 
 
 OUTPUT_HELP = (
-    "Output format; a table fits the terminal, wide is not cut, csv has the rows of the table; json and yaml are the "
+    "Output format; a table fits the terminal, wide is not cut, csv has names and plain values; json and yaml are the "
     "unchanged answer of the server; text is the same as table."
 )
 OutputFormatOption = Annotated[
@@ -72,7 +78,12 @@ YesOption = Annotated[
 ParentArgument = Annotated[
     str, typer.Argument(metavar="PARENT", help="Pool that has the subpools.", autocompletion=complete_parent_pools)
 ]
-SubpoolArgument = Annotated[str, typer.Argument(metavar="SUBPOOL", help="Short name of the subpool, `a` of `team--a`.")]
+SubpoolArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SUBPOOL", help="Short name of the subpool, `a` of `team--a`.", autocompletion=complete_subpools
+    ),
+]
 WorkflowArgument = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help="Workflow ID or UUID.", autocompletion=complete_workflows)
 ]

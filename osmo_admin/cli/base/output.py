@@ -16,6 +16,7 @@ from osmo_admin.cli.base.client_errors import INTERRUPTED, ClientError
 from osmo_admin.cli.base.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.base.tables import (
     AnswerText,
+    Table,
     answer_as_csv,
     answer_parts,
     list_table,
@@ -56,7 +57,9 @@ def print_answer(session: ClientSession, answer: Any, text: Callable[[], AnswerT
     if session.is_machine_readable:
         typer.echo(serialize(answer, session.output))
     else:
-        print_parts(text(), session.output)
+        parts = text()
+        session.has_nothing = any(isinstance(part, Table) and not part.rows for part in answer_parts(parts))
+        print_parts(parts, session.output)
     print_warnings(answer)
 
 
@@ -64,7 +67,7 @@ def print_list(
     session: ClientSession, answer: Any, columns: Collection[Column], rows: Sequence[Mapping[str, Any]], nothing: str
 ) -> None:
     """Print the rows of an answer as a table, or `nothing` if there are none."""
-    print_answer(session, answer, lambda: with_more_entries(list_table(columns, rows), answer) if rows else nothing)
+    print_answer(session, answer, lambda: with_more_entries(list_table(columns, rows, nothing=nothing), answer))
 
 
 def print_parts(text: AnswerText, output: OutputFormat) -> None:
@@ -81,6 +84,9 @@ def print_parts(text: AnswerText, output: OutputFormat) -> None:
 def _print_csv(text: AnswerText) -> None:
     """Print the table; a remark without a table, such as "There are no workflows to view.", is not data."""
     table = answer_as_csv(text)
+    for part in answer_parts(text):
+        if isinstance(part, Table) and not part.rows and part.nothing:
+            print_warning(part.nothing)
     if table is None:
         print_warning("\n".join(str(part) for part in answer_parts(text)))
     else:

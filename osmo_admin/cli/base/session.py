@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from osmo_admin.cli.base import login_file
-from osmo_admin.cli.base.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.base.client_errors import REFUSED, REFUSED_SUBMISSION, SERVER_FAILED, ClientError, meant_text
 from osmo_admin.cli.base.http import HttpClient, url_path
 from osmo_admin.cli.base.login_file import StoredLogin, TokenLogin
 
+UNKNOWN_NAME_STATUSES = (403, 404)
 NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
 
 
@@ -43,6 +45,9 @@ class ClientSession:
     yes: bool = False
     watch: bool = False
     has_ended: bool = False  # set by a command: a watch of it has nothing more to show
+    has_nothing: bool = False  # the answer was an empty list
+    find_meant: Callable[[], Mapping[str, str]] = dict
+    """The names that were meant, by those that were typed and that nobody knows."""
     _http: HttpClient | None = field(default=None, init=False)
 
     @property
@@ -61,6 +66,17 @@ class ClientSession:
             login, stored = self._find_login()
             self._http = self._connect(login, stored=stored)
         return self._http
+
+    def add_hint(self, error: ClientError) -> None:
+        """Say which name was meant where the error may be that of an unknown one."""
+        may_be_unknown = error.status in UNKNOWN_NAME_STATUSES and error.exit_code in (REFUSED, REFUSED_SUBMISSION)
+        if may_be_unknown and error.hint is None and (meant := self.find_meant()):
+            error.hint = meant_text(meant)
+
+    def hint_at_nothing(self) -> None:
+        """Say which name was meant where the list is empty."""
+        if self.has_nothing and not self.is_machine_readable and (meant := self.find_meant()):
+            print_warning(meant_text(meant))
 
     def http_of_token(self, token: str, caller: str | None) -> HttpClient:
         """A connection with the access token of somebody else, at the address `caller`. Raises :class:`ClientError` if

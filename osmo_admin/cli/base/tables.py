@@ -1,4 +1,8 @@
-"""Plain tables: columns as wide as their widest cell, two spaces between them; on a narrow terminal cells are cut."""
+"""Plain tables: columns as wide as their widest cell, two spaces between them; on a narrow terminal cells are cut.
+
+`-o csv` is written here alone: one row with the names of the columns, then plain values, each number in a column of its
+own, times in UTC with their zone. A cell that people read in another way is a :class:`Shown`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osmo_admin.cli.base.times import format_local_time
+from osmo_admin.cli.base.times import format_duration, format_local_time, utc_time
 from pools.domain.columns import Column
 
 GUTTER = "  "
 NOTHING = "-"
+NOT_IN_THE_FILE = ""
 LEAST_COLUMN_WIDTH = 8
 TREE_LINES = "│├└─ "
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -29,6 +34,42 @@ def printable_text(text: str) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A cell that people read as `text`; a file has `value`, which is a tuple for a column of several numbers."""
+
+    text: Any
+    value: Any
+
+
+def local_time(timestamp: str | None) -> Shown:
+    """A time of the server: local time for people, with its zone; UTC in a file."""
+    return Shown(format_local_time(timestamp), utc_time(timestamp))
+
+
+def duration_cell(seconds: float | None) -> Shown:
+    """`1h 02m` for people, seconds in a file."""
+    return Shown(format_duration(seconds), None if seconds is None else round(seconds))
+
+
+def plain_number(amount: Any, unit: int = 1) -> float | int | None:
+    """An amount as Kubernetes writes it, such as 16Gi, as a number of units; None for nothing."""
+    from pools.domain.values.quantities import InvalidQuantity, parse_quantity
+
+    try:
+        found = None if amount is None else parse_quantity(amount).milli / (1000 * unit)
+    except InvalidQuantity:
+        return None
+    return int(found) if found is not None and found.is_integer() else found
+
+
+def first_of(values: Sequence[Any], most: int = 3) -> Shown:
+    """The first values, and the number of the others; a file has them all."""
+    if len(values) <= most:
+        return Shown(values, values)
+    return Shown(f"{format_cell(values[:most])} and {len(values) - most} more", values)
+
+
 class PreformattedCell(str):
     """A cell whose spaces are kept, such as the prefix of a tree."""
 
@@ -37,6 +78,8 @@ class PreformattedCell(str):
 
 def format_cell(value: Any) -> str:
     """One value on one line; `-` for nothing."""
+    if isinstance(value, Shown):
+        return format_cell(value.text)
     if isinstance(value, PreformattedCell):
         return printable_text(value).replace("\n", " ")
     if value is None or value in ("", []):
@@ -61,12 +104,16 @@ class Table:
     """Rows under a header, with an optional row of sums. Every cell is a formatted line of text.
 
     `minimum` holds the minimum widths of the first columns. Cells are left-aligned; lines have no trailing spaces.
+    `names` and `values` are the file, and `nothing` is what people read in place of no rows.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     sums: Sequence[str] = ()
     minimum: Sequence[int] = ()
+    names: Sequence[str] = ()
+    values: Sequence[Sequence[Any]] = ()
+    nothing: str = ""
 
     def __str__(self) -> str:
         return self.text()
@@ -77,6 +124,8 @@ class Table:
         The widest cells are cut, never those of the first column, which names the object. Where even this is too wide,
         each row becomes a block of `Name : value` lines.
         """
+        if self.nothing and not self.rows:
+            return self.nothing
         widths = self._widths()
         if width is not None and _total_width(widths) > width:
             shortest = [
@@ -94,11 +143,11 @@ class Table:
         return "\n".join(_format_row(line, widths) for line in lines)
 
     def csv(self) -> str:
-        """Header and rows as CSV (RFC 4180 with line feeds); nothing is an empty field. Sums are left out."""
+        """Names and values as CSV (RFC 4180 with line feeds); nothing is an empty field. Sums are left out."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows([_csv_field(cell) for cell in row] for row in self.rows)
+        writer.writerow(self.names)
+        writer.writerows([_csv_field(value) for value in row] for row in self.values)
         return text.getvalue().removesuffix("\n")
 
     def _widths(self) -> list[int]:
@@ -142,18 +191,62 @@ def build_table(
     *,
     minimum: Sequence[int] = (),
     total: Sequence[Any] | None = None,
+    parts: Sequence[str] = (),
+    names: Sequence[str] = (),
+    nothing: str = "",
 ) -> Table:
-    """A table of any values; `total` is its row of sums."""
-    body = [[format_cell(value) for value in row] for row in rows]
+    """A table of any values; `total` is its row of sums. `names` are the columns of the file, by default the header;
+    `parts` has, for a column of several numbers, their names; a column named NOT_IN_THE_FILE is for people only."""
+    cells, named = [list(row) for row in rows], names or header
+    divided = [each.split() for each in parts or [""] * len(header)]
+    file_names = [
+        f"{_column_name(name)}_{part}" if part else _column_name(name)
+        for name, each in zip(named, divided, strict=True)
+        for part in each or [""]
+        if name != NOT_IN_THE_FILE
+    ]
+    values = [
+        [
+            value
+            for name, cell, each in zip(named, row, divided, strict=True)
+            if name != NOT_IN_THE_FILE
+            for value in _values(cell, len(each))
+        ]
+        for row in cells
+    ]
+    body = [[format_cell(value) for value in row] for row in cells]
     sums = [] if total is None else [("" if value == "" else format_cell(value)) for value in total]
-    return Table(header, body, sums, minimum)
+    return Table(header, body, sums, minimum, file_names, values, nothing)
 
 
 def list_table(
-    columns: Collection[Column], rows: Iterable[Mapping[str, Any]], total: Sequence[Any] | None = None
+    columns: Collection[Column],
+    rows: Iterable[Mapping[str, Any]],
+    total: Sequence[Any] | None = None,
+    *,
+    nothing: str = "",
 ) -> Table:
     """These columns of the rows of an answer."""
-    return build_table(headings(columns), ([_cell(column, row) for column in columns] for row in rows), total=total)
+    return build_table(
+        headings(columns),
+        ([_cell(column, row) for column in columns] for row in rows),
+        total=total,
+        parts=[column.parts for column in columns],
+        names=[column.key for column in columns],
+        nothing=nothing,
+    )
+
+
+def _column_name(heading: str) -> str:
+    return re.sub(r"\W+", "_", heading.lower()).strip("_")
+
+
+def _values(cell: Any, parts: int) -> Sequence[Any]:
+    """The values of one cell in the file."""
+    value = cell.value if isinstance(cell, Shown) else cell
+    if parts:
+        return value if isinstance(value, tuple) else [None] * parts
+    return [value]
 
 
 def headings(columns: Iterable[Column]) -> list[str]:
@@ -163,7 +256,7 @@ def headings(columns: Iterable[Column]) -> list[str]:
 
 def _cell(column: Column, row: Mapping[str, Any]) -> Any:
     value = column.cell(row) if callable(column.cell) else row.get(column.cell or column.key)
-    return format_local_time(value) if column.is_time else value
+    return local_time(value) if column.is_time and not isinstance(value, Shown) else value
 
 
 def with_more_entries(table: Table, answer: Any) -> AnswerText:
@@ -187,11 +280,12 @@ def answer_as_csv(text: AnswerText) -> str | None:
     return chosen[0].csv() if chosen else None
 
 
-def _csv_field(cell: str) -> str:
-    """The cell without the lines of a tree; empty for nothing.
+def _csv_field(value: Any) -> str:
+    """The value without the lines of a tree; empty for nothing.
 
     An apostrophe goes in front of a text that a spreadsheet would run as a formula: other users choose names.
     """
+    cell = format_cell(value)
     text = "" if cell == NOTHING else cell.lstrip(TREE_LINES)
     return f"'{text}" if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text) else text
 

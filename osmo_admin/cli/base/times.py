@@ -22,6 +22,17 @@ def format_local_time(timestamp: str | None) -> str | None:
     return f"{local:%Y-%m-%d %H:%M:%S %Z}"
 
 
+def utc_time(timestamp: str | None) -> str | None:
+    """A naive UTC time of the server with its zone, in whole seconds; any other text unchanged."""
+    if not timestamp:
+        return None
+    try:
+        parsed = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return timestamp
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+
+
 def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False) -> str:
     """The typed time as naive UTC time of the server.
 

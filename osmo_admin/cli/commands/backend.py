@@ -8,18 +8,49 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_backends
 from osmo_admin.cli.base.http import url_path
-from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import list_table
+from osmo_admin.cli.base.tables import first_of, list_table
+from pools.domain.columns import pick
+from pools.domain.list_columns import BACKEND_COLUMNS
 from scheduling.domain.list_columns import STEP_COLUMNS
 
 app = command_group("Backends: the clusters on which workflows run.")
 
 
+@client_command(app, "list", watches=True)
+def list_(session: ClientSession) -> None:
+    """List the clusters with their nodes, GPUs and pools.
+
+    Example: osmo backend list
+    """
+    answer = session.http().get("api/configs/backend")
+    rows = [_row(each) for each in answer["backends"]]
+    columns = pick(BACKEND_COLUMNS, "cluster state kind namespace nodes gpus pools")
+    print_list(session, answer, columns, rows, "There are no clusters that you may see.")
+
+
+def _row(backend: dict[str, Any]) -> dict[str, Any]:
+    nodes = backend.get("nodes") or []
+    return {
+        "cluster": backend["name"],
+        "state": "OFFLINE" if backend.get("offline") else "ONLINE",
+        "kind": backend.get("type"),
+        "namespace": backend.get("namespace"),
+        "nodes": len(nodes),
+        "gpus": sum(node["gpus"] for node in nodes),
+        "pools": first_of(backend.get("pools") or []),
+    }
+
+
 @client_command(app, "settle", writes=True)
 def run_cycle(
-    session: ClientSession, name: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of the backend.")]
+    session: ClientSession,
+    name: Annotated[
+        str, typer.Argument(metavar="BACKEND", help="Name of the backend.", autocompletion=complete_backends)
+    ],
 ) -> None:
     """Run one scheduling cycle on a backend now and print its steps.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_config_names
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import (
     DescriptionOption,
@@ -19,6 +21,7 @@ from osmo_admin.cli.base.options import (
 )
 from osmo_admin.cli.base.output import confirm, print_answer, print_list, serialize
 from osmo_admin.cli.base.session import ClientSession, OutputFormat, print_warning
+from osmo_admin.cli.base.tables import first_of, format_cell
 from osmo_admin.cli.base.yaml_files import read_yaml_text
 from osmo_admin.cli.changes import TypedChange
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
@@ -28,10 +31,13 @@ from pools.domain.list_columns import REVISION_COLUMNS
 from pools.domain.lists import RevisionQuery
 
 app = command_group("Configuration of pools and of the service.")
+NAMED_POOLS = 3  # a message names so many
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
 
 TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="POOL, WORKFLOW or BACKEND.")]
-NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the object.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Name of the object.", autocompletion=complete_config_names)
+]
 
 
 @client_command(app, "show")
@@ -85,8 +91,11 @@ def _select_part(data: Any, name: str) -> Any:
         return data[name]
     if isinstance(data, list) and name.isdigit() and int(name) < len(data):
         return data[int(name)]
-    names = f" There are: {', '.join(map(str, data))}." if isinstance(data, dict) and data else ""
-    raise ClientError(f"There is nothing of this name here.{names}")
+    if not isinstance(data, dict) or not data:
+        raise ClientError("There is nothing of this name here.")
+    near = get_close_matches(name, map(str, data), n=1)
+    meant = f" Did you mean {near[0]}?" if near else f" There are: {format_cell(first_of(list(data)))}."
+    raise ClientError(f"There is nothing of this name here.{meant}")
 
 
 @client_command(app, "update", writes=True, short_t=False)
@@ -122,14 +131,21 @@ def update(
             return
     change = TypedChange(session, PutPool, {}, description, request_approval)
     body = ({key: payload} if key else payload) | change.body | _tags(tags)
-    done = f"Successfully updated {kind} config{f' {name}' if name else ''}."
+    number = f" of {_pools_text(list(payload))}" if key and name is None and len(payload) > NAMED_POOLS else ""
+    done = f"Successfully updated {kind} config{f' {name}' if name else number}."
     change.show(change.send(method, address, body), lambda _: done)
     if method == "PUT" and name is None:
         would = "would get" if session.dry_run else "have"
         print_warning(
-            f"The file is the whole configuration of {', '.join(payload)}: values that it leaves out {would} their "
-            "defaults. To change a part: name the pool."
+            f"The file is the whole configuration of {_pools_text(list(payload))}: values that it leaves out {would} "
+            "their defaults. To change a part: name the pool."
         )
+
+
+def _pools_text(names: list[str]) -> str:
+    """`a, b` or `1000 pools (a, b, c and 997 more)`."""
+    listed = format_cell(first_of(names))
+    return listed if len(names) <= NAMED_POOLS else f"{len(names)} pools ({listed})"
 
 
 def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tuple[str, str | None, Any]:
@@ -167,7 +183,9 @@ def delete(
     session: ClientSession,
     *,
     config: TypeArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the object.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the object.", autocompletion=complete_config_names)
+    ],
     description: DescriptionOption = None,
     tags: TagsOption = None,
     request_approval: RequestApprovalOption = False,

@@ -19,7 +19,8 @@ from osmo_admin.cli.base.command_decorator import client_command
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.login_file import StoredLogin
 from osmo_admin.cli.base.output import print_answer
-from osmo_admin.cli.base.session import ClientSession, login_with_token
+from osmo_admin.cli.base.session import ClientSession, OutputFormat, login_with_token
+from osmo_admin.cli.base.tables import Facts
 
 STANDARD_INPUT = "-"
 CONSENT_PREFIX = "login-"  # of the names of tokens that the server makes for clients
@@ -157,7 +158,7 @@ def version(session: ClientSession) -> None:
     """
     major, minor, revision = __version__.split(".")[:3]
     answer: dict[str, Any] = {"client": {"major": major, "minor": minor, "revision": revision}}
-    lines = [f"OSMO client version:  {__version__}"]
+    lines, facts = [f"OSMO client version:  {__version__}"], [("Client", __version__)]
     try:
         service, headers = session.http().get_with_headers("api/version", version_header=False)
     except ClientError as error:
@@ -168,7 +169,10 @@ def version(session: ClientSession) -> None:
         answer["service"] = service
         numbers = ".".join(str(service.get(part, "?")) for part in ("major", "minor", "revision"))
         lines.append(f"OSMO service version: {numbers}" + (f".{service['hash']}" if service.get("hash") else ""))
+        facts.append(("Protocol", numbers))
         if server := headers.get("X-OSMO-Admin-Version"):
             answer["osmo_admin"] = {"client": __version__, "server": server}
+            facts.append(("Server", server))
             lines.append(f"OSMO Admin:           {server} on the server, {__version__} here; {numbers} is the protocol")
-    print_answer(session, answer, lambda: "\n".join(lines))
+    as_table = session.output is OutputFormat.CSV
+    print_answer(session, answer, lambda: Facts(facts) if as_table else "\n".join(lines))

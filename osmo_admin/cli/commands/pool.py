@@ -45,26 +45,22 @@ def list_(
     Example: osmo pool list --pool vision --mode free
     """
     pools = query.get("pools")
-    query["all_pools"] = not pools
+    query |= {"all_pools": False, "with_subpools": True} if pools else {"all_pools": True}
     if not quota:
         answer = session.http().get("api/pool", query)
-        print_answer(session, answer, lambda: _names_table(answer) if answer["pools"] else _no_pools_message(pools))
+        print_answer(session, answer, lambda: _names_table(answer, pools))
         return
     answer = session.http().get("api/pool_quota", query)
     print_answer(
         session,
         answer,
-        lambda: (
-            pool_table(answer, mode=mode, archived="include_archived" in query)
-            if answer["node_sets"]
-            else _no_pools_message(pools)
-        ),
+        lambda: pool_table(answer, mode=mode, archived="include_archived" in query, nothing=_no_pools_message(pools)),
     )
 
 
-def _names_table(answer: dict[str, Any]) -> Table:
+def _names_table(answer: dict[str, Any], pools: list[str] | None) -> Table:
     rows = ((row["name"], row.get("status"), row.get("description")) for row in answer["pools"].values())
-    return build_table(("Pool", "Status", "Description"), rows)
+    return build_table(("Pool", "Status", "Description"), rows, nothing=_no_pools_message(pools))
 
 
 def _no_pools_message(pools: list[str] | None) -> str:
@@ -84,7 +80,7 @@ def show(
     answer = session.http().get("api/pool_quota", {"pools": [name], "all_pools": False})
     rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
     if not rows:
-        raise ClientError("There is no pool of this name that you may see. List the pools: osmo pool list.")
+        raise ClientError("There is no pool of this name that you may see. List the pools: osmo pool list.", status=404)
     print_answer(session, answer, lambda: _pool_text(session, rows[0]))
 
 

@@ -12,7 +12,7 @@ from osmo_admin.cli.base.command_decorator import client_command, command_group
 from osmo_admin.cli.base.completion import complete_pools
 from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import Facts
+from osmo_admin.cli.base.tables import Facts, local_time
 from osmo_admin.cli.changes import TypedChange
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.list_columns import VIEW_COLUMNS
@@ -62,7 +62,8 @@ def _profile_text(answer: dict[str, Any]) -> Facts:
         ("Slack notifications", profile.get("slack_notification")),
     ]
     if token:
-        lines.append(("Token", f"{token.get('name')}, until {token.get('expires_at')}"))
+        lines.append(("Token", token.get("name")))
+        lines.append(("Token expires", local_time(token.get("expires_at"))))
     return Facts(lines)
 
 

@@ -15,6 +15,7 @@ from osmo_admin.cli.base.completion import complete_namespaces
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import Shown, plain_number
 from osmo_admin.cli.base.times import format_local_time as shown_time
 from osmo_admin.cli.base.yaml_files import parse_amounts, parse_number, read_yaml_text
 from osmo_admin.cli.changes import TypedChange, change_command
@@ -89,7 +90,7 @@ def list_(session: ClientSession) -> None:
     Example: osmo quota list
     """
     answer = session.http().get("api/configs/gpu_quota")
-    print_answer(session, answer, lambda: quota_table(answer["quotas"]) if answer["quotas"] else "No GPU quotas.")
+    print_answer(session, answer, lambda: quota_table(answer["quotas"]))
 
 
 @client_command(app, "show")
@@ -186,7 +187,16 @@ def allocations(session: ClientSession, query: dict[str, Any], *, namespace: Nam
     """
     answer = session.http().get(_allocation_url(namespace), query)
     columns = pick(WORKER_COLUMNS, "id workload gpus request limit state source counted")
-    print_list(session, answer, columns, answer["allocations"], f"No workers in {namespace}.")
+    rows = [
+        {**each, **{side: _size_cell(each[side]) for side in ("request", "limit")}} for each in answer["allocations"]
+    ]
+    print_list(session, answer, columns, rows, f"No workers in {namespace}.")
+
+
+def _size_cell(amounts: dict[str, Any]) -> Shown:
+    return Shown(
+        f"{amounts['tflops']}, {amounts['vram']}", (plain_number(amounts["tflops"]), plain_number(amounts["vram"]))
+    )
 
 
 @change_command(app, "allocate", AllocateWorker)

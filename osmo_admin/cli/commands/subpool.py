@@ -18,14 +18,23 @@ from osmo_admin.cli.base.options import (
 )
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, OutputFormat, print_warning
-from osmo_admin.cli.base.tables import Facts, Table, build_table, headings
+from osmo_admin.cli.base.tables import (
+    NOT_IN_THE_FILE,
+    Facts,
+    Shown,
+    Table,
+    build_table,
+    first_of,
+    format_cell,
+    headings,
+)
 from osmo_admin.cli.base.times import format_local_time
 from osmo_admin.cli.base.yaml_files import parse_number
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from osmo_admin.cli.text.effect_text import show_effect
-from osmo_admin.cli.text.pool_table import branch_prefix
+from osmo_admin.cli.text.pool_table import OWN_AND_WHOLE, branch_prefix
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
 from pools.domain.columns import pick
 from pools.domain.list_columns import POOL_COLUMNS
@@ -137,7 +146,7 @@ def import_file(
         show_effect(session, answer)
         return
     changed = [each["name"] for each in answer["subpools"]]
-    names = f": {', '.join(changed)}" if changed else ""
+    names = f": {format_cell(first_of(changed))}" if changed else ""
     print_answer(session, answer, lambda: f"{len(changed)} of {len(quotas)} subpools have new quotas{names}.")
 
 
@@ -191,13 +200,17 @@ def read_subpools(session: ClientSession, parent: str, query: dict[str, Any] | N
 def subpools_table(answer: dict[str, Any]) -> Table:
     """One line for the pool, with its remainder (shared), and one line for each subpool."""
     shared = answer["shared"]
-    own = f"{answer['unallocated']} (Total: {answer['quota']})" if answer["subpools"] else answer["quota"]
-    rows: list[list[Any]] = [[answer["pool"], "-", own, *_numbers(shared)]]
+    whole = answer["quota"]
+    own = f"{answer['unallocated']} (Total: {whole})" if answer["subpools"] else whole
+    rows: list[list[Any]] = [[answer["pool"], "-", Shown(own, (answer["unallocated"], whole)), *_numbers(shared)]]
     children = sorted(answer["subpools"], key=lambda row: str(row["name"]))
     for at, row in enumerate(children):
         name = branch_prefix(at, len(children)) + row["name"]
-        rows.append([name, row["subpool_state"], row["quota"], *_numbers(row)])
-    return build_table((*headings(pick(POOL_COLUMNS, COLUMNS_SHOWN)), *ADDED_HEADINGS), rows)
+        rows.append([name, row["subpool_state"], Shown(row["quota"], (row["quota"], None)), *_numbers(row)])
+    columns = pick(POOL_COLUMNS, COLUMNS_SHOWN)
+    parts = [OWN_AND_WHOLE if each.key == "quota" else "" for each in columns] + [""] * len(ADDED_HEADINGS)
+    names = [*(each.key for each in columns), *ADDED_HEADINGS[:-1], NOT_IN_THE_FILE]
+    return build_table((*headings(columns), *ADDED_HEADINGS), rows, names=names, parts=parts)
 
 
 def _numbers(row: dict[str, Any]) -> list[Any]:

@@ -38,15 +38,13 @@ def list_(session: ClientSession, query: dict[str, Any]) -> None:
 
     Example: osmo user list --id-prefix an
     """
-    answer = session.http().get(_user_url(), query)
+    answer = session.http().get(_user_url(), query | {"details": True})
     print_answer(session, answer, lambda: _users_table(answer))
 
 
 def _users_table(answer: dict[str, Any]) -> AnswerText:
     users = answer["users"]
-    if not users:
-        return "No users found."
-    table = list_table(pick(USER_COLUMNS, "name created created_by"), users)
+    table = list_table(pick(USER_COLUMNS, "name roles created created_by"), users, nothing="No users found.")
     total = answer.get("total_results", len(users))
     return [table, f"{len(users)} of {total} users."] if total != len(users) else table
 

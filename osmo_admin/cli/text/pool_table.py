@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from osmo_admin.cli.base.options import PoolListMode
-from osmo_admin.cli.base.tables import Table, build_table
+from osmo_admin.cli.base.tables import Shown, Table, build_table
 
 HEADER = ("Pool", "Status", "Subpool State", "GPU Quota", "Used", "Available")
+NAMES = ("pool", "status", "state", "quota", "guaranteed_in_use", "guaranteed_free")
+"""Of the columns in a file, as on the page of pools."""
+OWN_AND_WHOLE = "own with_subpools"
+"""Of the two quotas of a pool with subpools: of its remainder (shared), and of the whole pool."""
 MINIMUM_WIDTHS = (14, 13)  # as in the published example
 ARCHIVED_STATE = "ARCHIVED"
 MODE_COLUMNS = {
@@ -21,7 +25,9 @@ NODE_SUMS = frozenset({"total_capacity", "total_free"})
 PoolRow = Mapping[str, Any]
 
 
-def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: bool = False) -> Table:
+def pool_table(
+    answer: PoolRow, *, mode: PoolListMode | None = None, archived: bool = False, nothing: str = ""
+) -> Table:
     """The table for an answer of `/api/pool_quota`; with `mode` also the GPUs of the nodes, and sums."""
     sides = MODE_COLUMNS[mode] if mode else ()
     lines: list[list[Any]] = []
@@ -30,7 +36,10 @@ def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: b
         for at, (mark, row) in enumerate(order_as_tree(rows)):
             lines.append([*_quota_cells(mark, row), *(_mode_cell(row, key, shared=at > 0) for _, key in sides)])
     header = (*HEADER, *(title for title, _ in sides))
-    return build_table(header, lines, minimum=MINIMUM_WIDTHS, total=_total_row(answer, sides) if sides else None)
+    total = _total_row(answer, sides) if sides else None
+    parts = [OWN_AND_WHOLE if title == "GPU Quota" else "" for title in header]
+    names = (*NAMES, *(key for _, key in sides))
+    return build_table(header, lines, minimum=MINIMUM_WIDTHS, total=total, names=names, parts=parts, nothing=nothing)
 
 
 def order_as_tree(rows: Iterable[PoolRow]) -> list[tuple[str, PoolRow]]:
@@ -65,15 +74,21 @@ def _quota_cells(mark: str, row: PoolRow) -> list[Any]:
         mark + str(row["name"]),
         row.get("status"),
         row.get("subpool_state"),
-        row.get("gpu_quota", usage.get("quota_limit")),
+        _quota_cell(row.get("gpu_quota", usage.get("quota_limit"))),
         row.get("used", usage.get("quota_used")),
         row.get("available", usage.get("quota_free")),
     ]
 
 
-def _mode_cell(row: PoolRow, key: str, *, shared: bool) -> str:
+def _quota_cell(text: Any) -> Shown:
+    """`10 (Total: 100)` as two numbers in a file."""
+    own, _, whole = str(text).partition(" (Total: ")
+    return Shown(text, (own, whole.rstrip(")") or None))
+
+
+def _mode_cell(row: PoolRow, key: str, *, shared: bool) -> Shown:
     value = str((row.get("resource_usage") or {}).get(key, "-"))
-    return f"{value} (shared)" if shared and key in NODE_SUMS else value
+    return Shown(f"{value} (shared)" if shared and key in NODE_SUMS else value, value)
 
 
 def _total_row(answer: PoolRow, sides: Sequence[tuple[str, str]]) -> list[Any]:

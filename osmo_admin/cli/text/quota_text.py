@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.base.tables import AnswerPart, AnswerText, Facts, build_table, headings
-from osmo_admin.cli.base.times import format_local_time
+from osmo_admin.cli.base.tables import (
+    AnswerPart,
+    AnswerText,
+    Facts,
+    Shown,
+    build_table,
+    list_table,
+    local_time,
+    plain_number,
+)
 from pools.domain.columns import pick
 from pools.domain.list_columns import GPU_QUOTA_COLUMNS
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
@@ -21,8 +29,10 @@ QUOTA_RESOURCES = (
 
 def quota_table(quotas: Sequence[Mapping[str, Any]]) -> AnswerPart:
     """One line for each namespace: usage of each cap, and the status."""
-    header = headings(pick(GPU_QUOTA_COLUMNS, f"namespace {' '.join(GPU_QUOTA_NUMBERS)} status"))
-    return build_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
+    keys = ["namespace", *GPU_QUOTA_NUMBERS, "status"]
+    rows = ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas)
+    listed = [dict(zip(keys, row, strict=True)) for row in rows]
+    return list_table(pick(GPU_QUOTA_COLUMNS, " ".join(keys)), listed, nothing="No GPU quotas.")
 
 
 def quota_status(quota: Mapping[str, Any]) -> str:
@@ -33,15 +43,16 @@ def quota_status(quota: Mapping[str, Any]) -> str:
     return "EXCEEDED" if "Exceeded" in true else "ALERT" if "AlertThresholdReached" in true else "OK"
 
 
-def _usage_cells(quota: Mapping[str, Any]) -> Iterator[str]:
+def _usage_cells(quota: Mapping[str, Any]) -> Iterator[Shown]:
     used, total = quota["status"]["used"], quota["spec"].get("total", {})
     for side, resource in QUOTA_RESOURCES:
         yield _used_of_cap(used[side][resource], (total.get(side) or {}).get(resource))
     yield _used_of_cap(used["workers"], total.get("maxWorkers"))
 
 
-def _used_of_cap(used: Any, cap: Any) -> str:
-    return f"{used}" if cap is None else f"{used} of {cap}"
+def _used_of_cap(used: Any, cap: Any) -> Shown:
+    text = f"{used}" if cap is None else f"{used} of {cap}"
+    return Shown(text, (plain_number(used), plain_number(cap)))
 
 
 def summarize_caps(effect: Any) -> Any:
@@ -67,12 +78,12 @@ def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
         cap = (total.get(side) or {}).get(resource)
         per_gpu = (single.get(f"max{side.title()}") or {}).get(resource)
         default = (single.get(f"default{side.title()}") or {}).get(resource)
-        percent = f"{left[f'{side}.{resource}']} %" if cap is not None else None
-        rows.append((f"{side}.{resource}", status["used"][side][resource], cap, percent, per_gpu, default))
+        percent = _percent_cell(left[f"{side}.{resource}"] if cap is not None else None)
+        amounts = map(_amount_cell, (status["used"][side][resource], cap))
+        rows.append((f"{side}.{resource}", *amounts, percent, _amount_cell(per_gpu), _amount_cell(default)))
     workers = total.get("maxWorkers")
-    rows.append(
-        ("workers", status["used"]["workers"], workers, None if workers is None else f"{left['workers']} %", None, None)
-    )
+    percent = _percent_cell(None if workers is None else left["workers"])
+    rows.append(("workers", status["used"]["workers"], workers, percent, None, None))
     head = Facts(
         [
             ("Namespace", quota["namespace"]),
@@ -86,11 +97,21 @@ def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
     )
     header = ("Amount", "Used", "Cap", "Free", "Cap per GPU", "Default per GPU")
     conditions = (
-        (each["type"], each["status"], format_local_time(each["lastTransitionTime"]), each["message"])
+        (each["type"], each["status"], local_time(each["lastTransitionTime"]), each["message"])
         for each in status["conditions"]
     )
     # The amounts come last: the last table is the one of `-o csv`.
-    return [head, build_table(("Condition", "Status", "Since", "Message"), conditions), build_table(header, rows)]
+    names = ("Amount", "Used", "Cap", "Free percent", "Cap per GPU", "Default per GPU")
+    amounts_table = build_table(header, rows, names=names)
+    return [head, build_table(("Condition", "Status", "Since", "Message"), conditions), amounts_table]
+
+
+def _amount_cell(amount: Any) -> Shown:
+    return Shown(amount, plain_number(amount))
+
+
+def _percent_cell(percent: str | None) -> Shown:
+    return Shown(None if percent is None else f"{percent} %", percent)
 
 
 def fits_message(answer: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.base.tables import PreformattedCell, Table, build_table, format_cell, headings
+from osmo_admin.cli.base.tables import NOT_IN_THE_FILE, PreformattedCell, Table, build_table, format_cell, headings
 from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from pools.domain.list_columns import NODE_COLUMNS
 from pools.domain.numbers import TREE_NUMBERS
@@ -42,7 +42,8 @@ def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: b
                 node["weighted_share"],
             ]
         )
-    return build_table(HEADER, rows)
+    names = [NOT_IN_THE_FILE if heading == BAR_HEADING else heading for heading in HEADER]
+    return build_table(HEADER, rows, names=names)
 
 
 def draw_tree(nodes: Sequence[QuotaTreeNode]) -> Iterator[tuple[str, QuotaTreeNode]]:

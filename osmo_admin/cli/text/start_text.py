@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from osmo_admin.cli.base.tables import Shown
 from scheduling.domain.start_words import StartTimes, start_about, start_about_sentence
 
 
@@ -13,10 +14,12 @@ def start_sentence(start: dict[str, Any] | None) -> str | None:
     return start_about_sentence(_times(start, None), _now()) or None
 
 
-def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> str | None:
-    """The words for a table; None without a forecast."""
+def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> Shown | None:
+    """The words for a table, the middle time in a file; None without a forecast."""
     times = _times(start, reservation)
-    return None if times is None else start_about(times, _now())
+    if times is None:
+        return None
+    return Shown(start_about(times, _now()), times.p50 and times.p50.isoformat(timespec="seconds"))
 
 
 def start_facts(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> list[tuple[str, Any]]:

@@ -45,7 +45,12 @@ class PoolList(View):
     @describe_operation("List pools.", query_parameters=parameters_of(PoolListQuery), answer=PoolListAnswer)
     def get(self, request: Request) -> Response:
         query = read_query(PoolListQuery, request)
-        trees = list_pools(self.actor, names=query.names, include_archived=query.include_archived)
+        trees = list_pools(
+            self.actor,
+            names=query.names,
+            include_archived=query.include_archived,
+            with_subpools=query.with_subpools,
+        )
         # OSMO's client takes a single name under node_sets as the default pool and submits there without asking. So
         # only the pool itself is listed; its subpools have to be named.
         sets = group_by_node_set(trees, node_groups_with_nodes())

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from django.contrib.auth.models import Group
+from django.db.models import Prefetch
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -52,13 +54,23 @@ class UserWithRolesAnswer(UserAnswer):
     roles: list[RoleAnswer]
 
 
+class ListedRoles(TypedDict, total=False):
+    """The names of the roles of a user, where the request asks for details."""
+
+    roles: list[str]
+
+
+class ListedUserAnswer(UserAnswer, ListedRoles):
+    """A user in a list."""
+
+
 class UserListAnswer(TypedDict):
     """A page of users, by name."""
 
     total_results: int
     start_index: int
     items_per_page: int
-    users: list[UserAnswer]
+    users: list[ListedUserAnswer]
 
 
 class IdentityAnswer(TypedDict):
@@ -82,7 +94,10 @@ class UserList(View):
         active = list_users(self.actor).filter(is_active=True)
         filters = UserFilterSet(request.query_params, active, actor=self.actor)
         rows, count, start = filters.matching_rows(), filters.value("count"), filters.value("start_index")
-        page = [user_body(row) for row in rows[start - 1 : start - 1 + count]]
+        chosen = rows[start - 1 : start - 1 + count]
+        if has_details := bool(filters.value("details")):
+            chosen = chosen.prefetch_related(Prefetch("groups", Group.objects.order_by("name")))
+        page = [_listed_body(row, has_details=has_details) for row in chosen]
         answer: UserListAnswer = {
             "total_results": rows.count(),
             "start_index": start,
@@ -158,6 +173,11 @@ def _identity_body(row: IdentityRow) -> IdentityAnswer:
 def user_body(user: User) -> UserAnswer:
     """A user in a list."""
     return {"id": user.username, "created_at": utc_text(user.date_joined), "created_by": user.created_by or None}
+
+
+def _listed_body(user: User, *, has_details: bool) -> ListedUserAnswer:
+    roles: ListedRoles = {"roles": [group.name for group in user.groups.all()]} if has_details else {}
+    return {**user_body(user), **roles}
 
 
 def role_bodies(user: User) -> list[RoleAnswer]:

@@ -20,5 +20,10 @@ class PoolQuota(View):
     )
     def get(self, request: Request) -> HttpResponse:
         query = read_query(PoolListQuery, request)
-        answer = render_pool_quota(self.actor, names=query.names, include_archived=query.include_archived)
+        answer = render_pool_quota(
+            self.actor,
+            names=query.names,
+            include_archived=query.include_archived,
+            with_subpools=query.with_subpools,
+        )
         return HttpResponse(answer, content_type="application/json")

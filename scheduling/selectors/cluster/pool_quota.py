@@ -78,9 +78,15 @@ class _QuotaTotals:
         self.usage += usage
 
 
-def render_pool_quota(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> str:
+def render_pool_quota(
+    actor: Actor,
+    *,
+    names: Collection[str] | None = None,
+    include_archived: bool = False,
+    with_subpools: bool = False,
+) -> str:
     """A :class:`PoolQuotaAnswer` as text; three queries for any number of pools."""
-    trees = list_pools(actor, names=names, include_archived=include_archived)
+    trees = list_pools(actor, names=names, include_archived=include_archived, with_subpools=with_subpools)
     gpus = gpus_by_node_set()
     sums, capacity_sum, free_sum, sets = _QuotaTotals(), 0, 0, []
     for shared, members in group_by_node_set(trees, gpus.keys()):

@@ -64,6 +64,10 @@ class StubServer:
             return StubReply({"message": f"not expected: {request.method} {request.path}"}, status=500)
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
+    def last_of(self, path: str) -> ReceivedRequest:
+        """The last request of one address."""
+        return [each for each in self.requests if each.path == path][-1]
+
     @property
     def last(self) -> ReceivedRequest:
         return self.requests[-1]

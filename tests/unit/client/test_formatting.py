@@ -53,13 +53,13 @@ def test_a_table_that_cannot_fit_becomes_a_block_for_each_row():
 
 def test_csv_has_header_and_rows_and_no_lines_of_a_tree():
     table = tables.build_table(("Pool", "Note"), [("├─ a", 'says "x", y'), ("b", None), ("c", -5)], total=("", 9))
-    assert table.csv() == 'Pool,Note\na,"says ""x"", y"\nb,\nc,-5'
-    assert tables.Facts([("A", 1), ("B", None)]).csv() == "Field,Value\nA,1\nB,"
+    assert table.csv() == 'pool,note\na,"says ""x"", y"\nb,\nc,-5'
+    assert tables.Facts([("A", 1), ("B", None)]).csv() == "field,value\nA,1\nB,"
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+cmd", "-x", "@SUM(A1)"])
 def test_csv_holds_no_formula(cell):
-    assert tables.build_table(("A",), [(cell,)]).csv() == f"A\n'{cell}"
+    assert tables.build_table(("A",), [(cell,)]).csv() == f"a\n'{cell}"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_published_example_to_the_character(osmo, stub):
 def test_named_pools_are_requested_by_name(osmo, stub, words):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     osmo.ok("pool", "list", *words)
-    assert stub.last.query == {"pools": ["team", "other"], "all_pools": ["False"]}
+    assert stub.last.query == {"pools": ["team", "other"], "all_pools": ["False"], "with_subpools": ["True"]}
 
 
 def test_unknown_pools_are_not_found(osmo, stub):

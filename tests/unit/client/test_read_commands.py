@@ -21,7 +21,7 @@ NODE = {
 def test_task_list_requests_active_tasks(osmo, stub):
     stub.on("GET", "/api/task", {"tasks": []})
     assert osmo.ok("task", "list") == "There are no tasks to view.\n"
-    assert stub.last.query == {
+    assert stub.last_of("/api/task").query == {
         "limit": ["20"],
         "offset": ["0"],
         "order": ["ASC"],
@@ -31,7 +31,8 @@ def test_task_list_requests_active_tasks(osmo, stub):
     }
     words = "-s completed -w w-1 -u bob -p team -n n1 n2 --priority low --started-after 2026-11-01"
     osmo.ok("task", "list", *words.split(), "--started-before", "2026-11-02")
-    filters = {key: stub.last.query[key] for key in ("statuses", "workflow_id", "users", "pools", "nodes", "priority")}
+    asked = stub.last_of("/api/task").query
+    filters = {key: asked[key] for key in ("statuses", "workflow_id", "users", "pools", "nodes", "priority")}
     assert filters == {
         "statuses": ["COMPLETED"],
         "workflow_id": ["w-1"],
@@ -40,8 +41,8 @@ def test_task_list_requests_active_tasks(osmo, stub):
         "nodes": ["n1", "n2"],
         "priority": ["LOW"],
     }
-    assert stub.last.query["started_before"] == ["2026-11-02T00:00:00"]
-    assert "all_pools" not in stub.last.query
+    assert stub.last_of("/api/task").query["started_before"] == ["2026-11-02T00:00:00"]
+    assert "all_pools" not in stub.last_of("/api/task").query
     assert osmo("task", "list", "-u", "bob", "-a").exit_code == 2
 
 
@@ -65,7 +66,7 @@ def test_task_sums(osmo, stub):
 def test_resource_list(osmo, stub):
     stub.on("GET", "/api/resources", {"resources": [NODE]}, {"resources": []})
     lines = osmo.ok("resource", "list").splitlines()
-    assert stub.last.query == {"all_pools": ["True"]}
+    assert stub.last_of("/api/resources").query == {"all_pools": ["True"]}
     assert lines[-1].split() == [
         "n1",
         "team/default,",
@@ -77,7 +78,7 @@ def test_resource_list(osmo, stub):
         "0/4Ti",
     ]
     assert osmo.ok("resource", "list", "-p", "team", "--platform", "x") == "There are no available resources.\n"
-    assert stub.last.query == {"pools": ["team"], "all_pools": ["False"], "platforms": ["x"]}
+    assert stub.last_of("/api/resources").query == {"pools": ["team"], "all_pools": ["False"], "platforms": ["x"]}
 
 
 def test_resource_info(osmo, stub):

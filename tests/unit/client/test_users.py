@@ -24,7 +24,7 @@ def test_profile_list(osmo, stub):
     lines = osmo.ok("profile", "list").splitlines()
     assert lines[0] == "User                : alice"
     assert lines[2] == "Pools               : team, team--a"
-    assert lines[-1] == "Token               : ci, until 2026-12-01"
+    assert lines[-2:] == ["Token               : ci", "Token expires       : 2026-12-01 00:00:00 UTC"]
     assert json.loads(osmo.ok("profile", "list", "-t", "json")) == body
 
 
@@ -104,11 +104,12 @@ def test_token_roles_and_delete(osmo, stub):
 
 
 def test_user_list(osmo, stub):
-    users = [{"id": "alice", "created_at": "2026-11-20T10:00:00", "created_by": "admin"}]
+    users = [{"id": "alice", "created_at": "2026-11-20T10:00:00", "created_by": "admin", "roles": ["x", "y"]}]
     stub.on("GET", USERS, {"total_results": 7, "start_index": 1, "items_per_page": 1, "users": users})
     lines = osmo.ok("user", "list", "-p", "al", "-r", "x", "y", "-c", "1").splitlines()
-    assert stub.last.query == {"count": ["1"], "start_index": ["1"], "id_prefix": ["al"], "roles": ["x", "y"]}
-    assert lines[2].split() == ["alice", "2026-11-20", "10:00:00", "UTC", "admin"]
+    asked = {"count": ["1"], "start_index": ["1"], "id_prefix": ["al"], "roles": ["x", "y"], "details": ["True"]}
+    assert stub.last.query == asked
+    assert lines[2].split() == ["alice", "x,", "y", "2026-11-20", "10:00:00", "UTC", "admin"]
     assert lines[-1] == "1 of 7 users."
     stub.on("GET", USERS, {"total_results": 0, "users": []})
     assert osmo.ok("user", "list") == "No users found.\n"

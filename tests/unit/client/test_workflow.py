@@ -12,6 +12,7 @@ import pytest
 import time_machine
 import yaml
 
+from osmo_admin.cli.commands.work.workflow import NO_OWN_WORK
 from tests.unit.client.stub_server import StubReply
 
 SUBMIT = "/api/pool/team/workflow"
@@ -325,13 +326,13 @@ ENTRY |= {"priority": "HIGH", "labels": {}, "queued_time": 75, "duration": 3725.
 
 def test_list_sends_the_query_of_the_stock_client_with_details(osmo, stub):
     stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
-    assert osmo.ok("workflow", "list") == "There are no workflows to view.\n"
-    assert stub.last.query == {
+    assert osmo.ok("workflow", "list") == f"{NO_OWN_WORK}\n"
+    assert stub.last_of("/api/workflow").query == {
         "limit": ["20"], "offset": ["0"], "order": ["DESC"], "all_pools": ["True"], "details": ["True"],
     }  # fmt: skip
     words = "-s running pending -p team other --name hel --priority high low --limit 5 --offset 10 --label a=b c=d"
     osmo.ok("workflow", "list", "--all-users", *words.split(), "--no-label", "x", "--tags", "t1", "t2")
-    assert stub.last.query == {
+    assert stub.last_of("/api/workflow").query == {
         "limit": ["5"],
         "offset": ["10"],
         "order": ["DESC"],
@@ -348,11 +349,11 @@ def test_list_sends_the_query_of_the_stock_client_with_details(osmo, stub):
     osmo.ok(
         "workflow", "list", "-u", "bob", "eve", "--submitted-after", "2026-11-01", "--submitted-before", "2026-11-02"
     )
-    assert stub.last.query["users"] == ["bob", "eve"]
-    assert stub.last.query["submitted_after"] == ["2026-11-01T00:00:00"]
-    assert stub.last.query["submitted_before"] == ["2026-11-02T00:00:00"]
+    assert stub.last_of("/api/workflow").query["users"] == ["bob", "eve"]
+    assert stub.last_of("/api/workflow").query["submitted_after"] == ["2026-11-01T00:00:00"]
+    assert stub.last_of("/api/workflow").query["submitted_before"] == ["2026-11-02T00:00:00"]
     osmo.ok("workflow", "list", "-s", "running", "of a later server")
-    assert stub.last.query["statuses"] == ["RUNNING", "of a later server"]
+    assert stub.last_of("/api/workflow").query["statuses"] == ["RUNNING", "of a later server"]
 
 
 def test_query_says_who_preempted_it_and_what_it_preempted(osmo, stub):
@@ -499,16 +500,17 @@ def test_query_of_a_waiting_workflow_says_why_and_what_would_unblock_it(osmo, st
 def test_query_as_csv_has_the_tasks(osmo, stub):
     stub.on("GET", "/api/workflow/hello-1", workflow_detail())
     assert osmo.ok("workflow", "query", "hello-1", "-o", "csv").splitlines() == [
-        "Group,Task,Retry,Status,Node,Start Time,Exit code,Message",
-        "t-group,t,0,RUNNING,n1,2026-11-20 10:00:00 UTC,,",
+        "group,task,retry,status,node,started,exit_code,message",
+        "t-group,t,0,RUNNING,n1,2026-11-20T10:00:00+00:00,,",
     ]
 
 
-def test_an_empty_list_as_csv_prints_no_data(osmo, stub):
+def test_an_empty_list_as_csv_is_the_row_of_names(osmo, stub):
     stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
     result = osmo("workflow", "list", "-o", "csv")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "There are no workflows to view.\n"
+    names = "workflow,user,pool,priority,status,submitted,waited_seconds,run_seconds,labels\n"
+    assert (result.exit_code, result.stdout) == (0, names)
+    assert result.stderr == f"{NO_OWN_WORK}\n"
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ from osmo_admin.cli.base.completion import complete_nodes
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerPart, Facts, format_cell, list_table
+from osmo_admin.cli.base.tables import AnswerPart, Facts, Shown, first_of, format_cell, list_table, plain_number
 from osmo_admin.cli.lists import list_command
 from pools.domain.columns import pick
 from pools.domain.list_columns import MACHINE_COLUMNS
 from scheduling.domain.lists import ResourceQuery
 
 app = command_group("Nodes and their free resources.")
+GIB = 2**30
 RESOURCES = ("gpu", "cpu", "memory", "storage")
 
 
@@ -41,18 +42,28 @@ def list_(
 
 
 def _nodes_table(nodes: list[dict[str, Any]]) -> AnswerPart:
-    if not nodes:
-        return "There are no available resources."
     rows = []
     for node in nodes:
         exposed = node["exposed_fields"]
-        used = {
-            key: f"{_field_text(node, 'usage_fields', key)}/{_field_text(node, 'allocatable_fields', key)}"
-            for key in RESOURCES
-        }
+        used = {key: _used_cell(node, key) for key in RESOURCES}
         name = exposed.get("node", node.get("hostname"))
-        rows.append({"node": name, "pool": exposed.get("pool/platform"), "type": node.get("resource_type"), **used})
-    return list_table(pick(MACHINE_COLUMNS, "node pool type gpu cpu memory storage"), rows)
+        rows.append(
+            {
+                "node": name,
+                "pool": first_of(exposed.get("pool/platform") or []),
+                "type": node.get("resource_type"),
+                **used,
+            }
+        )
+    columns = pick(MACHINE_COLUMNS, "node pool type gpu cpu memory storage")
+    return list_table(columns, rows, nothing="There are no available resources.")
+
+
+def _used_cell(node: dict[str, Any], key: str) -> Shown:
+    """`3/8` for people, two numbers in a file; memory and storage in Gi."""
+    both = tuple((node.get(fields) or {}).get(key) for fields in ("usage_fields", "allocatable_fields"))
+    in_gi = key in {"memory", "storage"}
+    return Shown("/".join(map(format_cell, both)), tuple(plain_number(each, GIB if in_gi else 1) for each in both))
 
 
 def _field_text(node: dict[str, Any], fields: str, key: str) -> str:
@@ -70,7 +81,9 @@ def info(
     """
     answer = session.http().get(url_path("api", "resources", node))
     if not answer["resources"]:
-        raise ClientError("There is no node of this name that you may see. List the nodes: osmo resource list.")
+        raise ClientError(
+            "There is no node of this name that you may see. List the nodes: osmo resource list.", status=404
+        )
     print_answer(session, answer, lambda: _node_text(answer["resources"][0]))
 
 
@@ -79,7 +92,7 @@ def _node_text(node: dict[str, Any]) -> Facts:
         ("Node", node["exposed_fields"].get("node", node.get("hostname"))),
         ("Backend", node.get("backend")),
         ("Type", node.get("resource_type")),
-        ("Pools", node["exposed_fields"].get("pool/platform")),
+        ("Pools", first_of(node["exposed_fields"].get("pool/platform") or [])),
         ("Conditions", node.get("conditions")),
         ("Taints", [format_cell(taint) for taint in node.get("taints") or []]),
         ("Notes", "; ".join(node.get("notes") or [])),

@@ -47,18 +47,15 @@ def list_(
 
 
 def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> AnswerPart:
-    if not entries:
-        return "There are no tasks to view."
-    return _with_sums(f"{LISTED} {AMOUNTS}" if verbose else LISTED, entries)
+    return _with_sums(f"{LISTED} {AMOUNTS}" if verbose else LISTED, entries, "There are no tasks to view.")
 
 
 def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> AnswerPart:
-    if not entries:
-        return "There are no tasks to sum up."
-    return _with_sums(f"user {'workflow' if by_workflow else ''} pool priority {AMOUNTS}", entries)
+    keys = f"user {'workflow' if by_workflow else ''} pool priority {AMOUNTS}"
+    return _with_sums(keys, entries, "There are no tasks to sum up.")
 
 
-def _with_sums(keys: str, entries: list[dict[str, Any]]) -> AnswerPart:
+def _with_sums(keys: str, entries: list[dict[str, Any]], nothing: str) -> AnswerPart:
     columns, summed = pick(TASK_COLUMNS, keys), AMOUNTS.split()
     sums = [sum(entry.get(each.key) or 0 for entry in entries) if each.key in summed else "" for each in columns]
-    return list_table(columns, entries, total=sums if AMOUNTS in keys else None)
+    return list_table(columns, entries, total=sums if AMOUNTS in keys else None, nothing=nothing)

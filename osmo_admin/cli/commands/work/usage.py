@@ -11,8 +11,8 @@ from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.help_text import HelpedCommand
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerText, build_table
-from osmo_admin.cli.base.times import parse_time
+from osmo_admin.cli.base.tables import AnswerText, Shown, build_table
+from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
 from scheduling.domain.lists import USUAL_BUCKET, Bucket, UsageQuery
@@ -22,6 +22,7 @@ HEADER = [
     number.label + (f" [{number.unit}]" if number.unit not in {"", GPU_HOURS} else "")
     for number in USAGE_NUMBERS.values()
 ]
+FILE_NAMES = [key.replace("_gpu_s", "_gpu_hours") for key in USAGE_NUMBERS]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -82,11 +83,17 @@ def usage(session: ClientSession, query: dict[str, Any]) -> None:
 
 
 def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
-    rows = [[_start_text(row["start"], bucket), row[by], *_cells(row)] for row in answer["rows"]]
-    if not rows:
-        return "Nothing is on record for this time."
+    rows = [
+        [Shown(_start_text(row["start"], bucket), utc_time(row["start"])), row[by], *_cells(row)]
+        for row in answer["rows"]
+    ]
     total = ["Total", "", *_cells(answer["totals"])]
-    table = build_table(("From (UTC)", by.capitalize(), *HEADER), rows, total=total)
+    table = build_table(
+        ("From (UTC)", by.capitalize(), *HEADER), rows, total=total if rows else None, names=("from", by, *FILE_NAMES),
+        nothing="Nothing is on record for this time.",
+    )  # fmt: skip
+    if not rows:
+        return table
     if answer["more_entries"]:
         return ["GPU-hours:", table, "More entries: choose a longer bucket or a shorter time."]
     return ["GPU-hours:", table]
@@ -100,6 +107,8 @@ def _start_text(start: str, bucket: str) -> str:
 
 def _cells(row: dict[str, Any]) -> list[Any]:
     return [
-        f"{row[key] / SECONDS_PER_HOUR:.2f}" if number.unit == GPU_HOURS and row[key] is not None else row[key]
+        Shown(f"{row[key] / SECONDS_PER_HOUR:.2f}", round(row[key] / SECONDS_PER_HOUR, 4))
+        if number.unit == GPU_HOURS and row[key] is not None
+        else row[key]
         for key, number in USAGE_NUMBERS.items()
     ]

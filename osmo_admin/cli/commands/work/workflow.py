@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -17,8 +18,17 @@ from osmo_admin.cli.base.options import (
 )
 from osmo_admin.cli.base.output import confirm, print_answer, print_error
 from osmo_admin.cli.base.session import ClientSession, OutputFormat
-from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, printable_text, with_more_entries
-from osmo_admin.cli.base.times import format_duration, format_local_time
+from osmo_admin.cli.base.tables import (
+    AnswerText,
+    Facts,
+    Table,
+    duration_cell,
+    format_cell,
+    list_table,
+    local_time,
+    printable_text,
+    with_more_entries,
+)
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.commands.work import workflow_compare, workflow_queue, workflow_submit
 from osmo_admin.cli.commands.work.workflow_submit import ENDED_PREFIXES
@@ -29,7 +39,7 @@ from osmo_admin.cli.text.start_text import start_cell, start_facts
 from pools.domain.changes.command import fields_of
 from pools.domain.columns import pick
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
-from scheduling.domain.list_columns import TASK_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.domain.list_columns import EVENT_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.lists import LineQuery, WorkflowQuery
 
 app = command_group("Submit and follow workflows.")
@@ -37,6 +47,8 @@ workflow_submit.add_to(app)
 workflow_queue.add_to(app)
 workflow_compare.add_to(app)
 ALL_LINES = {"last_n_lines": None}
+NO_OWN_WORK = "There are no workflows to view: you have none here. Those of everybody: osmo workflow list --all-users."
+EVENT_LINE = re.compile(r"(?P<time>\S+ \S+) \[(?P<task>[^]]*)\] ?(?P<event>.*)")
 _CANCEL = fields_of(CancelWorkflow)
 
 
@@ -56,26 +68,26 @@ def list_(
         session.output = OutputFormat.JSON
     newest = {"order": "DESC", "details": True}  # reversed for reading
     answer = session.http().get("api/workflow", query_of_work(query) | newest)
-    print_answer(session, answer, lambda: _workflows_table(answer, order))
+    is_of_all = bool(query.keys() & {"all_users", "users"})
+    print_answer(session, answer, lambda: _workflows_table(answer, order, is_of_all=is_of_all))
 
 
-def _workflows_table(answer: dict[str, Any], order: SortOrder) -> AnswerText:
+def _workflows_table(answer: dict[str, Any], order: SortOrder, *, is_of_all: bool) -> AnswerText:
     entries = answer["workflows"]
-    if not entries:
-        return "There are no workflows to view."
     ordered = list(reversed(entries) if order is SortOrder.ASC else entries)
     rows = [
         {
             **entry,
-            "waited_seconds": format_duration(entry.get("queued_time")),
+            "waited_seconds": duration_cell(entry.get("queued_time")),
             "starts_about": start_cell(entry.get("start")),
-            "run_seconds": format_duration(entry.get("duration")),
+            "run_seconds": duration_cell(entry.get("duration")),
         }
         for entry in ordered
     ]
     starts = "starts_about" if any(entry.get("start") for entry in entries) else ""
     keys = f"workflow user pool priority status submitted waited_seconds {starts} run_seconds labels"
-    return with_more_entries(list_table(pick(WORKFLOW_COLUMNS, keys), rows), answer)
+    nothing = "There are no workflows to view." if is_of_all else NO_OWN_WORK
+    return with_more_entries(list_table(pick(WORKFLOW_COLUMNS, keys), rows, nothing=nothing), answer)
 
 
 @client_command(app, "query", watches=True)
@@ -102,9 +114,9 @@ def _workflow_text(answer: dict[str, Any]) -> AnswerText:
             ("User", answer["submitted_by"]),
             ("Pool", answer.get("pool")),
             ("Priority", answer.get("priority")),
-            ("Submit Time", format_local_time(answer["submit_time"])),
-            ("Start Time", format_local_time(answer.get("start_time"))),
-            ("End Time", format_local_time(answer.get("end_time"))),
+            ("Submit Time", local_time(answer["submit_time"])),
+            ("Start Time", local_time(answer.get("start_time"))),
+            ("End Time", local_time(answer.get("end_time"))),
             ("Cancelled By", answer.get("cancelled_by")),
             *_preemption_facts(answer),
             *_waiting_facts(answer),
@@ -127,7 +139,7 @@ def _task_row(group: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
 def _preemption_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
     """Who preempted it last, and what it preempted."""
     lost = answer.get("preemptions") or []
-    facts = [("Preempted", f"{format_local_time(each['time'])} {each['message']}") for each in lost[:1]]
+    facts = [("Preempted", f"{format_cell(local_time(each['time']))} {each['message']}") for each in lost[:1]]
     if taken := answer.get("preempted"):
         names = dict.fromkeys(f"{each['workflow']} ({each['user']})" for each in taken)
         facts.append(("It Preempted", ", ".join(names)))
@@ -165,7 +177,18 @@ def events(session: ClientSession, query: dict[str, Any], *, workflow: WorkflowA
 
     Example: osmo workflow events train-12
     """
-    _print_text_of(session, workflow, "events", query)
+    if session.output is OutputFormat.CSV:
+        text = session.http().get_text(url_path("api", "workflow", workflow, "events"), query)
+        print_answer(session, None, lambda: _events_table(text))
+    else:
+        _print_text_of(session, workflow, "events", query)
+
+
+def _events_table(text: str) -> Table:
+    """`2026-11-27 18:55:32 [main] waits for 8 GPUs`, one line for each event, in UTC."""
+    found = (EVENT_LINE.fullmatch(line) for line in text.splitlines())
+    rows = (each.groupdict() for each in found if each)
+    return list_table(EVENT_COLUMNS.values(), rows, nothing="There are no events.")
 
 
 def _print_text_of(session: ClientSession, workflow: str, kind: str, query: dict[str, Any]) -> None:
@@ -202,6 +225,7 @@ def cancel(
             answer = http.send_change("POST", url_path("api", "workflow", workflow, "cancel"), query=parameters)
         except ClientError as error:
             failures.append(error)
+            session.add_hint(error)
             print_error(error, session.output)
             continue
         if session.dry_run:

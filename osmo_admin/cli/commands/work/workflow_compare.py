@@ -12,8 +12,7 @@ from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import WorkflowArgument
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import Table, build_table
-from osmo_admin.cli.base.times import format_duration, format_local_time
+from osmo_admin.cli.base.tables import Shown, Table, build_table, duration_cell, local_time
 
 GIB = 2**30
 
@@ -41,7 +40,7 @@ def compare(
     print_answer(session, answer, lambda: _differences(answer, every=every))
 
 
-def _differences(answer: dict[str, Any], *, every: bool) -> Table | str:
+def _differences(answer: dict[str, Any], *, every: bool) -> Table:
     parts = [("", answer["facts"]), *((gang["name"], gang["facts"]) for gang in answer["gangs"])]
     rows = [
         [group, fact["title"], _value(fact["unit"], fact["first"]), _value(fact["unit"], fact["second"])]
@@ -49,16 +48,16 @@ def _differences(answer: dict[str, Any], *, every: bool) -> Table | str:
         for fact in facts
         if every or fact["different"]
     ]
-    return build_table(("Group", "Fact", answer["first"], answer["second"]), rows) if rows else "No fact differs."
+    return build_table(("Group", "Fact", answer["first"], answer["second"]), rows, nothing="No fact differs.")
 
 
 def _value(unit: str, value: Any) -> Any:
     if value is None:
         return None
     if unit == "time":
-        return format_local_time(value)
+        return local_time(value)
     if unit == "seconds":
-        return format_duration(value)
+        return duration_cell(value)
     if unit == "gpu_seconds":
-        return f"{value / 3600:.2f} GPU-hours"
-    return f"{value / GIB:.1f} GiB" if unit == "bytes" else value
+        return Shown(f"{value / 3600:.2f} GPU-hours", round(value / 3600, 4))
+    return Shown(f"{value / GIB:.1f} GiB", value) if unit == "bytes" else value

@@ -10,8 +10,15 @@ import typer
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, OutputFormat
-from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, with_more_entries
-from osmo_admin.cli.base.times import format_duration, format_local_time
+from osmo_admin.cli.base.tables import (
+    AnswerText,
+    Facts,
+    duration_cell,
+    format_cell,
+    list_table,
+    local_time,
+    with_more_entries,
+)
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.start_text import start_cell, start_facts
 from pools.domain.columns import pick
@@ -55,19 +62,17 @@ def queue(
 
 def _queue_table(answer: dict[str, Any]) -> AnswerText:
     entries = answer["entries"]
-    if not entries:
-        return "No workflow is pending."
     has_backends = len({entry.get("backend") for entry in entries}) > 1
     columns = pick(PENDING_COLUMNS, f"backend {LISTED}" if has_backends else LISTED)
     rows = [_queue_row(entry) for entry in entries]
-    return with_more_entries(list_table(columns, rows), answer)
+    return with_more_entries(list_table(columns, rows, nothing="No workflow is pending."), answer)
 
 
 def _queue_row(entry: dict[str, Any]) -> dict[str, Any]:
     waits = (datetime.now(UTC) - datetime.fromisoformat(entry["submit_time"]).replace(tzinfo=UTC)).total_seconds()
     return {
         **entry,
-        "waits_seconds": format_duration(waits),
+        "waits_seconds": duration_cell(waits),
         "starts_about": start_cell(entry.get("start"), entry.get("reservation")),
     }
 
@@ -87,7 +92,7 @@ def _entry_facts(entry: dict[str, Any]) -> Facts:
             ("Pool", entry["pool"]),
             ("Queue", entry["queue"]),
             ("Priority", entry["priority"]),
-            ("Submit Time", format_local_time(entry["submit_time"])),
+            ("Submit Time", local_time(entry["submit_time"])),
             ("Requested", _gpu_count(entry["gpus"])),
             ("Position", f"{entry['position_in_queue']} in {entry['pool']}"),
             ("Before It", f"{entry['ahead']} on the whole cluster"),

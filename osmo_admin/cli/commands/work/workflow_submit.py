@@ -249,7 +249,7 @@ def _submitted_text(answer: dict[str, Any], title: str) -> str:
         f"Workflow ID        - {answer['name']}",
         f"Workflow Overview  - {answer.get('overview') or '-'}",
     ]
-    if answer.get("dashboard_url"):
+    if answer.get("dashboard_url") not in (None, "", answer.get("overview")):
         lines.append(f"Workflow Dashboard - {answer['dashboard_url']}")
     return "\n".join(lines)
 

@@ -1,0 +1,93 @@
+"""`-o csv` of every command that reads: one row of names, then as many values in each row, numbers and times plain."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from osmo_admin.cli.client import app
+
+pytestmark = pytest.mark.acceptance
+
+NO_ANSWER_OF_ROWS = {
+    "login", "logout", "help", "mcp", "simulate", "replay", "podgroup validate", "podgroup plan", "usage export",
+    "workflow logs", "workflow spec", "workflow validate", "workflow forecast", "config show", "quota rebuild",
+    "quota fits", "quota show", "quota allocations", "approval show", "cohort show", "token roles", "notice test",
+    "notice secret", "notice replay", "pool subpool import",
+}  # fmt: skip
+"""Files, texts, and answers about one object that this test does not make."""
+NUMBERS = re.compile(
+    r"(gpus?|quota|used|total|cap|free|in_use|capacity|workflows|position|seconds|hours|bytes|_gi|nodes|attempts|"
+    r"revision|weight|retry)(_|$)"
+)
+NOT_NUMBERS = {"quota_until", "quotas", "description"}
+
+
+def reading_commands() -> Iterator[str]:
+    def walk(command: Any, path: str) -> Iterator[str]:
+        children = getattr(command, "commands", {})
+        if path and (not children or getattr(command, "invoke_without_command", False)):
+            options = {name for each in command.params for name in each.opts}
+            if "--dry-run" not in options:
+                yield path
+        for name, child in children.items():
+            yield from walk(child, f"{path} {name}".strip())
+
+    yield from walk(typer.main.get_command(app), "")
+
+
+def test_every_command_that_reads_writes_csv(team: Any) -> None:
+    pool = team(10)
+    pool.osmo("pool", "subpool", "create", pool.name, "a", "--quota", "4")
+    running, other = pool.start(2, "NORMAL"), pool.start(1, "LOW", to=f"{pool.name}--a")
+    arguments = {
+        "pool list": ["--mode", "used"],
+        "pool show": [pool.name],
+        "pool subpool list": [pool.name],
+        "pool subpool show": [pool.name, "a"],
+        "resource info": ["n1"],
+        "user get": [pool.user_name],
+        "workflow list": ["--all-users"],
+        "workflow query": [running],
+        "workflow events": [running],
+        "workflow compare": [running, other],
+        "task list": ["--all-users", "--verbose"],
+        "cohort tree": [],
+    }
+    login = {"OSMO_URL": pool.stack.base_url, "OSMO_TOKEN": pool.stack.access_token("root", "osmo-admin")}
+    walked, faults = 0, []
+    for command in sorted(set(reading_commands()) - NO_ANSWER_OF_ROWS):
+        ran = CliRunner().invoke(app, [*command.split(), *arguments.get(command, []), "-o", "csv"], env=login)
+        faults += [(command, fault) for fault in find_faults(ran.exit_code, ran.stdout)]
+        walked += 1
+    assert faults == []
+    assert walked > 20
+
+
+def find_faults(exit_code: int, text: str) -> Iterator[Any]:
+    if exit_code or not text:
+        yield "an error" if exit_code else "not even the names"
+        return
+    names, *rows = csv.reader(io.StringIO(text))
+    if len(set(names)) < len(names) or names != [re.sub(r"\W+", "_", name.lower()) for name in names]:
+        yield names
+    for row in rows:
+        if len(row) != len(names):
+            yield row
+        yield from (pair for pair in zip(names, row, strict=False) if not is_plain(*pair))
+
+
+def is_plain(name: str, value: str) -> bool:
+    if re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", value):
+        return datetime.fromisoformat(value).tzinfo is not None
+    if NUMBERS.search(name) and name not in NOT_NUMBERS and value:
+        return re.fullmatch(r"-?\d+(\.\d+)?", value) is not None  # not a sentence, not two numbers
+    return True
