@@ -1,7 +1,7 @@
 """The numbers that people read: their names, meanings and units, for pages, the client, CSV files and the glossary.
 
 Each table has the numbers of one kind of answer, by their keys there. `available` is a key of two answers with two
-meanings: quota that is not in use (a pool), and what LOW work may start (the quota tree).
+meanings: quota that is not in use (a pool), and what is available to a node (the quota tree).
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ TREE_NUMBERS: Mapping[str, NamedNumber] = {
     "quota": QUOTA,
     "total_usage": TOTAL_IN_USE,
     "can_start_now": CAN_START_NOW,
+    "low_can_start_now": LOW_CAN_START_NOW,
     "nominal": NamedNumber(
         "Nominal quota", "The quota that a node of the tree has itself, on top of the quotas below it."
     ),
@@ -83,7 +84,11 @@ TREE_NUMBERS: Mapping[str, NamedNumber] = {
         " not be lent.",
     ),
     "t": NamedNumber("Balance", "Effective quota minus counted use. A negative balance is the borrowed amount."),
-    "available": LOW_CAN_START_NOW,
+    "available": NamedNumber(
+        "Available to the node",
+        "Effective quota that is not used, and what the limits let the node borrow. Quota that may not be lent counts"
+        " at its own node only.",
+    ),
     "potential_available": NamedNumber(
         "Potential capacity", "The most that could ever run here if everything else were idle."
     ),

@@ -26,6 +26,7 @@ class NodeQuotaAnswer(TypedDict):
     quota: Annotated[JsonAmount, TREE_NUMBERS["quota"].meaning]
     total_usage: Annotated[JsonAmount, TREE_NUMBERS["total_usage"].meaning]
     can_start_now: Annotated[JsonAmount, TREE_NUMBERS["can_start_now"].meaning]
+    low_can_start_now: Annotated[JsonAmount, TREE_NUMBERS["low_can_start_now"].meaning]
     subtree_quota: Annotated[JsonAmount, TREE_NUMBERS["subtree_quota"].meaning]
     usage: Annotated[JsonAmount, TREE_NUMBERS["usage"].meaning]
     t: Annotated[JsonAmount, TREE_NUMBERS["t"].meaning]
@@ -88,6 +89,7 @@ def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> NodeQuotaAnswer
         "quota": as_json(total.quota),
         "total_usage": as_json(total.total_usage),
         "can_start_now": as_json(total.can_start_now),
+        "low_can_start_now": as_json(total.low_can_start_now),
         "subtree_quota": as_json(held.subtree_quota),
         "usage": as_json(held.usage),
         "t": as_json(held.t),

@@ -267,7 +267,7 @@ _TREE_CELLS = (
 ).format(
     *(
         POOL_NUMBERS[key].label
-        for key in ("quota", "used", "available", "can_start_now", "total_usage", "live_workflows")
+        for key in ("quota", "total_usage", "used", "available", "can_start_now", "live_workflows")
     )
 )
 
@@ -294,10 +294,10 @@ def tree_cells(row: PoolTreeRow, *, is_brief: bool = False) -> SafeString:
         gpus(row.quota),
         later,
         temporary,
+        signed(row.total_usage),
         signed(row.used),
         guaranteed_free(row),
         can_start(row),
-        signed(row.total_usage),
         signed(row.live_workflows),
     )
 
@@ -315,10 +315,11 @@ def quota_cells(row: QuotaTreeRow, address: str) -> SafeString:
         "borrowed": amount(held.borrowed),
         "lent": amount(held.lent),
         "can_start_now": amount(total.can_start_now),
-        "available": amount(held.available),
+        "low_can_start_now": amount(total.low_can_start_now),
         "pending": signed(row.pending),
         "subtree_quota": amount(held.subtree_quota),
         "usage": amount(held.usage),
+        "available": amount(held.available),
         "lendable": amount(held.lendable),
         "debt": format_html('<span class="oa-negative">{}</span>', amount(row.debt)) if row.debt else "0",
         "weighted_share": row.share,

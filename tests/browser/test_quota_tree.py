@@ -103,7 +103,9 @@ def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Call
     tab = as_admin()
     page = tab.open("/")
     page.get_by_role("link", name="Quota tree").click()
-    expect(row_cells(page, tree.prod)).to_have_text(["20", "28", "8", "0", "0", "0", "2", "20", "28", "0", "0", "276"])
+    expect(row_cells(page, tree.prod)).to_have_text(
+        ["20", "28", "8", "0", "0", "0", "2", "20", "28", "0", "0", "0", "276"]
+    )
     expect(row_cells(page, tree.train).nth(0)).to_have_text("16")
     tab.assert_accessible()
     page = tab.open(f"/cohorts?root={tree.corp}")

@@ -13,8 +13,8 @@ from pools.domain.quota.tree import LIMIT_KEYS
 
 QuotaTreeNode = Mapping[str, Any]
 COLUMNS = (
-    "quota", "total_usage", "can_start_now", "available", "borrowed", "lent", "pending",
-    "nominal", "subtree_quota", "usage", "lendable", *LIMIT_KEYS, "debt",
+    "quota", "total_usage", "can_start_now", "low_can_start_now", "borrowed", "lent", "pending",
+    "nominal", "subtree_quota", "usage", "available", "lendable", *LIMIT_KEYS, "debt",
 )  # fmt: skip
 HEADER = (
     *headings(NODE_COLUMNS.values()),

@@ -1,6 +1,6 @@
 """Explanations of the numbers of the quota tree: the terms that each number is computed from.
 
-    LOW can start now (serve) 10  =  0 unused own quota  +  the least of: 11 LOW can start now (prod), ...
+    available to the node (serve) 10  =  0 unused own quota  +  the least of: 11 available to the parent (prod), ...
 
 The terms of an explanation add up to the number on the page. If a number is the least of several amounts, the
 explanation has all of them and marks the deciding ones.
@@ -76,16 +76,20 @@ def explain_totals(tree: QuotaTree, key: str, node: str, totals: Mapping[str, No
     own_quota = [ExplanationTerm(column.nominal[x], "nominal quota", node, "nominal")] if column.nominal[x] else []
     quota_terms = (*own_quota, *below("quota", "quota")) if children else ()
     own_use = [ExplanationTerm(column.own[x], "work of this node itself")] if column.own[x] or not children else []
-    low = node_numbers(tree, key)[node].available
-    if children:
-        parts = below("can_start_now", "can start now")
-        starts = ExplanationTerm(_sum(parts), "can start now below", sum_of=parts)
-    else:
-        starts = ExplanationTerm(here.guaranteed_free, "guaranteed free")
-    least = (
-        ExplanationTerm(low, TREE_NUMBERS["available"].term, node, "available", is_deciding=low == here.can_start_now),
-        replace(starts, is_deciding=starts.amount == here.can_start_now),
-    )
+    available = node_numbers(tree, key)[node].available
+
+    def start_terms(number: str, at_a_leaf: ExplanationTerm | None) -> tuple[ExplanationTerm, ...]:
+        amount = getattr(here, number)
+        if children:
+            terms = below(number, TREE_NUMBERS[number].term)
+            excess = _sum(terms) - amount if amount != UNLIMITED else 0
+            return (*terms, ExplanationTerm(excess, "not at the same time", sign=-1)) if excess else terms
+        reach = ExplanationTerm(available, TREE_NUMBERS["available"].term, node, "available")
+        if at_a_leaf is None:
+            return (reach,)
+        least = tuple(replace(each, is_deciding=each.amount == amount) for each in (reach, at_a_leaf))
+        return (ExplanationTerm(amount, "the least of these", least_of=least),)
+
     return [
         NumberExplanation("quota", here.quota, TREE_NUMBERS["quota"].meaning, quota_terms),
         NumberExplanation(
@@ -98,7 +102,13 @@ def explain_totals(tree: QuotaTree, key: str, node: str, totals: Mapping[str, No
             "can_start_now",
             here.can_start_now,
             TREE_NUMBERS["can_start_now"].meaning,
-            (ExplanationTerm(here.can_start_now, "the least of these", least_of=least),),
+            start_terms("can_start_now", ExplanationTerm(here.guaranteed_free, "guaranteed free")),
+        ),
+        NumberExplanation(
+            "low_can_start_now",
+            here.low_can_start_now,
+            TREE_NUMBERS["low_can_start_now"].meaning,
+            start_terms("low_can_start_now", None),
         ),
     ]
 
@@ -192,16 +202,14 @@ class _NodeExplainer:
         from_parent = column.available(parent)
         limit = column.borrowing[x]
         if limit == UNLIMITED:
-            return self._term(parent, "available", from_parent, "LOW can start now at the parent")
+            return self._term(parent, "available", from_parent, "available to the parent")
         by_limit = column.visible[x] + limit + min(0, column.local[x] - column.usage[x])
         least = min(from_parent, by_limit)
         return ExplanationTerm(
             least,
             "from the parent: the least of these",
             least_of=(
-                self._term(
-                    parent, "available", from_parent, "LOW can start now at the parent", decides=from_parent == least
-                ),
+                self._term(parent, "available", from_parent, "available to the parent", decides=from_parent == least),
                 self._term(
                     x,
                     "borrowing_limit",

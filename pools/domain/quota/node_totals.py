@@ -6,14 +6,14 @@ they answer what a node has for others. These add up from the leaves to the top.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain import names
 from pools.domain.quota.forest import pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.domain.quota.tree import QuotaTree
+from pools.domain.quota.tree import QuotaTree, ResourceColumn
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, subpool_bar
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus, Number
@@ -21,13 +21,14 @@ from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus, Number
 
 @dataclass(frozen=True, slots=True)
 class NodeTotals:
-    """Of one (flavor, resource) of a node. `can_start_now` is what HIGH and NORMAL work may start without taking
-    anything from other work; it is at most what LOW work may start (`available` of the numbers of the node)."""
+    """Of one (flavor, resource) of a node. `can_start_now` is what HIGH and NORMAL work may start on the leaves below
+    at the same time without taking anything from other work, `low_can_start_now` the same of LOW work."""
 
     quota: Amount
     total_usage: Number
     guaranteed_free: Amount
     can_start_now: Amount
+    low_can_start_now: Amount
     bar: UsageBar
 
 
@@ -53,28 +54,57 @@ def node_totals(
     usage = list(column.own)
     free: list[Amount] = [parts.get(name, NOTHING).guaranteed_free for name in tree.names]
     bars = [parts.get(name, NOTHING).bar for name in tree.names]
-    starts: list[Amount] = list(free)
+    available = [held[name].available for name in tree.names]
+    parents = [_parent_of(tree, x, parts) for x in range(len(tree.names))]
+    has_children = [False] * len(parents)
     for x in tree.children_first:
-        starts[x] = min(starts[x], held[tree.names[x]].available)
-        parent = tree.parents[x]
-        if parent < 0 and tree.names[x] in parts:  # on a cycle, where a pool still has its leaves
-            parent = tree.index[tree.nodes[tree.names[x]].parent or ""]
-        if parent >= 0:
+        if (parent := parents[x]) >= 0:
+            has_children[parent] = True
             quota[parent] += quota[x]
             usage[parent] += usage[x]
             free[parent] += free[x]
-            starts[parent] += starts[x]
             bars[parent] = _add(bars[parent], bars[x])
+    of_leaves = [0 if has_children[x] else free[x] for x in range(len(parents))]
+    starts = _starts(tree, column, parents, available, of_leaves)
+    low = _starts(
+        tree, column, parents, available, [0 if each else available[x] for x, each in enumerate(has_children)]
+    )
     return {
         name: NodeTotals(
             quota[x],
             usage[x],
             free[x],
             starts[x],
+            low[x],
             _bar(bars[x], quota[x], usage[x]).lending(held[name].lent),
         )
         for x, name in enumerate(tree.names)
     }
+
+
+def _parent_of(tree: QuotaTree, x: int, parts: Mapping[str, _LeafPart]) -> int:
+    """The parent; also of a leaf whose pool is on a cycle, where a pool still has its leaves."""
+    if tree.parents[x] < 0 and tree.names[x] in parts:
+        return tree.index[tree.nodes[tree.names[x]].parent or ""]
+    return tree.parents[x]
+
+
+def _starts(
+    tree: QuotaTree, column: ResourceColumn, parents: Sequence[int], available: Sequence[Amount], wanted: list[Amount]
+) -> list[Amount]:
+    """What may start below each node at the same time, if the leaves want these amounts. The use of quota that may not
+    be lent does not count above its node, so a node may start more than what is available at it."""
+    starts, counted = list(wanted), list(wanted)
+    for x in tree.children_first:
+        if counted[x] > available[x]:
+            # Only a leaf can want an unlimited amount that is not available.
+            starts[x] = available[x] if counted[x] == UNLIMITED else starts[x] - (counted[x] - available[x])
+            counted[x] = available[x]
+        if (parent := parents[x]) >= 0:
+            starts[parent] += starts[x]
+            unused = max(0, column.local[x] - column.usage[x])
+            counted[parent] += counted[x] - unused if counted[x] > unused else 0
+    return starts
 
 
 def _leaf_parts(balances: Iterable[PoolBalance]) -> Iterator[tuple[str, _LeafPart]]:

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from pools.domain import names
 from pools.domain.quota.forest import build_forest, pool_key
-from pools.domain.quota.node_numbers import NodeNumbers, node_numbers
 from pools.domain.quota.node_totals import NodeTotals, node_totals
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.usage_bar import UsageBar
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus
+from pools.domain.values.amounts import UNLIMITED, Amount, Gpus
 from pools.models import Pool
 from pools.selectors.quotas.quota_facts import cohort_roots, pool_facts_with_leaves, read_admission_tree
 
-_ARCHIVED = NodeTotals(0, 0, 0, 0, UsageBar())
+_ARCHIVED = NodeTotals(0, 0, 0, 0, 0, UsageBar())
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,6 @@ class PoolTotals:
     """The totals of some pools and their leaves."""
 
     totals: Mapping[str, NodeTotals]
-    numbers: Mapping[str, NodeNumbers]
 
     def of_pool(self, pool: str) -> LeafTotals:
         """Those of a whole pool."""
@@ -43,8 +41,8 @@ class PoolTotals:
         return self._of(pool_key(names.canonical_name(pool, subpool or names.SHARED_QUEUE)))
 
     def _of(self, key: str) -> LeafTotals:
-        found, low = self.totals.get(key, _ARCHIVED), self.numbers[key].available if key in self.numbers else 0
-        return LeafTotals(_gpus(found.can_start_now), _gpus(low), found.bar)
+        found = self.totals.get(key, _ARCHIVED)
+        return LeafTotals(_gpus(found.can_start_now), _gpus(found.low_can_start_now), found.bar)
 
 
 def _gpus(amount: Amount) -> Gpus:
@@ -59,11 +57,7 @@ def read_pool_totals(roots: Sequence[Pool], balances: Mapping[int, PoolBalance])
     members = {row.cohort_id for row in roots if row.cohort_id is not None and not row.archived}
     shared = read_admission_tree(set(cohort_roots(members).values()), detailed=facts)
     totals: dict[str, NodeTotals] = {}
-    numbers: dict[str, NodeNumbers] = {}
     for tree in (alone, shared):
         if tree.names:
-            held = node_numbers(tree, GPU)
-            there = [balances[row.pk] for row in roots if pool_key(row.name) in tree.index]
-            totals |= node_totals(tree, there, numbers=held)
-            numbers |= held
-    return PoolTotals(totals, numbers)
+            totals |= node_totals(tree, [balances[row.pk] for row in roots if pool_key(row.name) in tree.index])
+    return PoolTotals(totals)

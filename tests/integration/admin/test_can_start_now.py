@@ -17,7 +17,7 @@ from tests.support.world import apply_change, reconcile
 def _tree(client: Client) -> dict[tuple[str, str], Any]:
     nodes = client.get("/api/quota_tree").json()["nodes"]
     return {
-        (node["kind"], node["name"]): tuple(node["quotas"][0][key] for key in ("can_start_now", "available"))
+        (node["kind"], node["name"]): tuple(node["quotas"][0][key] for key in ("can_start_now", "low_can_start_now"))
         for node in nodes
         if node["kind"] != "cohort"
     }

@@ -111,7 +111,7 @@ def test_pages_files_and_the_client_call_a_number_by_the_same_name(root: Client)
     of_pools = [POOL_NUMBERS[key].label for key in ("quota", "used", "available", "can_start_now", "total_usage")]
     pages = [
         _heads(root.get(page).content.decode(), table)
-        for page, table in (("/pools", "oa-pools"), ("/pools/other", "oa-table--tree"))
+        for page, table in (("/pools", "oa-pools"), ("/pools/other", "oa-pools"))
     ]
     assert [set(of_pools) - set(heads) for heads in pages] == [set(), set()]
     rows = list(csv.reader(io.StringIO(root.get("/pools?format=csv").content.decode())))
@@ -120,7 +120,8 @@ def test_pages_files_and_the_client_call_a_number_by_the_same_name(root: Client)
     answer = root.get("/api/configs/pool/other/subpool?start_room=true").json()
     assert {*of_pools, POOL_NUMBERS["low_can_start_now"].label} <= set(subpool.subpools_table(answer).header)
     of_tree = {
-        TREE_NUMBERS[key].label for key in ("quota", "total_usage", "can_start_now", "available", "borrowed", "lent")
+        TREE_NUMBERS[key].label
+        for key in ("quota", "total_usage", "can_start_now", "low_can_start_now", "borrowed", "lent")
     }
     assert of_tree <= set(_heads(root.get("/cohorts").content.decode(), "oa-quota"))
     assert of_tree <= set(quota_tree_table.HEADER)
