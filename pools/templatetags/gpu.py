@@ -10,6 +10,7 @@ from pools.domain.gpu_quota.workers import GpuAmounts
 from pools.models import GpuAllocation
 from pools.selectors.gpu_namespace import worker_from_row
 from pools.selectors.gpu_usage import GpuMeter
+from pools.templatetags.osmo import tone_badge
 
 register = template.Library()
 
@@ -20,8 +21,8 @@ _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 
 @register.simple_tag
 def gpu_quota_badge(status: str) -> SafeString:
-    """The status of a namespace as a badge: its word on a colour."""
-    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', _TONES[status], status)
+    """The status of a namespace as a badge."""
+    return tone_badge(_TONES[status], status)
 
 
 @register.simple_tag
@@ -41,7 +42,7 @@ def worker_state(worker: GpuAllocation) -> SafeString:
     """The state of a worker as a badge."""
     tones = {"committed": "good", "assumed": "wait", "released": "off"}
     words = {"committed": "RUNNING", "assumed": "RESERVED", "released": "RELEASED"}
-    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tones[worker.state], words[worker.state])
+    return tone_badge(tones[worker.state], words[worker.state])
 
 
 @register.filter

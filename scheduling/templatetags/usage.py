@@ -4,6 +4,7 @@
 {% usage_heads %}           the headings of the numbers of the record
 {% usage_cells row %}       the numbers of a row of the record, as cells of a table
 {% pool_usage "team" %}     use and waiting of a pool over time; the address chooses the period (`?usage=30d`)
+{% cluster_usage "dgx" %}   use and waiting on a cluster in the last 24 hours
 """
 
 from __future__ import annotations
@@ -41,6 +42,16 @@ def pool_usage(context: dict[str, Any], pool: str) -> dict[str, Any]:
     answer = read_usage(actor, window.question(UsageKey.SUBPOOL, leaf_names_of(actor, pool)))
     charts = usage_charts(answer, window, prefix="pool")
     return {"request": request, "pool": pool, "charts": charts, "periods": PERIODS, "period": period, "answer": answer}
+
+
+@register.inclusion_tag("osmo/parts/cluster_usage.html", takes_context=True)
+def cluster_usage(context: dict[str, Any], backend: str) -> dict[str, Any]:
+    """Use and waiting on a cluster in the last 24 closed hours, as far as the reader may see it."""
+    from pools.admin.base import actor_of  # noqa: PLC0415  # as in pool_usage
+
+    window = window_of(chosen_period("24h"), read_closed_until() or timezone.now())
+    answer = read_usage(actor_of(context["request"]), window.question(UsageKey.BACKEND))
+    return {"charts": usage_charts(answer.of_key(backend), window, prefix="cluster")}
 
 
 @register.simple_tag

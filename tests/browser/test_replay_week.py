@@ -24,7 +24,7 @@ def test_an_admin_replays_last_week(scene: PoolScene, signed_in: Callable[..., A
     scene.submit_workflow(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_admin, **VIEWS[view])
     page = tab.open(f"/replay?name={scene.pool}--a&backend={scene.pool}")
-    page.get_by_label("Quota 1", exact=True).fill("24")
+    page.get_by_label("Quota", exact=True).fill("24")
     page.get_by_role("button", name="Replay", exact=True).click()
     page.wait_for_url(re.compile(r"/replay/.+"))
     # The page follows by itself until a worker has run the replay.

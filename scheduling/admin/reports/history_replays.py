@@ -31,6 +31,7 @@ from scheduling.history.own.history_replays import find_replay, list_replays
 from scheduling.history.own.own_replay import ReplayQuestion, viewpoint, visible_roots
 from scheduling.history.own.replays import cancel_replay, request_replay
 from scheduling.models import HistoryReplay
+from scheduling.selectors.reports.replay_bars import compare_bars
 from scheduling.selectors.reports.usage_periods import PERIODS
 
 ROWS = 4
@@ -52,6 +53,10 @@ TEAM_KEYS = "jobs wait_mean_s wait_p90_s starts reclaims preemptions used_gpu_h"
 ADVICE_KEYS = "jobs wait_mean_s waiting_gpu_h lost_gpu_h reclaims"
 
 
+def _numbered(title: str, number: int) -> str:
+    return title if number == 1 else f"{title} {number}"
+
+
 class ReplayForm(forms.ServiceForm):
     """The window, the cluster and up to four changes."""
 
@@ -70,15 +75,20 @@ class ReplayForm(forms.ServiceForm):
             (OWN_PERIOD, "from … to …"),
         ]
         for number in range(1, ROWS + 1):
-            self.fields[f"name_{number}"] = forms.text_field(f"Pool or subpool {number}", list="replay-names")
+            self.fields[f"name_{number}"] = forms.text_field(_numbered("Pool or subpool", number), list="replay-names")
             for key, title in CHANGED:
-                self.fields[f"{key}_{number}"] = forms.text_field(f"{title} {number}", inputmode="numeric")
+                self.fields[f"{key}_{number}"] = forms.text_field(_numbered(title, number), inputmode="numeric")
 
     @property
     def change_rows(self) -> list[list[Any]]:
         """The fields of each change, for the table."""
         keys = ["name", *(key for key, _ in CHANGED)]
         return [[self[f"{key}_{number}"] for key in keys] for number in range(1, ROWS + 1)]
+
+    @property
+    def has_more_changes(self) -> bool:
+        """Whether a change after the first one is filled in."""
+        return any(field.value() for row in self.change_rows[1:] for field in row)
 
     def question(self) -> ReplayQuestion:
         """The question in the form of the API. Needs valid input."""
@@ -132,7 +142,6 @@ class HistoryReplayAdmin(PolicyAdmin):
             form=form,
             backends=backends,
             names=_suggested_names(actor, backends),
-            changed=CHANGED,
             columns=REPLAY_COLUMNS,
             replays=list_replays(actor),
             status=400 if form.errors else 200,
@@ -153,6 +162,7 @@ class HistoryReplayAdmin(PolicyAdmin):
             is_live=row.ended_at is None,
             answer=answer,
             changes=[entry["set"] for entry in row.question["changes"]],
+            bars=[] if answer is None else compare_bars(answer),
             teams=[row for row in rows if row["changes"] or not is_compared],
             other_teams=[row for row in rows if is_compared and not row["changes"]],
             advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),

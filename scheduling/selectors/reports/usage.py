@@ -75,6 +75,16 @@ class UsageAnswer:
     totals: UsageRow
     has_more: bool = False
 
+    def of_key(self, key: str) -> UsageAnswer:
+        """The part of one key, with its own totals."""
+        rows = [row for row in self.rows if row.key == key]
+        sums: dict[str, int | None] = dict.fromkeys(self.totals.sums)
+        for row in rows:
+            for column, value in row.sums.items():
+                if value is not None:
+                    sums[column] = (sums[column] or 0) + value
+        return UsageAnswer(self.question, rows, UsageRow(self.totals.start, key, sums))
+
 
 @dataclass(frozen=True, slots=True)
 class _Slots:

@@ -13,6 +13,7 @@ from pools.database.transactions import database_time
 from pools.models import Pool
 from scheduling.history.own import replays
 from scheduling.models import HistoryReplay
+from scheduling.selectors.reports.replay_bars import MAX_TEAMS, Bar, TeamBars, compare_bars
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
@@ -47,6 +48,19 @@ def test_a_replay_is_asked_for_followed_and_read(chief: Client) -> None:
     assert "Nothing changes" in done
     assert f"/api/replay/{row.pk}" in done
     assert "COMPLETED" in chief.get(PAGE).content.decode()
+
+
+def test_teams_are_compared_as_bars() -> None:
+    on = {"a": {"wait_mean_s": 60.0, "used_gpu_h": 0}, "b": {"wait_mean_s": None, "used_gpu_h": 0}}
+    against = {"a": {"wait_mean_s": 30.0, "used_gpu_h": 0}, "b": {"wait_mean_s": 120.0, "used_gpu_h": 0}}
+    (picture,) = compare_bars({"on": {"teams": on}, "against": {"teams": against}})
+    assert picture.number.label == "Mean wait"
+    assert picture.teams == [TeamBars("b", Bar(0, 0), Bar(120, 100)), TeamBars("a", Bar(60, 50), Bar(30, 25))]
+    (alone,) = compare_bars({"on": {"teams": on}, "against": None})
+    assert alone.teams[0] == TeamBars("a", Bar(60, 100), None)
+    many = {f"t{number:02}": {"wait_mean_s": float(number), "used_gpu_h": 0} for number in range(MAX_TEAMS + 2)}
+    (picture,) = compare_bars({"on": {"teams": many}, "against": None})
+    assert (len(picture.teams), picture.left_out, picture.teams[0].team) == (MAX_TEAMS, 2, f"t{MAX_TEAMS + 1}")
 
 
 def test_a_refusal_is_shown_at_its_field_and_loses_nothing(chief: Client) -> None:

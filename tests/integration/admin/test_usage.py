@@ -180,3 +180,15 @@ def test_wrong_days_are_said(as_person: SignedIn, days: tuple[str, str]) -> None
 def test_months_are_offered_from_this_one_on() -> None:
     assert offered_months(NOW)[:2] == [("2026-11", "November 2026"), ("2026-10", "October 2026")]
     assert offered_months(NOW)[-1] == ("2025-11", "November 2025")
+
+
+def test_the_page_of_a_cluster_has_its_last_24_hours(as_person: SignedIn) -> None:
+    submit_workflow("team--a", gpus=8)
+    reconcile()
+    page = text(as_person("root"), "/clusters/sim")
+    found = re.search(r'<script id="cluster-states" type="application/json">(.*?)</script>', page)
+    assert found is not None
+    drawn = json.loads(found[1])
+    capacity = next(each for each in drawn["series"] if each["tone"] == "capacity")
+    assert capacity["values"][-1] == 160
+    assert drawn["axis"][1] - drawn["axis"][0] >= 24 * 3600

@@ -27,7 +27,6 @@ NO_LISTS = {
     },
     "headings as OSMO's client publishes them": {"pool.py: Pool", "pool_table.py: Pool"},
     "headings of inputs and pictures": {"gang.html: Bar", "workflow.html: Output", "workflows.html: Select"},
-    "the form of a request": {"history_replays.html: Pool or subpool"},
 }  # fmt: skip
 """Tables that are not lists of objects, by their first heading, and the reason."""
 

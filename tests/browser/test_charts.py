@@ -1,0 +1,77 @@
+"""Pictures of numbers: values at the cursor, an enlarged part and the way back, and events over a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.pool_scene import PoolScene
+from tests.support.browser import expect, expect_text
+
+pytestmark = pytest.mark.browser
+
+DESK = {"width": 1440, "height": 900}
+
+
+def _drag(page: Any, box: dict[str, float], begin: float, end: float) -> None:
+    """Draw from one place of a picture to another one, as shares of its width."""
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + begin * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + (begin + end) / 2 * box["width"], middle)
+    page.mouse.move(box["x"] + end * box["width"], middle)
+    page.mouse.up()
+
+
+@pytest.mark.parametrize("colours", ["none", "active"])
+def test_a_chart_tells_its_values_and_is_enlarged(
+    scene: PoolScene, signed_in: Callable[..., Any], colours: str
+) -> None:
+    scene.run_workflows(scene.pool, gpus=6)
+    tab = signed_in(scene.pool_user, viewport=DESK, forced_colors=colours)
+    page = tab.open("/usage?period=24h")
+    picture = page.locator(".u-over").first
+    box = picture.bounding_box()
+    bubble = page.locator(".oa-plot__bubble").first
+    expect(bubble).to_be_hidden()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + 20)
+    expect_text(bubble, "Guaranteed")
+    back = page.get_by_role("button", name="Whole period").first
+    expect(back).to_be_hidden()
+    _drag(page, box, 0.3, 0.6)
+    expect(back).to_be_visible()
+    tab.assert_accessible()
+    back.click()
+    expect(back).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_events_have_the_width_of_their_time_and_a_part_filters_the_list(
+    scene: PoolScene, signed_in: Callable[..., Any], width: int
+) -> None:
+    scene.run_workflows(scene.pool, gpus=6, count=3)
+    tab = signed_in(scene.pool_user, viewport={"width": width, "height": 900})
+    page = tab.open("/activity?range=1h")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    svg = page.locator(".oa-eventlanes__svg")
+    box = svg.bounding_box()
+    columns = svg.locator("a rect")
+    first, last = columns.first.bounding_box(), columns.last.bounding_box()
+    assert first["x"] == pytest.approx(box["x"], abs=1)
+    assert last["x"] + last["width"] == pytest.approx(box["x"] + box["width"], abs=1)
+    rows = page.locator(".oa-events > li")
+    expect(rows).to_have_count(3)
+    if width == 1440:
+        assert rows.first.bounding_box()["y"] < 250
+        assert rows.first.bounding_box()["height"] <= 36
+    tab.assert_accessible_in_both_colours()
+    svg.locator("a").last.focus()
+    expect_text(page.locator(".oa-eventlanes__values"), f"{scene.pool}: 3 started")
+    _drag(page, box, 0.1, 0.4)
+    page.wait_for_url("**part_since=**")
+    expect_text(page.locator(".oa-events"), "No event in this part of the time.")
+    page.get_by_role("link", name="All of the time").click()
+    expect(page.locator(".oa-events > li")).to_have_count(3)
