@@ -38,7 +38,7 @@ def input_field(about: Declared, looks: str) -> Field:
     if looks == "boolean":
         return forms.checkbox_field(label, help_text=help_text)
     if looks == "time":
-        return forms.time_field(f"{label} (UTC)", help_text=help_text)
+        return forms.time_field(label, help_text=help_text, has_choices=True)
     if looks == "long text":
         return forms.text_area_field(label, help_text=help_text, rows=2)
     text_field = partial(forms.text_field, label, help_text=help_text, unit=about.unit, empty=about.empty)

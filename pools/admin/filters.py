@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from pools.admin.base import actor_of
-from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
+from pools.admin.forms import MAX_TEXT_LENGTH, time_field
 from pools.domain.changes.command import TEXT, ChangeField, fields_of
 from pools.domain.lists import PoolQuery
 from pools.filtersets.audit import AuditFilterSet
@@ -71,10 +71,7 @@ class PageFilterSet(QueryFilterSet):
                 error_messages={"invalid_choice": "This is not a known value."},  # Django's own repeats what was sent
             )
         if about.kind.looks == "time":
-            label = f"{about.label} (UTC)"
-            return forms.DateTimeField(
-                label=label, required=False, widget=datetime_widget(), input_formats=DATETIME_FORMATS
-            )
+            return time_field(about.label)
         widget = forms.TextInput(attrs={"autocomplete": "off"})
         return forms.CharField(
             label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget, help_text=about.hint
@@ -95,7 +92,7 @@ class PageFilterSet(QueryFilterSet):
     def chips(self) -> list[FilterChip]:
         """The filters that are in force, except the text in the box."""
         return [
-            FilterChip(field.name, str(field.label).removesuffix(" (UTC)"), _value_text(field.field, value))
+            FilterChip(field.name, str(field.label), _value_text(field.field, value))
             for field in self.other_fields
             if (value := self.value(field.name))
         ]

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
 from django.forms.widgets import Script
 from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
+from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain.errors import DomainError, Stale, Violation
 from pools.domain.structured_input import join_words
 
 MAX_TEXT_LENGTH = 2_000
-DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
+MINUTE_FORMAT = "%Y-%m-%dT%H:%M"
+DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", MINUTE_FORMAT)
 INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
@@ -244,16 +247,48 @@ def code_field(label: str, *, rows: int, max_length: int | None = None, help_tex
     )
 
 
-def datetime_widget() -> forms.TextInput:
-    """The browser's own input of a date and a time."""
-    return forms.TextInput(attrs={"type": "datetime-local", "step": "1"})
+def _render_from_templates(
+    _widget: forms.Widget, template_name: str, context: dict[str, Any], renderer: Any = None
+) -> SafeString:
+    """Renders from the site's templates, because the forms' own renderer searches only installed apps."""
+    return mark_safe(render_to_string(template_name, context))  # noqa: S308  # a template's output
 
 
-def time_field(label: str, *, help_text: str = "") -> forms.DateTimeField:
-    """An optional date and time, in UTC."""
-    return forms.DateTimeField(
-        label=label, help_text=help_text, required=False, widget=datetime_widget(), input_formats=DATETIME_FORMATS
+class MomentInput(forms.DateTimeInput):
+    """The browser's own input of a date and a time, to the minute. It shows UTC; a script makes that the zone of the
+    browser, and sends UTC (`static/osmo/moments.js`). `has_choices`: with buttons for the next evenings and Fridays."""
+
+    template_name = "osmo/parts/moment.html"
+    input_type = "datetime-local"
+
+    def __init__(self, *, has_choices: bool = False) -> None:
+        super().__init__(attrs={"data-moment": True}, format=MINUTE_FORMAT)
+        self.has_choices = has_choices
+
+    def format_value(self, value: Any) -> str | None:
+        """The minute in UTC, also of a text that a script has sent."""
+        found = parse_datetime(value) if isinstance(value, str) and value else value
+        if isinstance(found, datetime) and found.tzinfo is not None:
+            found = found.astimezone(UTC)
+        return found.strftime(MINUTE_FORMAT) if isinstance(found, datetime) else value
+
+    def get_context(self, *args: Any) -> dict[str, Any]:
+        return {**super().get_context(*args), "has_choices": self.has_choices}
+
+    _render = _render_from_templates
+
+
+def time_field(label: str, *, help_text: str = "", has_choices: bool = False) -> forms.DateTimeField:
+    """An optional date and time, in UTC where nothing else is said."""
+    field = forms.DateTimeField(
+        label=label,
+        help_text=help_text,
+        required=False,
+        widget=MomentInput(has_choices=has_choices),
+        input_formats=DATETIME_FORMATS,
     )
+    field.unit = "UTC"  # type: ignore[attr-defined]  # read by parts/field.html
+    return field
 
 
 class CheckboxList(forms.CheckboxSelectMultiple):
@@ -261,9 +296,7 @@ class CheckboxList(forms.CheckboxSelectMultiple):
 
     template_name = "osmo/parts/checkbox_list.html"
 
-    def _render(self, template_name: str, context: dict[str, Any], renderer: Any = None) -> SafeString:
-        """Renders from the site's templates, because the forms' own renderer searches only installed apps."""
-        return mark_safe(render_to_string(template_name, context))  # noqa: S308  # a template's output
+    _render = _render_from_templates
 
 
 def multiple_choice_field(label: str, *, help_text: str = "") -> forms.MultipleChoiceField:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -354,12 +355,38 @@ def can_start(row: PoolTreeRow) -> SafeString:
 
 
 @register.filter
+def minute(time: datetime | None) -> SafeString | str:
+    """A time to the minute, as `Fri 27 Nov 18:00 UTC`; `times.js` shows it in the zone of the reader."""
+    if time is None:
+        return "–"
+    utc = time.astimezone(UTC)
+    year = f" {utc:%Y}" if utc.year != timezone.now().year else ""
+    return format_html(
+        '<time datetime="{}" data-minute>{}</time>',
+        utc.isoformat(timespec="seconds"),
+        f"{utc:%a} {utc.day} {utc:%b}{year} {utc:%H:%M} UTC",
+    )
+
+
+def _with_moments(text: str) -> str:
+    """The minutes of :func:`pools.domain.values.durations.minute_text` in a text, each as a time."""
+    return _MINUTE.sub(
+        lambda found: minute(datetime.strptime(found[0], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)), text
+    )
+
+
+_MINUTE = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
+
+
+@register.filter
 def marked(message: Any) -> SafeString:
-    """A message with what stands between back ticks as code, as a page writes it."""
+    """A message as a page writes it: what stands between back ticks is code, and minutes follow the reader's zone."""
     parts = conditional_escape(message).split("`")
     if len(parts) % 2 == 0:  # a single tick is a tick
-        return mark_safe("`".join(parts))  # noqa: S308  escaped above
-    texts = (f'<code class="oa-mono">{part}</code>' if index % 2 else part for index, part in enumerate(parts))
+        return mark_safe(_with_moments("`".join(parts)))  # noqa: S308  escaped above
+    texts = (
+        f'<code class="oa-mono">{part}</code>' if index % 2 else _with_moments(part) for index, part in enumerate(parts)
+    )
     return mark_safe("".join(texts))  # noqa: S308  escaped above
 
 

@@ -79,6 +79,7 @@
       for (const element of part.querySelectorAll("[autofocus]")) element.removeAttribute("autofocus");
     }
     panel.replaceChildren(...parts.map((part) => document.importNode(part, true)));
+    document.dispatchEvent(new Event("osmo:refreshed"));
     const notes = Array.from(panel.querySelectorAll(".oa-note"), (note) => note.textContent.trim().replace(/\s+/g, " "));
     say(`Effect of this change: ${notes.join(" ")}`);
   }

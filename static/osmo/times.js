@@ -46,8 +46,24 @@
     return `${day} ${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())} ${zone ? zone.value : ""}`.trim();
   }
 
+  // "Fri 27 Nov 19:00 GMT+1"; of another year with the year.
+  function minute(moment, isUtc) {
+    const format = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short", ...(isUtc ? { timeZone: "UTC" } : {}) };
+    if (moment.getFullYear() !== new Date().getFullYear()) format.year = "numeric";
+    const parts = new Intl.DateTimeFormat("en-GB", format).formatToParts(moment);
+    const part = (type) => parts.find((each) => each.type === type)?.value || "";
+    const year = part("year") ? ` ${part("year")}` : "";
+    return `${part("weekday")} ${part("day")} ${part("month")}${year} ${part("hour")}:${part("minute")} ${part("timeZoneName")}`;
+  }
+
   function draw(scope) {
     const chosen = choice();
+    for (const element of scope.querySelectorAll("time[data-minute]")) {
+      const moment = new Date(element.dateTime);
+      const text = minute(moment, chosen === "utc");
+      if (element.textContent !== text) element.textContent = text;
+      element.title = words(moment, false);
+    }
     for (const element of scope.querySelectorAll("time[data-age], time[data-exact]")) {
       const moment = new Date(element.dateTime);
       if (Number.isNaN(moment.getTime())) continue;

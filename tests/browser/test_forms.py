@@ -96,3 +96,34 @@ def test_an_empty_box_is_no_limit_in_sections_side_by_side(scene: PoolScene, sig
     assert row["maximum"] == -1
     tab.open(f"/pools/{scene.pool}/configuration")
     tab.assert_accessible_in_both_colours()
+
+
+def test_eight_gpus_more_until_friday_in_the_zone_of_the_reader(
+    scene: PoolScene, signed_in: Callable[..., Any]
+) -> None:
+    scene.create_subpool("a", 40)
+    tab = signed_in(scene.pool_admin, **DESK, timezone_id="America/New_York")
+    page = tab.open(_resize(scene))
+    page.get_by_label("Quota in GPUs").fill("48")
+    page.get_by_role("button", name="Friday 18:00").click()
+    expect(page.get_by_label("Until in America/New_York")).to_have_value(re.compile(r"T18:00$"))
+    expect_text(page.locator("#oa-effect"), re.compile(r"At Fri \d+ \w+ 18:00 \S+ it is 40 GPUs again"))
+    tab.assert_accessible_in_both_colours()
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
+    page.wait_for_url(f"**{scene.pool_page}**")
+    expect_text(page.locator("#page"), re.compile(r"is 48 GPUs now\. At Fri \d+ \w+ 18:00"))
+    (row,) = scene.stack.query(
+        "SELECT quota_until AT TIME ZONE 'America/New_York' AS local FROM pools_pool WHERE name = %s",
+        f"{scene.pool}--a",
+    )
+    assert (row["local"].weekday(), row["local"].hour, row["local"].minute) == (4, 18, 0)
+
+
+def test_a_half_typed_date_is_no_lasting_quota(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 40)
+    page = signed_in(scene.pool_admin, **DESK).open(_resize(scene))
+    page.get_by_label("Quota in GPUs").fill("48")
+    page.get_by_label("Until in").press("1")
+    page.get_by_role("button", name="Preview").click()
+    expect_text(page.locator("[data-field=until]"), "Enter a valid date/time.")
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)

@@ -63,8 +63,8 @@ class ReplayForm(forms.ServiceForm):
     field_by_path = {"changes": "name_1"}
     backend = forms.choice_field("Cluster")
     period = forms.choice_field("Time")
-    since = forms.time_field("From (UTC)", help_text="For a time of your own.")
-    until = forms.time_field("To (UTC)", help_text="For a time of your own; empty is now.")
+    since = forms.time_field("From", help_text="For a time of your own.")
+    until = forms.time_field("To", help_text="For a time of your own; empty is now.")
 
     def __init__(self, data: Any, *, backends: list[str], initial: dict[str, str]) -> None:
         self.field_by_path = {f"changes[{number}]": f"name_{number + 1}" for number in range(ROWS)}
