@@ -247,7 +247,7 @@ def code_field(label: str, *, rows: int, max_length: int | None = None, help_tex
     )
 
 
-def _render_from_templates(
+def render_from_templates(
     _widget: forms.Widget, template_name: str, context: dict[str, Any], renderer: Any = None
 ) -> SafeString:
     """Renders from the site's templates, because the forms' own renderer searches only installed apps."""
@@ -275,7 +275,7 @@ class MomentInput(forms.DateTimeInput):
     def get_context(self, *args: Any) -> dict[str, Any]:
         return {**super().get_context(*args), "has_choices": self.has_choices}
 
-    _render = _render_from_templates
+    _render = render_from_templates
 
 
 def time_field(label: str, *, help_text: str = "", has_choices: bool = False) -> forms.DateTimeField:
@@ -296,7 +296,7 @@ class CheckboxList(forms.CheckboxSelectMultiple):
 
     template_name = "osmo/parts/checkbox_list.html"
 
-    _render = _render_from_templates
+    _render = render_from_templates
 
 
 def multiple_choice_field(label: str, *, help_text: str = "") -> forms.MultipleChoiceField:

@@ -86,7 +86,7 @@ class SubmitForm(forms.ServiceForm):
                 _SUBMITTED["pool"].label,
                 help_text="The beginning of its name finds it.",
                 required=True,
-                data_complete="pools",
+                data_complete="leaves",
             )
         else:
             self.fields["pool"].choices = pools  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
-// Completion of names in a text field with `data-complete`: "pools" (pools and subpools) or "roles". The browser shows
-// the suggestions; a chosen role becomes a check box. Without this script the name is typed.
+// Completion of names in a text field with `data-complete`: "pools", "leaves" (pools and subpools) or "roles". The browser
+// shows the suggestions; where the field has a list (`data-into`), a chosen name, or Enter, makes a check box of it.
+// Without this script the name is typed.
 "use strict";
 
 (function () {
@@ -18,25 +19,25 @@
       const pools = results.filter((hit) => hit.kind === "pool");
       return pools.flatMap((hit) => ROLE_ENDS.map((role) => `osmo-${hit.name}-${role}`));
     }
-    return results.filter((hit) => hit.kind === "pool" || hit.kind === "subpool").map((hit) => hit.name);
+    return results.filter((hit) => hit.kind === "pool" || (kind === "leaves" && hit.kind === "subpool")).map((hit) => hit.name);
   }
 
-  function addRole(input, role) {
+  function addName(input, name) {
     const list = document.getElementById(input.dataset.into);
-    const known = Array.from(list.querySelectorAll("input")).find((box) => box.value === role);
+    const known = Array.from(list.querySelectorAll("input")).find((box) => box.value === name);
     if (known) {
       known.checked = true;
     } else {
       const label = document.createElement("label");
       const box = document.createElement("input");
       const text = document.createElement("span");
-      Object.assign(box, { type: "checkbox", name: "roles", value: role, checked: true });
-      box.className = list.querySelector("input")?.className || "";
-      text.textContent = role;
+      Object.assign(box, { type: "checkbox", name: input.dataset.boxes || input.name, value: name, checked: true });
+      text.textContent = name;
       label.append(box, text);
       list.append(label);
     }
     input.value = "";
+    input.form.dispatchEvent(new Event("input"));
   }
 
   for (const input of document.querySelectorAll("input[data-complete]")) {
@@ -64,8 +65,14 @@
     input.addEventListener("input", () => {
       window.clearTimeout(timer);
       const isChosen = Array.from(list.options).some((option) => option.value === input.value);
-      if (kind === "roles" && isChosen) addRole(input, input.value);
+      if (input.dataset.into && isChosen) addName(input, input.value);
       else timer = window.setTimeout(ask, WAIT);
+    });
+    input.addEventListener("keydown", (event) => {
+      const isOnlyOne = list.options.length === 1 && input.dataset.completed === input.value.trim();
+      if (event.key !== "Enter" || !input.dataset.into || !isOnlyOne) return;
+      event.preventDefault(); // the name first, the form with the next Enter
+      addName(input, list.options[0].value);
     });
   }
 })();

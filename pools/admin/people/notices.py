@@ -12,6 +12,7 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.name_fields import MAX_LISTED, NamesField, check_names, visible_pools
 from pools.admin.paging import paginate
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.notices import (
@@ -28,7 +29,7 @@ from pools.domain.errors import DomainError
 from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
 from pools.domain.people.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
 from pools.domain.people.roles import Actor, Permission, is_allowed
-from pools.models import NoticeTarget, Pool
+from pools.models import NoticeTarget
 from pools.services.people.notice_targets import (
     create_target,
     delete_target,
@@ -61,7 +62,7 @@ CHANNELS = [
     (Channel.APPRISE, "Slack, Teams or another service of Apprise"),
     (Channel.MAIL, "Mail"),
 ]
-MINE, INSTALLATION = "", "/installation"
+MINE, NAMED, INSTALLATION = "", "/pool", "/installation"
 _LIST = "admin:pools_noticetarget_changelist"
 _NEW, _UPDATE = fields_of(CreateTarget), fields_of(UpdateTarget)
 
@@ -71,17 +72,22 @@ class ChangeTargetForm(forms.ServiceForm):
 
     address = forms.text_field(_UPDATE["address"].label, help_text=_UPDATE["address"].help)
     kinds = forms.multiple_choice_field(_NEW["kinds"].label)
-    pools = forms.multiple_choice_field(_NEW["pools"].label, help_text=_NEW["pools"].help)
+    pools = NamesField(_NEW["pools"].label, help_text=_NEW["pools"].help, complete="pools")
     enabled = forms.checkbox_field(_UPDATE["enabled"].label)
 
     def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in possible_kinds(target)])
-        _choose(self, "pools", _pool_choices(actor, Permission.POOL_READ))
+        self.actor = actor
         if target.pool_id is not None:
             del self.fields["pools"]
         if target.is_profile:
             del self.fields["address"], self.fields["enabled"]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        _check_pools(self)
+        return data
 
 
 class NewTargetForm(forms.ServiceForm):
@@ -90,31 +96,45 @@ class NewTargetForm(forms.ServiceForm):
     field_by_path = {"pool": "owner", "installation": "owner"}
     name = forms.text_field(_NEW["name"].label, help_text=_NEW["name"].help)
     owner = forms.choice_field("Notices about", required=False)
+    pool = forms.text_field(_NEW["pool"].label, help_text=_NEW["pool"].help, data_complete="pools")
     channel = forms.choice_field(_NEW["channel"].label, CHANNELS)
     address = forms.text_field(_NEW["address"].label, help_text=_NEW["address"].help)
     kinds = forms.multiple_choice_field(_NEW["kinds"].label)
-    pools = forms.multiple_choice_field(_NEW["pools"].label, help_text=_NEW["pools"].help)
+    pools = NamesField(_NEW["pools"].label, help_text=_NEW["pools"].help, complete="pools")
 
     def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        administered = _pool_choices(actor, Permission.POOL_PARTITION)
-        owners = [(MINE, "My work"), *((name, f"Pool {name}") for name, _ in administered)]
+        self.actor = actor
+        administered = [name for name in visible_pools(actor) if is_allowed(actor, Permission.POOL_PARTITION, name)]
+        owners = [(MINE, "My work"), *((name, f"Pool {name}") for name in administered)]
+        if len(administered) > MAX_LISTED:
+            owners = [(MINE, "My work"), (NAMED, "The pool that is named below")]
+        else:
+            del self.fields["pool"]
         is_platform = is_allowed(actor, Permission.PLATFORM_WRITE)
         _choose(self, "owner", [*owners, *([(INSTALLATION, "The installation")] if is_platform else [])])
         kinds = (*POOL_KINDS, *(PLATFORM_KINDS if is_platform else ()))
         _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in kinds])
-        _choose(self, "pools", _pool_choices(actor, Permission.POOL_READ))
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        _check_pools(self)
+        named = str(data.pop("pool", "")).strip()
+        if data.get("owner") == NAMED:
+            data["owner"] = named
+            if not named:
+                self.add_error("pool", "Name the pool.")
+        return data
 
 
 def _choose(form: forms.ServiceForm, field: str, choices: list[tuple[str, str]]) -> None:
     form.fields[field].choices = choices  # type: ignore[attr-defined]
 
 
-def _pool_choices(actor: Actor, permission: Permission) -> list[tuple[str, str]]:
-    names = (
-        Pool.objects.visible_to(actor).roots().filter(archived=False).order_by("name").values_list("name", flat=True)
-    )
-    return [(name, name) for name in names if is_allowed(actor, permission, name)]
+def _check_pools(form: NewTargetForm | ChangeTargetForm) -> None:
+    """Refuse names of pools that the person does not see; only then all names are read."""
+    if form.cleaned_data.get("pools"):
+        check_names(form, "pools", visible_pools(form.actor))
 
 
 @admin.register(NoticeTarget)
@@ -170,7 +190,13 @@ class NoticeTargetAdmin(PolicyAdmin):
             return _back()
 
         return self.change_by_form(
-            request, form, create, title="Add a target of notices", button="Add the target", crumbs=_crumbs()
+            request,
+            form,
+            create,
+            title="Add a place that notices go to",
+            button="Add the place",
+            crumbs=_crumbs(),
+            script=forms.script_media("picker"),
         )
 
     def _edit(self, request: HttpRequest, target: int) -> HttpResponse:
@@ -185,7 +211,15 @@ class NoticeTargetAdmin(PolicyAdmin):
             self.show_success(request, f"Target {row.name} was changed.")
             return _back()
 
-        return self.change_by_form(request, form, save, title=f"Change {row.name}", button="Save", crumbs=_crumbs())
+        return self.change_by_form(
+            request,
+            form,
+            save,
+            title=f"Change {row.name}",
+            button="Save",
+            crumbs=_crumbs(),
+            script=forms.script_media("picker"),
+        )
 
     def _delete(self, request: HttpRequest, target: int) -> HttpResponse:
         row = get_target(actor_of(request), target)

@@ -61,6 +61,7 @@ class UserRolesForm(CommandForm):
         "between them.",
         data_complete="roles",
         data_into="id_roles",
+        data_boxes="roles",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
