@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
-from pools.admin import forms
+from pools.admin import done_changes, forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.kept_input import KEPT_INPUT, KEPT_MINUTES, keep_input, read_kept_input
 from pools.domain.approvals import ApprovalNeeded
@@ -41,8 +41,9 @@ _NOT_KEPT = (
     f"The input of this preview is kept for {KEPT_MINUTES} minutes and is gone now. Check all fields and enter again "
     "what is missing; nothing was changed."
 )
-EFFECT_BESIDE = "X-Effect-Beside"
-"""The header of a script that asks for the effect of unfinished input (`static/osmo/preview.js`)."""
+EFFECT_BESIDE, BACK = "X-Effect-Beside", "back"
+"""The header of a script that asks for the effect of unfinished input (`static/osmo/preview.js`), and its value after
+the Back button."""
 MAX_ADDRESS_LENGTH = 6000
 """The most characters of input in the address of a preview."""
 
@@ -199,6 +200,11 @@ def _is_secret(form: ChangeForm, name: str) -> bool:
     return isinstance(form.fields.get(name), forms.SecretField)
 
 
+def _unix(text: str) -> str:
+    """A text as it was before a browser gave it other ends of lines."""
+    return forms.unix_lines(text).strip()
+
+
 def _lines(text: str) -> list[str]:
     """The lines of a text: browsers send other ends of lines than they were given."""
     return text.strip().splitlines()
@@ -215,6 +221,15 @@ class ConfirmFlow(Generic[ResultT]):
     def respond(self) -> HttpResponse:
         """The form, the preview, a redirect between them, or the redirect after the change."""
         change, request = self.change, self.request
+        if done := self._read_done():
+            return self.admin.render_page(
+                request,
+                "osmo/change_done.html",
+                title=change.title,
+                crumbs=change.breadcrumbs,
+                done=done,
+                form_address=self._form_address,
+            )
         if change.unavailable_reason or change.first_steps:
             return self.admin.render_page(
                 request,
@@ -244,6 +259,23 @@ class ConfirmFlow(Generic[ResultT]):
         if step in ("confirm", "ask"):
             return self._confirm(form, sent, asks=step == "ask")
         return self._redirect_to_preview(form, sent)
+
+    def _read_done(self) -> done_changes.Done | None:
+        """What was said when this person made the change whose preview they come back to."""
+        is_back = self.request.headers.get(EFFECT_BESIDE, BACK) == BACK
+        if self.request.method == "POST" or not is_preview_address(self.request.path) or not is_back:
+            return None
+        found = done_changes.read_done(actor_of(self.request), self._form_address, self._input_mark(self._read_input()))
+        is_as_left = found is None or found["version"] is None or self.change.version == found["version"] + 1
+        return found if is_as_left else None  # after further changes the same input is a change again
+
+    def _input_mark(self, sent: _Input) -> dict[str, list[str]]:
+        """The input of a preview, the same in its address and in what its button sends."""
+        names = [each.name for each in self.change.form_class().visible_fields()]
+        typed = {
+            name: [_unix(text) for text in sent.data.getlist(name)] for name in names if name not in sent.kept_names
+        }
+        return {name: texts for name, texts in typed.items() if any(texts)} | {KEPT_INPUT: [sent.key]}
 
     def _read_input(self) -> _Input:
         """The input of the request, with what was kept apart of it."""
@@ -304,6 +336,7 @@ class ConfirmFlow(Generic[ResultT]):
         return "&".join(part for part in (query, urlencode({KEPT_INPUT: key}) if key else "") if part)
 
     def _redirect_to_preview(self, form: ChangeForm, sent: _Input, *, is_repeated: bool = False) -> HttpResponse:
+        done_changes.forget_done(actor_of(self.request), self._form_address, self._input_mark(sent))
         notice = urlencode({NOTICE: "1"}) if is_repeated else ""
         query = "&".join(part for part in (self._query(form, sent), notice) if part)
         return HttpResponseRedirect(f"{self._form_address}{PREVIEW_SEGMENT}?{query}")
@@ -373,9 +406,12 @@ class ConfirmFlow(Generic[ResultT]):
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        message = _text_after(self.change.success_message, result)
+        message, version = _text_after(self.change.success_message, result), form.cleaned_data["version"]
         self.admin.show_success(self.request, " ".join([message, *warnings_of(result)]))
-        return HttpResponseRedirect(_text_after(self.change.success_url, result))
+        address = _text_after(self.change.success_url, result)
+        done = done_changes.Done(message=message, address=address, version=version)
+        done_changes.keep_done(actor_of(self.request), self._form_address, self._input_mark(sent), done)
+        return HttpResponseRedirect(address)
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:
         """Make the change of a valid form; also the operation of its dry run."""

@@ -84,17 +84,17 @@
     say(`Effect of this change: ${notes.join(" ")}`);
   }
 
-  async function ask() {
+  async function ask(isBack) {
     const query = new URLSearchParams(typedIn(form)).toString();
     if (query === first) return showNow();
     if (query.length > MAX_LENGTH) return showNote("The input is too long to show its effect here. Preview shows it on a page of its own.");
     const call = (asked = new AbortController());
     try {
-      const answer = await fetch(`${formAddress}preview/?${query}`, { signal: call.signal, redirect: "error", headers: { "X-Effect-Beside": "1" } });
+      const answer = await fetch(`${formAddress}preview/?${query}`, { signal: call.signal, redirect: "error", headers: { "X-Effect-Beside": isBack ? "back" : "typing" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (call !== asked) return undefined;
       const faults = faultsOf(page);
-      if (answer.ok && page.querySelector("#effect-title")) showEffect(page);
+      if (answer.ok && page.querySelector("#effect-title, #done-title")) showEffect(page);
       else showNote(...(faults.length ? faults : ["The effect cannot be shown now. Preview shows it on a page of its own."]));
     } catch (fault) {
       if (fault.name === "AbortError" || call !== asked) return undefined;
@@ -106,17 +106,17 @@
   }
 
   // Until the effect of the present input is there, the button of an earlier one must not be pressed.
-  function wait(pause) {
+  function wait(pause, isBack = false) {
     window.clearTimeout(timer);
     asked?.abort();
     for (const button of panel.querySelectorAll("button")) button.disabled = true;
     panel.setAttribute("aria-busy", "true");
-    timer = window.setTimeout(ask, pause);
+    timer = window.setTimeout(ask, pause, isBack);
   }
 
   form.addEventListener("input", () => wait(PAUSE));
   form.addEventListener("submit", () => panel.replaceChildren());
   window.addEventListener("pageshow", (event) => {
-    if (event.persisted || form.dataset.effect === "at once") wait(0);
+    if (event.persisted || form.dataset.effect === "at once") wait(0, event.persisted);
   });
 })();
