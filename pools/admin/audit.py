@@ -16,6 +16,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.reverts import revert_address
 from pools.admin.filters import AuditPageFilterSet
 from pools.admin.paging import paginate
+from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.list_columns import AUDIT_COLUMNS
 from pools.models import AuditEntry
 from pools.representations.csv_files import FORMAT_PARAMETER, csv_response, is_csv_request
@@ -29,6 +30,7 @@ class ColumnDifference:
     """One column of a row before and after."""
 
     key: str
+    label: str
     before: Any
     after: Any
 
@@ -39,9 +41,14 @@ class ColumnDifference:
 
 
 def column_differences(entry: AuditEntry) -> list[ColumnDifference]:
-    """Every column of the row before or after."""
-    before, after = entry.before or {}, entry.after or {}
-    return [ColumnDifference(key, before.get(key), after.get(key)) for key in sorted(before | after)]
+    """Every column of the row before or after, in the words of people, without the numbers of rows."""
+    before, after, kind = entry.before or {}, entry.after or {}, entry.object.partition("/")[0]
+    return [
+        ColumnDifference(
+            key, column_label(kind, key), *(column_text(kind, key, row.get(key)) for row in (before, after))
+        )
+        for key in sorted((before | after).keys() - NUMBERS_OF_ROWS)
+    ]
 
 
 @admin.register(AuditEntry)

@@ -406,10 +406,10 @@ class ConfirmFlow(Generic[ResultT]):
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        message, version = _text_after(self.change.success_message, result), form.cleaned_data["version"]
+        message = _text_after(self.change.success_message, result)
         self.admin.show_success(self.request, " ".join([message, *warnings_of(result)]))
         address = _text_after(self.change.success_url, result)
-        done = done_changes.Done(message=message, address=address, version=version)
+        done = done_changes.Done(message=message, address=address, version=self.change.version)
         done_changes.keep_done(actor_of(self.request), self._form_address, self._input_mark(sent), done)
         return HttpResponseRedirect(address)
 

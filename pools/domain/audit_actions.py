@@ -12,16 +12,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from pools.domain.configuration.pool_fields import POOL_FIELDS
+from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text
+from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.values.amounts import UNLIMITED, decode_gpus
 from pools.domain.values.durations import minute_text
 
 Image = Mapping[str, Any]
 SHOWN_CHANGES = 3
 LONGEST_VALUE = 60
-_POOL_LABELS: Final = {each.column: each.label for each in POOL_FIELDS}
 # Fields that change with every write and tell a reader nothing.
-SILENT = frozenset({"id", "version", "created_at", "updated_at", "last_login", "start_time", "end_time", "cohort_id"})
+SILENT = NUMBERS_OF_ROWS | {"version", "created_at", "updated_at", "last_login", "start_time", "end_time"}
 # Reasons of the system that repeat the action; earlier versions wrote "settled" for "reconciled".
 MACHINE_REASONS = frozenset({"reconciled", "settled", "drained"})
 
@@ -53,16 +53,17 @@ class _AuditEntry:
         """The other changed values, in brackets; `mentioned` names the keys that the message has already."""
         hidden = {*SILENT, *mentioned}
         found = _find_differences(self.before, self.after, hidden)
-        lines = [f"{self._label(key)}: {old} → {new}" for key, old, new in found]
+        lines = [
+            f"{column_label(self.kind, key)}: {self._text(key, old)} → {self._text(key, new)}"
+            for key, old, new in found
+        ]
         if not lines or not self.before or not self.after:
             return ""
         more = f", and {len(lines) - SHOWN_CHANGES} more" if len(lines) > SHOWN_CHANGES else ""
         return f" ({', '.join(lines[:SHOWN_CHANGES])}{more})"
 
-    def _label(self, path: str) -> str:
-        """What people call a value: the label of a key of a pool, which may be in the column `config`."""
-        key = path.removeprefix("config.") if self.kind == "pool" else ""
-        return _POOL_LABELS.get(key, key) or path
+    def _text(self, path: str, value: Any) -> str:
+        return _value_text(column_text(self.kind, path, value))
 
 
 _Words = str | Callable[[_AuditEntry], str]
@@ -87,13 +88,13 @@ def audit_message(
     return f"{message}: {description}"
 
 
-def _find_differences(old: Any, new: Any, hidden: set[str], path: str = "") -> Iterator[tuple[str, str, str]]:
+def _find_differences(old: Any, new: Any, hidden: set[str], path: str = "") -> Iterator[tuple[str, Any, Any]]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in [*old, *(key for key in new if key not in old)]:
             if path or key not in hidden:
                 yield from _find_differences(old.get(key), new.get(key), hidden, f"{path}.{key}" if path else str(key))
     elif old != new:
-        yield path, _value_text(old), _value_text(new)
+        yield path, old, new
 
 
 def _value_text(value: Any) -> str:
@@ -137,7 +138,10 @@ def _subpool_updated(entry: _AuditEntry) -> str:
         return f"set {drain} to {minute_text(deadline)}" if deadline else f"removed {drain}"
     if not isinstance(old, int) or not isinstance(new, int) or old == new:
         return f"updated {entry.name}{entry.changes()}"
-    return f"{_resize_verb(old, new)} {entry.name} from {old} to {new}{entry.changes('last_quota')}"
+    end = entry.after.get("quota_until")
+    until = f" until {minute_text(datetime.fromisoformat(end))}" if end else ""
+    rest = entry.changes("last_quota", "quota_until", "quota_after")
+    return f"{_resize_verb(old, new)} {entry.name} from {old} to {new}{until}{rest}"
 
 
 def _subpool_deleting(entry: _AuditEntry) -> str:
@@ -278,7 +282,8 @@ def _alert_renderer(verb: str, more: str, less: str) -> Callable[[_AuditEntry], 
         images = {"before": entry.before, "after": entry.after}
         known = images[less].get("alerting") or []
         moved = [key for key in images[more].get("alerting") or [] if key not in known]
-        named = f" ({', '.join(moved)})" if moved else ""
+        labels = (GPU_QUOTA_NUMBERS[key].label if key in GPU_QUOTA_NUMBERS else key for key in moved)
+        named = f" ({', '.join(labels)})" if moved else ""
         return f"saw namespace {entry.name} {verb} the alert threshold of its GPU quota{named}"
 
     return render

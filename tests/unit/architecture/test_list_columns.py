@@ -16,7 +16,7 @@ NO_LISTS = {
         "change_form.html: Node", "change_form.html: Pool or subpool", "changed_fields.html: Field",
         "changed_gauges.html: Amount",
         "changed_numbers.html: Pool or cohort", "changed_rights.html: Where", "cohort_effect.html: Node",
-        "effect.html: Pool or subpool", "row_diff.html: Column", "effect_text.py: Pool",
+        "effect.html: Pool or subpool", "row_diff.html: Field", "effect_text.py: Pool",
         "quota_text.py: Namespace", "replay_advice.py: Team",
     },
     "facts and numbers of one object": {

@@ -141,7 +141,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         POOL | {"guarantee": None},
         POOL | {"guarantee": -1},
-        "root updated pool team (Quota in GPUs: nothing → -1)",
+        "root updated pool team (Quota in GPUs: nothing → no limit)",
     ),
     "maintenance": (
         "pool.updated",
@@ -217,7 +217,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         {"default_pool": ""},
         {"default_pool": "team"},
-        "bob updated the own profile (default_pool: nothing → team)",
+        "bob updated the own profile (default pool: nothing → team)",
     ),
     "own password": ("user.password_changed", "user/bob", "bob", {}, {}, "bob changed the own password"),
     "password": ("user.password_changed", "user/bob", "root", {}, {}, "root changed the password of bob"),
@@ -321,7 +321,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"quotas": {"default/gpu": {"nominal": 4, "lending_limit": None}}},
         {"quotas": {"default/gpu": {"nominal": 4, "lending_limit": 2}}},
-        "root updated cohort org (quotas.default/gpu.lending_limit: nothing → 2)",
+        "root updated cohort org (Lending limit of default/gpu: nothing → 2)",
     ),
     "a cohort on top": (
         "cohort.moved",
@@ -479,9 +479,9 @@ def test_the_alert_of_a_gpu_quota() -> None:
     assert message == "amy saw namespace team-a pass the alert threshold of its GPU quota"
     one, two = {"alerting": ["requests.vram"]}, {"alerting": ["requests.tflops", "requests.vram", "workers"]}
     message = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
-    assert message == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
+    assert message == "amy saw namespace team-a pass the alert threshold of its GPU quota (TFLOPS requested, Workers)"
     message = audit_message("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
-    assert message.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")
+    assert message.endswith("fall back below the alert threshold of its GPU quota (TFLOPS requested, Workers)")
 
 
 @pytest.mark.parametrize("reason", ["reconciled", "settled", "drained"])

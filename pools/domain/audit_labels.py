@@ -1,0 +1,62 @@
+"""What people call the columns of the audit trail, and their values in words: the labels of the declared fields, and of
+the columns that no form has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from pools.domain.configuration.cohort_config import COHORT_FIELDS, QUOTA_FIELDS
+from pools.domain.configuration.pool_fields import POOL_FIELDS
+from pools.domain.numbers import QUOTA
+from pools.domain.structured_input.config_fields import ConfigField
+from pools.domain.values.durations import minute_text
+
+_COMMON: Final = {
+    "name": "Name", "description": "Description", "version": "Version", "created_at": "Created",
+    "updated_at": "Changed", "is_active": "May sign in", "backend": "Cluster", "parent": "Parent",
+}  # fmt: skip
+_LABELS: Final[Mapping[str, Mapping[str, str]]] = {
+    "pool": {
+        **{each.column: each.label for each in POOL_FIELDS},
+        "subpool_name": "Name in the pool", "subpool_state": "State", "last_quota": f"{QUOTA.label} in GPUs",
+        "quota_until": "Until", "quota_after": "Quota afterwards", "drain_by": "Deadline of the drain",
+        "archived": "Archived", "parent": "Pool", "config": "Configuration",
+    },
+    "cohort": {
+        **{each.column: each.label for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
+        "explicit": "Configured", "inactive_since": "Without work since",
+    },
+    "backend": {"desired_offline": "Offline", "kind": "Type", "auto_end": "Work ends automatically"},
+    "user": {"username": "Name", "email": "Mail address"},
+}  # fmt: skip
+_FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {
+    "pool": {each.column: each for each in POOL_FIELDS},
+    "cohort": {each.column: each for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
+}
+_TIMES: Final = frozenset({"quota_until", "drain_by", "inactive_since", "created_at", "updated_at"})
+NUMBERS_OF_ROWS: Final = frozenset({"id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id"})
+"""Numbers of rows of the database: they tell people nothing, and the names stand beside them."""
+
+
+def column_label(kind: str, path: str) -> str:
+    """What people call a value of an object of this kind; dots lead to a value inside a column."""
+    path = path.removeprefix("config.") if kind == "pool" else path
+    known = _LABELS.get(kind, {})
+    for key in (path, path.rpartition(".")[2]):
+        if found := known.get(key) or _COMMON.get(key):
+            inside = path.removesuffix(key).rstrip(".").rpartition(".")[2]
+            return f"{found.removesuffix(' in GPUs')} of {inside}" if inside else found
+    return path.replace("_", " ")
+
+
+def column_text(kind: str, path: str, value: Any) -> Any:
+    """A value in words where its field says them: no limit, a unit, a time to the minute; others stay."""
+    key = path.rpartition(".")[2]
+    field = _FIELDS.get(kind, {}).get(key)
+    if field is not None and field.empty_value is not None and value == field.empty_value:
+        return field.empty
+    if key in _TIMES and isinstance(value, str):
+        return minute_text(datetime.fromisoformat(value))
+    return value
