@@ -8,7 +8,9 @@
   const MAX_LENGTH = 6000; // characters, as of the address of a preview
   const PAUSE = 400; // milliseconds after the last key
   const OURS = ["csrfmiddlewaretoken", "step", "seen", "version"];
-  const formAddress = window.location.pathname.replace(/preview\/$/, ""); // a refused preview is a form, too
+  const PREVIEW = "/-/preview"; // as PREVIEW_SEGMENT in pools/domain/page_addresses.py
+  const address = window.location.pathname;
+  const formAddress = address.endsWith(PREVIEW) ? address.slice(0, -PREVIEW.length) : address; // a refused preview is a form, too
 
   function isSecret(form, name) {
     const field = form.elements.namedItem(name);
@@ -90,7 +92,7 @@
     if (query.length > MAX_LENGTH) return showNote("The input is too long to show its effect here. Preview shows it on a page of its own.");
     const call = (asked = new AbortController());
     try {
-      const answer = await fetch(`${formAddress}preview/?${query}`, { signal: call.signal, redirect: "error", headers: { "X-Effect-Beside": isBack ? "back" : "typing" } });
+      const answer = await fetch(`${formAddress}${PREVIEW}?${query}`, { signal: call.signal, redirect: "error", headers: { "X-Effect-Beside": isBack ? "back" : "typing" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (call !== asked) return undefined;
       const faults = faultsOf(page);
