@@ -1,4 +1,7 @@
-"""The menu: the pages that the signed-in person may open, and nothing else."""
+"""The menu: the pages that the signed-in person may open, and nothing else.
+
+A section is one entry of the menu; its pages are the tabs in the head of each of them.
+"""
 
 from __future__ import annotations
 
@@ -10,64 +13,113 @@ from django.urls import reverse
 from pools.admin.base import actor_of
 from pools.domain.people.roles import Actor, Permission, is_allowed
 
+PERSON = "You"
+"""The section that the menu of the person shows."""
+
 
 def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
-    """The groups of the menu for this request."""
+    """The sections of the menu for this request, each with its pages; one page of all is the current one at most."""
     actor = actor_of(request)
     reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
-    groups = [
+    queue = ("Queue", "admin:scheduling_workflow_whole_queue", True)
+    work = [
+        ("Workflows", "admin:scheduling_workflow_changelist", True),
+        *([] if reads_platform else [queue]),
+        ("Submit", "admin:scheduling_workflow_submit", _may_submit(actor)),
+        ("Saved views", "admin:pools_savedview_changelist", True),
+    ]
+    sections = [
+        ("Home", "home", [("Home", "admin:index", True)]),
+        ("Work", "account_tree", work),
+        *([("Queue", "hourglass_empty", [queue])] if reads_platform else []),
         (
-            "Work",
+            "Pools",
+            "monitoring",
             [
-                ("Home", "home", "admin:index", True),
-                ("Pools", "monitoring", "admin:pools_pool_changelist", True),
-                ("Quota tree", "schema", "admin:pools_cohort_changelist", True),
-                ("GPU quota", "speed", "admin:pools_gpuquota_changelist", True),
-                ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
-                ("Queue", "hourglass_empty", "admin:scheduling_workflow_whole_queue", True),
-                ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
-                ("Nodes", "memory", "admin:pools_node_changelist", True),
-                ("Usage", "bar_chart", "admin:scheduling_usageprogress_changelist", True),
-                ("Replay", "replay", "admin:scheduling_historyreplay_changelist", _may_replay(actor)),
-                ("Scheduler events", "timeline", "admin:scheduling_decision_changelist", True),
-                ("Approvals", "check_circle", "admin:pools_approvalrequest_changelist", True),
-                ("Audit log", "history", "admin:pools_auditentry_changelist", True),
+                ("Pools", "admin:pools_pool_changelist", True),
+                ("Quota tree", "admin:pools_cohort_changelist", True),
+                ("GPU quota", "admin:pools_gpuquota_changelist", True),
+            ],
+        ),
+        ("Nodes", "memory", [("Nodes", "admin:pools_node_changelist", True)]),
+        (
+            "Usage",
+            "bar_chart",
+            [
+                ("Usage", "admin:scheduling_usageprogress_changelist", True),
+                ("Replay", "admin:scheduling_historyreplay_changelist", _may_replay(actor)),
             ],
         ),
         (
-            "You",
+            "Activity",
+            "timeline",
             [
-                ("Saved views", "bookmark", "admin:pools_savedview_changelist", True),
-                ("Notices", "notifications", "admin:pools_noticetarget_changelist", True),
-                ("Access tokens", "key", "admin:pools_accesstoken_changelist", True),
+                ("Scheduler events", "admin:scheduling_decision_changelist", True),
+                ("Approvals", "admin:pools_approvalrequest_changelist", True),
+                ("Audit log", "admin:pools_auditentry_changelist", True),
             ],
         ),
         (
-            "Administration",
+            "Admin",
+            "tune",
             [
-                ("Users and roles", "group", "admin:pools_user_changelist", reads_platform),
-                ("Clusters and nodes", "dns", "admin:pools_backend_changelist", reads_platform),
-                ("Cluster sync", "sync", "admin:scheduling_queuesync_changelist", reads_platform),
-                ("Admission webhooks", "shield", "admin:scheduling_queueguard_changelist", reads_platform),
-                ("Scheduler settings", "tune", "admin:scheduling_workflowconfig_changelist", reads_platform),
-                ("Background jobs", "schedule", "admin:django_celery_beat_periodictask_changelist", reads_platform),
+                ("Users and roles", "admin:pools_user_changelist", reads_platform),
+                ("Clusters and nodes", "admin:pools_backend_changelist", reads_platform),
+                ("Cluster sync", "admin:scheduling_queuesync_changelist", reads_platform),
+                ("Admission webhooks", "admin:scheduling_queueguard_changelist", reads_platform),
+                ("Scheduler settings", "admin:scheduling_workflowconfig_changelist", reads_platform),
+                ("Background jobs", "admin:django_celery_beat_periodictask_changelist", reads_platform),
+            ],
+        ),
+        (
+            PERSON,
+            "",
+            [
+                ("Notices", "admin:pools_noticetarget_changelist", True),
+                ("Access tokens", "admin:pools_accesstoken_changelist", True),
             ],
         ),
     ]
+    pages = {title: [(name, reverse(view)) for name, view, may in entries if may] for title, _, entries in sections}
+    current = _current_link(request.path, [link for each in pages.values() for _, link in each])
     return [
-        {"title": title, "items": [_menu_item(*entry[:3], path=request.path) for entry in entries if entry[3]]}
-        for title, entries in groups
-        if any(entry[3] for entry in entries)
+        {
+            "title": title,
+            "icon": icon,
+            "is_of_person": title == PERSON,
+            "link": pages[title][0][1],
+            "active": any(link == current for _, link in pages[title]),
+            "items": [{"title": name, "link": link, "active": link == current} for name, link in pages[title]],
+        }
+        for title, icon, _ in sections
+        if pages[title]
     ]
 
 
-def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
-    link = reverse(address)
-    here = path == link if link == reverse("admin:index") else path.startswith(link)
-    if address == "admin:scheduling_workflow_changelist":  # the queue of one pool belongs to Queue
-        queue = reverse("admin:scheduling_workflow_whole_queue")
-        here = here and not path.startswith(queue) and path != reverse("admin:scheduling_workflow_submit")
-    return {"title": title, "icon": icon, "link": link, "active": here}
+def tabs_of(request: HttpRequest, menu: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pages of the section whose page is shown; none below a page of the menu, whose head names the pages above."""
+    for section in menu:
+        if len(section["items"]) > 1 and any(item["link"] == request.path for item in section["items"]):
+            return list(section["items"])
+    return []
+
+
+_SPECIAL_ENDS = {
+    ("pools", "quota"): "admin:pools_cohort_changelist",
+    ("clusters", "sync"): "admin:scheduling_queuesync_changelist",
+    ("clusters", "webhooks"): "admin:scheduling_queueguard_changelist",
+}
+"""Pages below one list that belong to another, by the first and the third word of their address."""
+
+
+def _current_link(path: str, links: list[str]) -> str:
+    """The page of the menu that is shown, or that the shown page is below; empty for neither."""
+    words = path.split("/")[1:]
+    if len(words) == 3 and (words[0], words[2]) in _SPECIAL_ENDS:
+        special = reverse(_SPECIAL_ENDS[words[0], words[2]])
+        if special in links:
+            return special
+    return max((link for link in links if path == link or path.startswith(f"{link}/")), key=len, default="")
 
 
 def _may_submit(actor: Actor) -> bool:

@@ -52,8 +52,17 @@
     }
   });
 
-  // On a low screen the menu shows where the person is.
-  document.querySelector(".oa-nav__groups [aria-current]")?.scrollIntoView({ block: "nearest" });
+  // A tab that does not fit is scrolled to.
+  document.querySelector(".oa-tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+
+  // Escape closes what is open over the page, and goes back to what opened it.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const open of document.querySelectorAll("details:is(.oa-user, .oa-pop, .oa-words)[open]")) {
+      open.open = false;
+      open.querySelector("summary").focus();
+    }
+  });
 
   // The menu: next to the page on a desk, over the page on a phone.
   const fold = document.querySelector("[data-menu-fold]");

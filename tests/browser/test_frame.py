@@ -85,7 +85,7 @@ def test_targets_and_exact_times_on_a_phone(scene: PoolScene, signed_in: Callabl
 
 def test_an_unknown_address_has_the_menu(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     page = signed_in(scene.pool_user).open("/nothing-here/")
-    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Workflows")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Work")).to_be_visible()
     expect_text(page.locator("h1"), "Not found")
 
 

@@ -206,7 +206,7 @@ def test_a_researcher(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.end("My work, and why it waits", 0)
 
     walk.begin()
-    walk.menu("Workflows")
+    walk.menu("Work")
     walk.click("link", "Mine", inside="main")
     walk.page.get_by_role("link", name=job, exact=True).wait_for()
     expect(walk.page.get_by_role("link", name=running, exact=True)).to_have_count(1)

@@ -102,6 +102,7 @@ def row_cells(page: Any, name: str) -> Any:
 def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open("/")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Pools").click()
     page.get_by_role("link", name="Quota tree").click()
     expect(row_cells(page, tree.prod)).to_have_text(
         ["20", "28", "8", "0", "0", "0", "2", "20", "28", "0", "0", "0", "276"]

@@ -195,5 +195,5 @@ def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None
     page = tab.open("/")
     page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Workflows", exact=True).click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Work", exact=True).click()
     page.wait_for_url(re.compile("/workflows"))

@@ -260,6 +260,7 @@ def test_djangos_own_pages_are_closed(as_person: Callable[[str], Client], addres
     assert as_person("root").get(address).status_code == 404
 
 
+@pytest.mark.django_db
 def test_a_former_address_redirects_everybody_alike_and_keeps_query_and_method() -> None:
     stranger = Client()
     for name in ("team", "nothing"):  # whether the pool exists is not told

@@ -76,5 +76,5 @@ def test_files_of_others_are_those_of_their_releases() -> None:
 def test_icons_are_those_that_the_pages_name() -> None:
     templates = "".join(path.read_text() for path in (ROOT / "templates").rglob("*.html"))
     menu = (ROOT / "osmo_admin/navigation.py").read_text()
-    named = {*re.findall(r'{% icon "(\w+)"', templates), *re.findall(r'\("[^"]+", "(\w+)", "admin:', menu)}
+    named = {*re.findall(r'{% icon "(\w+)"', templates), *re.findall(r'"([a-z_]+)",\s*(?:\[|work\b)', menu)}
     assert set(re.findall(r'<symbol id="(\w+)"', (ROOT / "static/osmo/icons.svg").read_text())) == named
