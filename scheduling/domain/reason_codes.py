@@ -160,10 +160,10 @@ class ReasonCode(StrEnum):
 
 
 _SHORT: Final = {
-    ReasonCode.OVER_QUOTA: "too little free quota in {node}",
-    ReasonCode.OVER_LIMIT: "{node} is at its limit",
-    ReasonCode.NOTHING_TO_BORROW: "nothing left to borrow in {node}",
-    ReasonCode.OVER_BORROWING_LIMIT: "{node} may not borrow more",
+    ReasonCode.OVER_QUOTA: "too little free quota",
+    ReasonCode.OVER_LIMIT: "the limit is reached",
+    ReasonCode.NOTHING_TO_BORROW: "nothing left to borrow",
+    ReasonCode.OVER_BORROWING_LIMIT: "the borrowing limit is reached",
     ReasonCode.NOT_LENT: "the idle quota is not lent",
     ReasonCode.CYCLE: "its cohorts form a cycle",
     ReasonCode.GPU_QUOTA: "the GPU quota of its namespace is used up",
@@ -185,6 +185,7 @@ _SHORT: Final = {
     ReasonCode.QUEUE_HAS_CHILDREN: "its queue runs no work itself",
     ReasonCode.NOT_PLACED_YET: "not judged yet",
 }
+"""The reasons in a few words, for one line of a list."""
 
 _BY_CODE: Final = {str(code): code for code in ReasonCode}
 LIMIT_OF: Final = {ReasonCode.OVER_QUOTA: "quota", ReasonCode.OVER_LIMIT: "limit"}
@@ -196,10 +197,11 @@ def find_code(code: str) -> ReasonCode:
     return _BY_CODE.get(code, ReasonCode.NOT_SCHEDULED)
 
 
-def short_reason(code: str, node: str | None) -> str:
-    """The reason in a few words, for one line of a list; `node` is the name of what blocks, as people know it."""
-    text = _SHORT[find_code(code)].format(node=node or "its pool")
-    return text[0].upper() + text[1:] if not text.startswith(node or " ") else text
+def short_reason(code: str, above: str = "") -> str:
+    """The reason in a few words, for one line of a list. `above`: what blocks if it is not the own queue, such as
+    `cohort products`."""
+    text = _SHORT[find_code(code)]
+    return f"{text[0].upper()}{text[1:]}{f': {above}' if above else ''}"
 
 
 def wait_cause(code: str, *, node: str | None, own_queue: str) -> WaitCause:

@@ -15,7 +15,7 @@ _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=
 _CLOCK = ((timedelta(minutes=20), 5), (timedelta(hours=1), 15), (timedelta(hours=3), 30))
 """Up to this distance between the early and the late time, a time of day in steps of so many minutes is honest."""
 _PART_OF_DAY = timedelta(hours=10)
-_DAYS = timedelta(days=4)
+_DAYS = timedelta(days=3)
 _PARTS = ((5, "night"), (12, "morning"), (18, "afternoon"), (22, "evening"), (24, "night"))
 
 
@@ -57,7 +57,7 @@ def start_about_sentence(start: StartTimes | None, now: datetime) -> str:
     if words == NOW:
         return "It can start now."
     if words == UNKNOWN:
-        return "Nobody can say when it starts: too little is known about the work before it."
+        return "Its start is too uncertain to name a time."
     late = min((time for time in (start.p90, start.latest) if time is not None), default=None)
     if start.latest is not None and start.latest > now and late == start.latest:
         return f"It starts by {_clock(start.latest, now, 15, up=True)} at the latest."

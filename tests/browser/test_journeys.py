@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.pool_scene import WORKFLOW, PoolScene
+from tests.browser.pool_scene import GPUS, NODES, WORKFLOW, PoolScene
 from tests.support.browser import Tab, expect, expect_text
 
 pytestmark = pytest.mark.browser
@@ -107,7 +107,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
     walk.page.get_by_label("Pool or subpool").fill(scene.pool)
     walk.page.get_by_label("Pool or subpool").press("Enter")
     walk.page.get_by_role("link", name=waiting, exact=True).wait_for()
-    expect_text(walk.page.locator("main"), f"the quota of {scene.pool}--a (8) leaves 0 GPUs")
+    expect_text(walk.page.locator(f"#gang-{waiting}-main"), f"{scene.pool}--a", "Too little free quota")
     walk.end("Who waits in all pools, and why", 1)
 
     walk.begin()
@@ -230,6 +230,26 @@ def test_a_researcher(scene: PoolScene, travel: Callable[..., Journey], size: di
     rows = scene.stack.query("SELECT status FROM scheduling_workflow WHERE name = %s", job)
     assert [each["status"] for each in rows] == ["FAILED_CANCELED"]
     walk.end("Cancel my job", 3)
+
+
+def test_a_researcher_whose_work_was_preempted(scene: PoolScene, travel: Callable[..., Journey]) -> None:
+    scene.create_subpool("a", 8)
+    scene.create_subpool("b", GPUS)
+    scene.run_workflows(f"{scene.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
+    (urgent,) = scene.run_workflows(f"{scene.pool}--b", gpus=GPUS)
+    walk = travel(scene.pool_user, DESK, "light")
+    walk.begin()
+    news = walk.page.locator("section[aria-labelledby=mine-title]")
+    why = f"by {urgent} ({scene.pool_user}): {scene.pool}--b took back {GPUS} GPUs that {scene.pool}--a had borrowed"
+    expect_text(news, "Preempted", why)
+    walk.end("Who preempted me, and why", 0)
+
+    walk.click("link", urgent, inside="section[aria-labelledby=mine-title]")
+    expect_text(walk.page.locator("#taken"), "This preempted")
+    lost = walk.page.locator("#taken a").first.inner_text()
+    walk.click("link", lost, inside="#taken")
+    expect_text(walk.page.locator("#preempted"), "Preempted", why)
+    walk.end("The work that took my place, and mine", 2)
 
 
 def _tab_to(page: Any, condition: str, most: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,12 +31,10 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
     page = tab.open(scene.pool_page)
     page.locator("#oa-main").get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
-    row = waiting.get_by_role("row").filter(has_text=busy_pool["late"])
-    expect_text(row, "quota")
-    expect_text(row, f"{scene.pool}--b")
+    row = waiting.locator(f"#gang-{busy_pool['late']}-main")
+    expect_text(row, "Too little free quota", f"{scene.pool}--b")
     lending = page.get_by_role("region", name="Quota, borrowed and lent")
-    used = re.compile(re.escape(f"{scene.pool}--a: 30 used of the own quota"))
-    expect(lending.get_by_role("img", name=used).filter(visible=True)).to_have_count(1)
+    expect_text(lending.get_by_role("group", name=f"{scene.pool}--a"), "30 LOW inside")
     expect_text(page.get_by_role("region", name="Running workflows"), busy_pool["owner"])
     tab.screenshot(view)
     tab.assert_accessible()
@@ -49,6 +46,59 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(".oa-timeline > li")).to_have_count(1)
     tab.screenshot(f"timeline-{view}")
+    tab.assert_accessible()
+
+
+ROWS = """() => {
+    const rows = [...document.querySelectorAll(".oa-queue tbody tr:not(.oa-unfolded)")];
+    const places = rows.map((row) => row.getBoundingClientRect());
+    return {
+        first: places[0].top,
+        height: Math.max(...places.map((place) => place.height)),
+        whole: places.filter((place) => place.bottom <= 900).length,
+    };
+}"""
+CUT = """() => {
+    const regions = [...document.querySelectorAll(".oa-scroll")].filter((e) => e.scrollWidth > e.clientWidth + 1);
+    const targets = [...document.querySelectorAll("main :is(a, button, summary)")];
+    const beyond = targets.filter((each) => each.getBoundingClientRect().right > window.innerWidth);
+    return [...regions, ...beyond].map((each) => each.outerHTML.slice(0, 80));
+}"""
+
+
+@pytest.mark.parametrize("colours", ["none", "active"])
+def test_eighteen_gangs_in_one_window_and_one_of_them_unfolded_by_keyboard(
+    scene: PoolScene, signed_in: Callable[..., Any], colours: str
+) -> None:
+    scene.create_subpool("a", 8)
+    scene.run_workflows(f"{scene.pool}--a", gpus=8)
+    waiting = [scene.submit_workflow(f"{scene.pool}--a", gpus=8) for _ in range(20)]
+    desk = {"width": 1440, "height": 900}
+    tab = signed_in(scene.pool_admin, viewport=desk, forced_colors=colours)
+    page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
+    page.locator(f"#gang-{waiting[-1]}-main").wait_for()
+    seen = page.evaluate(ROWS)
+    assert seen["whole"] >= 18, seen
+    assert seen["first"] < 250, seen
+    assert seen["height"] <= 37, seen
+
+    answer = page.locator(f"#more-{waiting[0]}-main")
+    expect(answer).to_be_hidden()
+    page.locator(f"#gang-{waiting[0]}-main a").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(answer).to_be_visible()
+    expect_text(answer, f"the quota of {scene.pool}--a (8) leaves 0 GPUs", "What would start it", scene.pool_user)
+    tab.assert_accessible()
+    page.keyboard.press("Enter")
+    expect(answer).to_be_hidden()
+
+    for width in (1024, 768, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(CUT) == [], width
+        assert page.evaluate(ROWS)["first"] < 300, width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tab.screenshot(f"rows-{colours}")
     tab.assert_accessible()
 
 

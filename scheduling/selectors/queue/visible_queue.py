@@ -195,7 +195,6 @@ def waiting_gangs_of_many(actor: Actor, workflows: Iterable[Workflow]) -> dict[s
 class _ReasonTexts:
     """A reason as one reader may know it, with the names of pools in place of queues."""
 
-    short: str
     message: str
     unblock: tuple[str, ...]
     holders: tuple[str, ...]
@@ -239,7 +238,7 @@ class _QueueReader:
             position=gang.position,
             position_in_queue=gang.position_in_queue,
             ahead=gang.position - 1 + gang.behind.pods,
-            reason=_waiting_reason(gang.reason, texts, gang.behind.message(self._visible_name)),
+            reason=self._reason(gang, texts),
             unblock=texts.unblock,
             holders=texts.holders,
             nodes=texts.nodes,
@@ -248,15 +247,26 @@ class _QueueReader:
             start=start,
         )
 
+    def _reason(self, gang: PendingGang, texts: _ReasonTexts) -> WaitingReason:
+        reason = gang.reason
+        queue = reason.queue or gang.queue
+        above = "" if queue == gang.queue else with_pool_names(queue, self._namespace)
+        return WaitingReason(
+            reason.code,
+            short_reason(reason.code, above),
+            texts.message + gang.behind.message(self._visible_name),
+            reason.queue,
+            reason.limit,
+            *(_gpu_amount(amounts) for amounts in (reason.requested, reason.free, reason.missing)),
+        )
+
     def _texts_of(self, reason: Reason) -> _ReasonTexts:
         # Gangs with the same obstacle share their reason, whose lists of names may be long.
         if id(reason) not in self._texts:
             held = (self._visible_name(gang) for remedy in reason.remedies for gang in remedy.gangs)
             holders = islice(dict.fromkeys(name for name in held if name is not None), MAX_HOLDERS)
             nodes = dict.fromkeys(short.node for blocker in reason.blockers for short in blocker.node_shortages)
-            blocking = None if reason.queue is None else with_pool_names(reason.queue, self._namespace)
             self._texts[id(reason)] = _ReasonTexts(
-                short_reason(reason.code, blocking),
                 with_pool_names(reason.message, self._namespace),
                 tuple(
                     with_pool_names(remedy.message(self._visible_name, self._visible_queue), self._namespace)
@@ -296,17 +306,6 @@ def _reservation(promise: StartPromise) -> WaitingReservation:
         message += "Quota is kept for it."
     return WaitingReservation(
         promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
-    )
-
-
-def _waiting_reason(reason: Reason, texts: _ReasonTexts, more: str) -> WaitingReason:
-    return WaitingReason(
-        reason.code,
-        texts.short,
-        texts.message + more,
-        reason.queue,
-        reason.limit,
-        *(_gpu_amount(amounts) for amounts in (reason.requested, reason.free, reason.missing)),
     )
 
 

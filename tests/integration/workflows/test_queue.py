@@ -72,7 +72,7 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, reconcile_p
         "ahead": 0,
         "reason": {
             "code": "over_quota",
-            "short": "Too little free quota in team--a",
+            "short": "Too little free quota",
             "message": "It asks for 5 GPUs; the quota of team--a (30) leaves 2 GPUs: 3 GPUs missing.",
             "queue": A,
             "limit": "quota",

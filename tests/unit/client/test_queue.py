@@ -19,7 +19,7 @@ QUEUE = "osmo-pool-ns-team--a"
 def queue_entry(**more: Any) -> dict[str, Any]:
     reason = {
         "code": "over_quota",
-        "short": "Too little free quota in team--a",
+        "short": "Too little free quota",
         "message": f"It asks for 5 GPUs; the quota of {QUEUE} (30) leaves 2 GPUs: 3 GPUs missing.",
         "queue": QUEUE,
         "limit": "quota",
@@ -44,7 +44,7 @@ def test_the_list_is_a_table(osmo, stub):
     lines = text.splitlines()
     assert lines[0].split("  ")[0] == "Position"
     assert lines[2].split()[:8] == ["1", "w-1", "train", "alice", "team--a", "HIGH", "5", "3"]
-    assert lines[2].endswith("Too little free quota in team--a")
+    assert lines[2].endswith("Too little free quota")
     assert lines[3].split()[:3] == ["1", "w-1", "eval"]
     assert lines[-1] == "More entries: use --offset or --limit."
 
