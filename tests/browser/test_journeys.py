@@ -107,7 +107,7 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
     walk.page.get_by_label("Pool or subpool").fill(scene.pool)
     walk.page.get_by_label("Pool or subpool").press("Enter")
     walk.page.get_by_role("link", name=waiting, exact=True).wait_for()
-    expect_text(walk.page.locator(f"#gang-{waiting}-main"), f"{scene.pool}--a", "Too little free quota")
+    expect_text(walk.page.locator(f"#gang-{waiting}-main-group"), f"{scene.pool}--a", "Too little free quota")
     walk.end("Who waits in all pools, and why", 1)
 
     walk.begin()

@@ -31,7 +31,7 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
     page = tab.open(scene.pool_page)
     page.locator("#oa-main").get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
-    row = waiting.locator(f"#gang-{busy_pool['late']}-main")
+    row = waiting.locator(f"#gang-{busy_pool['late']}-main-group")
     expect_text(row, "Too little free quota", f"{scene.pool}--b")
     lending = page.get_by_role("region", name="Quota, borrowed and lent")
     expect_text(lending.get_by_role("group", name=f"{scene.pool}--a"), "30 LOW inside")
@@ -61,7 +61,8 @@ ROWS = """() => {
 CUT = """() => {
     const regions = [...document.querySelectorAll(".oa-scroll")].filter((e) => e.scrollWidth > e.clientWidth + 1);
     const targets = [...document.querySelectorAll("main :is(a, button, summary)")];
-    const beyond = targets.filter((each) => each.getBoundingClientRect().right > window.innerWidth);
+    const seen = targets.filter((each) => each.checkVisibility({ contentVisibilityAuto: true }));
+    const beyond = seen.filter((each) => each.getBoundingClientRect().right > window.innerWidth);
     return [...regions, ...beyond].map((each) => each.outerHTML.slice(0, 80));
 }"""
 
@@ -76,15 +77,15 @@ def test_eighteen_gangs_in_one_window_and_one_of_them_unfolded_by_keyboard(
     desk = {"width": 1440, "height": 900}
     tab = signed_in(scene.pool_admin, viewport=desk, forced_colors=colours)
     page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
-    page.locator(f"#gang-{waiting[-1]}-main").wait_for()
+    page.locator(f"#gang-{waiting[-1]}-main-group").wait_for()
     seen = page.evaluate(ROWS)
     assert seen["whole"] >= 18, seen
     assert seen["first"] < 250, seen
     assert seen["height"] <= 37, seen
 
-    answer = page.locator(f"#more-{waiting[0]}-main")
+    answer = page.locator(f"#more-{waiting[0]}-main-group")
     expect(answer).to_be_hidden()
-    page.locator(f"#gang-{waiting[0]}-main a").focus()
+    page.locator(f"#gang-{waiting[0]}-main-group a").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(answer).to_be_visible()
