@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.pool_scene import WORKFLOW, PoolScene
 from tests.browser.test_gang import VIEWS
-from tests.support.browser import expect_text
+from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 

@@ -44,7 +44,7 @@ def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Calla
     page.get_by_text("+ Filter").click()
     page.get_by_label("Event", exact=True).select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
-    expect(page.locator(".oa-timeline > li")).to_have_count(1)
+    expect(page.locator(".oa-events > li")).to_have_count(1)
     tab.screenshot(f"timeline-{view}")
     tab.assert_accessible()
 
@@ -76,7 +76,7 @@ def test_eighteen_gangs_in_one_window_and_one_of_them_unfolded_by_keyboard(
     waiting = [scene.submit_workflow(f"{scene.pool}--a", gpus=8) for _ in range(20)]
     desk = {"width": 1440, "height": 900}
     tab = signed_in(scene.pool_admin, viewport=desk, forced_colors=colours)
-    page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
+    page = tab.open(f"/queue/{scene.pool}")
     page.locator(f"#gang-{waiting[-1]}-main-group").wait_for()
     seen = page.evaluate(ROWS)
     assert seen["whole"] >= 18, seen
