@@ -140,7 +140,7 @@
       const colour = forced.matches ? ink : style.getPropertyValue(`--plot-${each.tone}`).trim();
       const common = { label: each.label, stroke: colour, paths: stepped, points: { show: false } };
       if (each.line) return { ...common, width: 2, dash: each.tone === "capacity" ? [2, 3] : [8, 4], show: !isFar(index) };
-      return { ...common, width: 1, show: mostOf(data.series[index].values) > 0, fill: forced.matches ? patternOf(areas.indexOf(index), ink) : colour };
+      return { ...common, width: forced.matches ? 1 : 0, show: mostOf(data.series[index].values) > 0, fill: forced.matches ? patternOf(areas.indexOf(index), ink) : colour };
     }
 
     const options = {
