@@ -147,7 +147,10 @@ class AdminSite(admin.AdminSite):
     def logout(  # type: ignore[override]  # it may redirect
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Django's logout; a session that began at an identity provider ends there, too."""
+        """Django's logout; a session that began at an identity provider ends there, too. Its address is also a page,
+        to which the search leads."""
+        if request.method == "GET":
+            return TemplateResponse(request, "osmo/log_out.html", {**self.each_context(request), "title": "Log out"})
         from osmo_admin.access.provider_pages import sign_out_address  # noqa: PLC0415  # as in get_urls
 
         title, address = sign_out_address(request) if request.method == "POST" else ("", "")

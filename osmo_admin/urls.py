@@ -22,7 +22,7 @@ urlpatterns = [
     path("client/version", csrf_exempt(client_version)),
     path("api/schema", openapi_file, name="openapi"),
     path("api/schema/configuration.json", configuration_schema),
-    path("api/docs", OpenApiPage.as_view()),
+    path("api/docs", OpenApiPage.as_view(), name="api_page"),
     path("api/", include("pools.api.urls")),
     path("api/", include("scheduling.api.urls")),
     path("api/", include(webhook_urls.settings_urls)),

@@ -16,15 +16,13 @@ MAX_HITS = 50
 
 
 def search_page(site: Any, request: HttpRequest) -> HttpResponse:
-    """The pages of the menu and the objects whose names begin with the text."""
+    """The objects with the words in their names, pages, and what may be begun."""
     text = request.GET.get("q", "").strip()[:MAX_SEARCH_TEXT]
     context = site.each_context(request)
-    menu = [item for group in context["menu"] for item in group["items"]]
     context |= {
         "title": f"Search: {text}" if text else "Search",
         "text": text,
         "columns": HIT_COLUMNS,
-        "pages": [item for item in menu if text and text.lower() in str(item["title"]).lower()],
         "hits": [(hit, address_of(hit)) for hit in search(actor_of(request), text, limit=MAX_HITS)],
         "max_hits": MAX_HITS,
     }

@@ -4,6 +4,7 @@
 
 (function () {
   const WAIT = 120; // milliseconds after a key, before the request to the server
+  const MOST = 25; // results
   const form = document.querySelector("[data-search]");
   const keys = document.getElementById("oa-keys");
   const input = form?.querySelector("input[type=search]");
@@ -34,7 +35,6 @@
   document.querySelector("[data-show-keys]")?.addEventListener("click", () => keys?.showModal());
   if (!form || !input || !list) return;
 
-  const pages = Array.from(document.querySelectorAll("#nav-sidebar .oa-nav__groups a"), (link) => ({ name: link.textContent.trim(), detail: "page", page: link.getAttribute("href") }));
   let timer = 0;
   let latest = 0;
   let chosen = -1;
@@ -78,7 +78,7 @@
       none.className = "oa-quiet";
       none.setAttribute("role", "option");
       none.setAttribute("aria-disabled", "true");
-      none.textContent = `No name begins with “${text}”.`;
+      none.textContent = `No name has “${text}”.`;
       list.append(none);
     }
     list.hidden = false;
@@ -94,18 +94,12 @@
       close();
       return;
     }
-    const found = pages.filter((page) => page.name.toLowerCase().includes(text.toLowerCase()));
     try {
       const answer = await fetch(`${form.dataset.search}?q=${encodeURIComponent(text)}`, { headers: { Accept: "application/json" } });
       const { results } = answer.ok ? await answer.json() : { results: [] };
-      const begin = results.filter(({ kind }) => kind === "action").slice(0, 3);
-      const objects = results.filter(({ kind }) => kind !== "action").slice(0, 20);
-      // An object whose name was typed comes first, then pages, and what can be begun.
-      const named = objects.filter(({ name }) => name === text);
-      const others = objects.filter(({ name }) => name !== text);
-      if (number === latest) show([...named, ...found.slice(0, 5), ...begin, ...others], text);
+      if (number === latest) show(results.slice(0, MOST), text); // the best come first
     } catch {
-      if (number === latest) show(found, text); // the server does not answer; Enter opens the page of results
+      if (number === latest) close(); // the server does not answer; Enter opens the page of results
     }
   }
 

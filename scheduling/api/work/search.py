@@ -31,12 +31,12 @@ class SearchAnswer(TypedDict):
 
 
 class Search(View):
-    """Objects by the beginning of their names."""
+    """Objects, pages and actions by words of their names."""
 
     @describe_operation(
-        "Find pools, subpools, workflows, users, nodes, GPU quota namespaces, saved views and actions by the beginning "
-        "of their names.",
-        query_parameters=[QueryParameter("q", TEXT, "The beginning of a name. Empty: nothing is found.")],
+        "Find pools, subpools, workflows, users, nodes, GPU quota namespaces, saved views, pages and actions by words "
+        "of their names, the best first.",
+        query_parameters=[QueryParameter("q", TEXT, "Words or parts of a name, in any order. Empty: nothing.")],
         answer=SearchAnswer,
     )
     def get(self, request: Request) -> Response:

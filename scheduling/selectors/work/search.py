@@ -1,22 +1,30 @@
-"""Search by the beginning of a name: pools, subpools, workflows, users, nodes, GPU quota
-namespaces, the person's own saved views, and what the person may do."""
+"""Search by words of names: pools, subpools, workflows, users, nodes, GPU quota namespaces, the person's own saved
+views, pages, and what the person may do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce
+from operator import and_
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 from django.db.models.functions import Collate
 
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import GpuQuota, Node, Pool, User
 from pools.permissions import namespaces_for
 from pools.selectors.saved_views import list_views
+from scheduling.domain.name_match import LEAST_WITH_MISTAKE, Fit, mistyped_fit, name_fit, words_of
+from scheduling.domain.search_pages import OF_THE_PLATFORM, OTHER_WORDS, SearchAction, SearchPage
 from scheduling.models import Workflow
 
 MAX_SEARCH_TEXT = 100
+LEAST_OF_A_PART = 2  # letters: one letter is in nearly every name
+PARTS_AMONG = 20_000  # of the newest workflows
+MISTYPED_AMONG = 2_000
 
 
 class SearchKind(StrEnum):
@@ -29,21 +37,8 @@ class SearchKind(StrEnum):
     NODE = "node"
     NAMESPACE = "namespace"
     VIEW = "view"
+    PAGE = "page"
     ACTION = "action"
-
-
-class SearchAction(StrEnum):
-    """What a person may begin from the search, in the words of its page."""
-
-    SUBMIT = "Submit a workflow"
-    CREATE_POOL = "Create a pool"
-    IMPORT_QUOTAS = "Import quotas of subpools"
-    CREATE_COHORT = "Create a cohort"
-    LIMIT_NAMESPACE = "Limit a namespace (GPU quota)"
-    CREATE_USER = "Create a user"
-    CREATE_TOKEN = "Create an access token"  # noqa: S105  # the title of a page
-    CREATE_CLUSTER = "Create a simulated cluster"
-    CONNECT_CLUSTER = "Connect a Kubernetes cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +53,86 @@ class SearchHit:
     filters: str = ""
 
 
+class _Question:
+    """The words of one search and how names are compared with them."""
+
+    def __init__(self, actor: Actor, text: str, limit: int) -> None:
+        self.actor, self.limit = actor, limit
+        self.words = words_of(text[:MAX_SEARCH_TEXT])
+        self.text = " ".join(self.words)
+        self.is_mistyped = False
+
+    def fit(self, name: str) -> Fit | None:
+        """How well a name fits; None: it does not."""
+        return mistyped_fit(name, self.words) if self.is_mistyped else name_fit(name, self.words)
+
+    def select(self, rows: QuerySet[Any], field: str, *more: str) -> list[tuple[Any, ...]]:
+        """The fields of the rows whose names fit, the best first. `rows` are few: a table of names is read as a whole
+        where a word may be mistyped."""
+        if not self.is_mistyped:
+            fits = Case(
+                When(**{f"{field}__iexact": self.text}, then=0),
+                When(**{f"{field}__istartswith": self.text}, then=1),
+                default=2,
+            )
+            rows = rows.filter(self.containing(field)).order_by(fits, field)[: self.limit]
+        return self.sort(rows.values_list(field, *more))
+
+    def containing(self, field: str) -> Q:
+        """The condition that all words are in the name."""
+        return reduce(and_, (Q(**{f"{field}__icontains": word}) for word in self.words))
+
+    def sort(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """The rows whose first value fits, the best first, else in their order."""
+        fits = [(fit, row) for row in dict.fromkeys(rows) if (fit := self.fit(row[0])) is not None]
+        return [row for _, row in sorted(fits, key=lambda pair: pair[0])][: self.limit]
+
+
 def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
-    """At most `limit` objects of each kind that `actor` may see, whose names begin with `text`; of a subpool also its
-    name within the pool, of an action any of its words. An equal name comes first. At most six queries, each on an
-    index of names or on a small table."""
-    text = text.strip()[:MAX_SEARCH_TEXT]
-    if not text:
+    """At most `limit` objects of each kind that `actor` may see, with all words of the text in their names, in any
+    order. The best come first: an equal name, its beginning, the beginning of a part, then the rest. Where no object
+    has them, a word may have one mistake. At most six queries, and as many for mistakes."""
+    question = _Question(actor, text, limit)
+    if not question.words:
         return []
-    hits = [
-        hit
-        for found in (
-            _find_actions(actor, text.lower()),
-            _find_pools(actor, text.lower(), limit),
-            _find_workflows(actor, text.lower(), limit),
-            _find_users(actor, text, limit),
-            _find_nodes(actor, text.lower(), limit),
-            _find_namespaces(actor, text.lower(), limit),
-            _find_views(actor, text.lower(), limit),
-        )
-        for hit in found
-    ]
-    return sorted(hits, key=lambda hit: hit.name != text)
+    places = [*_find_places(question)]
+    objects = _find_objects(question)
+    if not objects and max(map(len, question.words)) >= LEAST_WITH_MISTAKE:
+        question.is_mistyped = True
+        objects = _find_objects(question)
+    ranked = [(question.fit(hit.name), hit) for hit in objects] + places
+    return [hit for _, hit in sorted(ranked, key=lambda pair: Fit.INSIDE if pair[0] is None else pair[0])]
 
 
-def _find_actions(actor: Actor, text: str) -> Iterator[SearchHit]:
-    """The actions with a word that begins with the text, or that begin with it as a whole."""
-    for action in SearchAction:
-        name = action.lower()
-        if f" {text}" in f" {name}" and _may_begin(actor, action):
-            yield SearchHit(SearchKind.ACTION, str(action), "action")
+def _find_objects(question: _Question) -> list[SearchHit]:
+    kinds = (_find_pools, _find_workflows, _find_users, _find_nodes, _find_namespaces, _find_views)
+    return [hit for find in kinds for hit in find(question)]
+
+
+def _find_places(question: _Question) -> Iterator[tuple[Fit, SearchHit]]:
+    """Pages and actions of which each word begins a word, or one of the other words for them."""
+    for place in (*SearchAction, *SearchPage):
+        named, other = f" {place.lower()}", f" {OTHER_WORDS.get(place, '')}"
+        if not _may_open(question.actor, place):
+            continue
+        kind = SearchKind.ACTION if isinstance(place, SearchAction) else SearchKind.PAGE
+        hit = SearchHit(kind, str(place), str(kind))
+        if f" {question.text}" in named:
+            yield (Fit.EXACT if named[1:] == question.text else Fit.BEGINS), hit
+        elif all(f" {word}" in named or f" {word}" in other for word in question.words):
+            yield Fit.PART_BEGINS, hit
+
+
+def _may_open(actor: Actor, place: SearchAction | SearchPage) -> bool:
+    if isinstance(place, SearchAction):
+        return _may_begin(actor, place)
+    if place is SearchPage.REPLAY:
+        return actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
+    return place not in OF_THE_PLATFORM or is_allowed(actor, Permission.PLATFORM_READ)
 
 
 def _may_begin(actor: Actor, action: SearchAction) -> bool:
-    if action is SearchAction.CREATE_TOKEN:
+    if action in {SearchAction.CREATE_TOKEN, SearchAction.LOG_OUT}:
         return True
     if action is SearchAction.CREATE_POOL:
         return is_allowed(actor, Permission.POOL_CONFIGURE)
@@ -100,50 +142,62 @@ def _may_begin(actor: Actor, action: SearchAction) -> bool:
     return is_allowed(actor, Permission.PLATFORM_WRITE)
 
 
-def _find_pools(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
-    named = Q(name__startswith=text) | Q(subpool_name__startswith=text)
-    rows = Pool.objects.visible_to(actor).not_archived().filter(named).order_by("name")
-    for name, short, state, parent in rows.values_list("name", "subpool_name", "subpool_state", "parent__name")[:limit]:
+def _find_pools(question: _Question) -> Iterator[SearchHit]:
+    rows = Pool.objects.visible_to(question.actor).not_archived()
+    found = question.select(rows, "name", "subpool_name", "subpool_state", "parent__name")
+    for name, short, state, parent in found:
         if short is None:
             yield SearchHit(SearchKind.POOL, name, "pool")
         else:
             yield SearchHit(SearchKind.SUBPOOL, name, f"subpool, {state}", parent)
 
 
-def _find_workflows(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
-    # In the order of the index of names PostgreSQL would read all names before it finds that none matches.
-    rows = Workflow.objects.visible_to(actor).filter(name__startswith=text).order_by(Collate("name", "C"))
-    for name, status, pool in rows.values_list("name", "status", "pool__name")[:limit]:
+def _find_workflows(question: _Question) -> Iterator[SearchHit]:
+    """By the beginning of the name among all, on the index of names; by a part of it among the newest. A table of all
+    names would be read as a whole, and it grows for ever."""
+    visible = Workflow.objects.visible_to(question.actor)
+    newest = visible.order_by("-submit_time", "-name")
+    fields = ("name", "status", "pool__name")
+    if question.is_mistyped:
+        rows: QuerySet[Any, tuple[Any, ...]] = newest.values_list(*fields)[:MISTYPED_AMONG]
+    else:
+        # In the order of the index of names PostgreSQL would read all names before it finds that none matches.
+        beginning = visible.filter(question.containing("name"), name__startswith=question.words[0])
+        rows = beginning.order_by(Collate("name", "C")).values_list(*fields)[: question.limit]
+        if len(question.text) >= LEAST_OF_A_PART:
+            recent = Workflow.objects.filter(pk__in=newest.values("pk")[:PARTS_AMONG])
+            inside = recent.filter(question.containing("name")).order_by("-submit_time", "-name")
+            rows = rows.union(inside.values_list(*fields)[: question.limit], all=True)
+    for name, status, pool in question.sort(rows):
         yield SearchHit(SearchKind.WORKFLOW, name, f"workflow in {pool}, {status}")
 
 
-def _find_users(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
-    rows: QuerySet[User] = User.objects.filter(username__startswith=text).order_by("username")
-    if not is_allowed(actor, Permission.PLATFORM_READ):
-        rows = rows.filter(username=actor.username)
-    for name in rows.values_list("username", flat=True)[:limit]:
+def _find_users(question: _Question) -> Iterator[SearchHit]:
+    rows: QuerySet[User] = User.objects.all()
+    if not is_allowed(question.actor, Permission.PLATFORM_READ):
+        rows = rows.filter(username=question.actor.username)
+    for (name,) in question.select(rows, "username"):
         yield SearchHit(SearchKind.USER, name, "user")
 
 
-def _find_nodes(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
-    if not is_allowed(actor, Permission.PLATFORM_READ):
+def _find_nodes(question: _Question) -> Iterator[SearchHit]:
+    if not is_allowed(question.actor, Permission.PLATFORM_READ):
         return
-    rows = Node.objects.filter(name__startswith=text).order_by("name", "backend__name")
-    for name, backend in rows.values_list("name", "backend__name")[:limit]:
+    for name, backend in question.select(Node.objects.all(), "name", "backend__name"):
         yield SearchHit(SearchKind.NODE, name, f"node of {backend}", backend)
 
 
-def _find_namespaces(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
-    rows = GpuQuota.objects.filter(namespace__startswith=text).order_by("namespace")
-    allowed = namespaces_for(actor)
+def _find_namespaces(question: _Question) -> Iterator[SearchHit]:
+    rows = GpuQuota.objects.all()
+    allowed = namespaces_for(question.actor)
     if allowed is not None:
         rows = rows.filter(namespace__in=allowed)
-    for name in rows.values_list("namespace", flat=True)[:limit]:
+    for (name,) in question.select(rows, "namespace"):
         yield SearchHit(SearchKind.NAMESPACE, name, "GPU quota namespace")
 
 
-def _find_views(actor: Actor, text: str, limit: int) -> Iterator[SearchHit]:
-    views = [view for view in list_views(actor) if view.name.lower().startswith(text)]
-    for view in views[:limit]:
+def _find_views(question: _Question) -> Iterator[SearchHit]:
+    views = [view for view in list_views(question.actor) if question.fit(view.name) is not None]
+    for view in views[: question.limit]:
         detail = f"saved view of {view.page.replace('_', ' ')}"
         yield SearchHit(SearchKind.VIEW, view.name, detail, view.page, view.query)
