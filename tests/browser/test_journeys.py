@@ -335,7 +335,7 @@ def test_a_resize_by_keyboard_alone_in_forced_colours(scene: PoolScene, travel: 
         if page.evaluate("document.activeElement.value") == "confirm":
             break
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**{scene.pool_page}**")
+    expect_text(page.locator("#page"), f"{scene.pool}--a from 8 to 9")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 9)
     part = page.locator(".oa-bar > span").first
     assert part.evaluate("part => getComputedStyle(part).forcedColorAdjust") == "none", "a bar keeps its parts"
