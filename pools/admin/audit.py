@@ -15,6 +15,7 @@ from django.urls import reverse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.reverts import revert_address
 from pools.admin.filters import AuditPageFilterSet
+from pools.admin.forms import script_media
 from pools.admin.paging import paginate
 from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.list_columns import AUDIT_COLUMNS
@@ -65,6 +66,7 @@ class AuditAdmin(PolicyAdmin):
             request,
             "osmo/audit.html",
             title="Audit log",
+            script=script_media("columns"),
             columns=AUDIT_COLUMNS,
             filters=filters,
             window=paginate(filters.qs.order_by("-id"), request.GET.get("page")),

@@ -90,8 +90,9 @@ REVISION_COLUMNS = list_columns(
 )  # fmt: skip
 
 AUDIT_COLUMNS = list_columns(
-    "id", Column("time", "When", is_time=True), Column("actor", "User"), "action", "object",
-    Column("sentence", "Change"), "description", "request_id", "before", "after",
+    "id", Column("time", "When", is_time=True), Column("actor", "User"),
+    Column("action", is_extra=True), Column("object", is_extra=True), Column("sentence", "Change"),
+    "description", "request_id", "before", "after",
 )  # fmt: skip
 """A row of the file is an entry as `/api/audit` lists it."""
 
@@ -111,7 +112,7 @@ def _amount(value: int | None) -> str:
 
 
 def _approval_state(row: Mapping[str, Any]) -> str:
-    return f"{row.get('state')}{', waits for you' if row.get('may_decide') else ''}"
+    return "waits for your decision" if row.get("may_decide") else str(row.get("state"))
 
 
 APPROVAL_COLUMNS = list_columns(

@@ -48,6 +48,7 @@ _TONES = {
     "DELETING": "warn",
     "FAILED_CANCELED": "off",
     "OFFLINE": "bad",
+    "LATE": "bad",
     "ARCHIVED": "off",
 }
 QUIET_TONES = frozenset({"good", "done", "off", "wait"})
@@ -262,14 +263,11 @@ def bar_legend() -> SafeString:
 
 _LIMITS = ' <span class="oa-quiet oa-limits">{}</span>'
 _BRIEF = ' <abbr class="oa-quiet" title="{}">({})</abbr>'
-_TREE_CELLS = (
-    '<td data-label="GPUs" class="oa-wide">{{}}</td>\n<td data-label="{}" class="oa-right">{{}}{{}}{{}}</td>\n'
-    + '<td data-label="{}" class="oa-right">{{}}</td>\n' * 5
-).format(
-    *(
-        POOL_NUMBERS[key].label
-        for key in ("quota", "total_usage", "used", "available", "can_start_now", "live_workflows")
-    )
+_ON_PHONES = ("quota", "can_start_now")
+_TREE_CELLS = '<td data-label="GPUs" class="oa-wide">{}</td>' + "".join(
+    f'\n<td data-label="{POOL_NUMBERS[key].label}" class="oa-right{"" if key in _ON_PHONES else " oa-aside"}">'
+    f"{'{}{}{}' if key == 'quota' else '{}'}</td>"
+    for key in ("quota", "total_usage", "used", "available", "can_start_now", "live_workflows")
 )
 
 

@@ -29,7 +29,7 @@ WORKFLOW_COLUMNS = list_columns(
     ),
     Column(
         "submitted", None, lambda row: row.workflow.submit_time, "submit_time", "submitted",
-        cell="submit_time", is_time=True, published="Submit Time",
+        is_extra=True, cell="submit_time", is_time=True, published="Submit Time",
     ),
     Column("started", "", lambda row: row.workflow.start_time),
     Column("ended", None, lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
@@ -164,7 +164,14 @@ BYPASS_COLUMNS = list_columns(
     "caller", "object", Column("attempts", is_right=True), Column("refused", is_right=True), "last", "reason"
 )
 
-JOB_COLUMNS = list_columns("name", "state", "interval", "task", "last_run", Column("runs", is_right=True))
+JOB_COLUMNS = list_columns(
+    "name",
+    "state",
+    "what_it_does",
+    Column("interval", is_extra=True),
+    "last_run",
+    Column("runs", is_right=True, is_extra=True),
+)
 """Of the background jobs of the installation."""
 
 REPLAY_COLUMNS = list_columns(

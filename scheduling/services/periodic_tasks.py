@@ -32,6 +32,30 @@ SEND_NOTICES = "Send notices"
 FIND_CONDITIONS = "Find what notices tell"
 FORGET_NOTICES = "Forget old notices"
 RESUME_REPLAYS = "Resume replays of history"
+PURPOSES = {
+    RECONCILE: "Starts, moves and ends the work of simulated clusters",
+    SYNC_QUEUES: "Compares the queues of each Kubernetes cluster with the quotas, and writes them",
+    DRAIN_MONITOR: "Archives deleted subpools whose work has ended",
+    END_TEMPORARY_QUOTAS: "Gives a subpool its lasting quota again when a temporary one ends",
+    EXPIRE_APPROVALS: "Closes requests that nobody decided in time",
+    FORGET_KEYS: "Deletes the answers that are kept for repeated requests",
+    FORGET_DECISIONS: "Deletes scheduler events that are older than their retention",
+    EXPIRE_RESERVATIONS: "Frees GPU quota that was reserved for a worker that did not come",
+    SAMPLE_GPU_USAGE: "Records the use of each GPU quota, for its charts",
+    FIND_SILENT: "Marks clusters offline that no longer report",
+    FIND_COHORT_CYCLES: "Finds parents that form a cycle, below which no work starts",
+    NOTE_WAIT_CAUSES: "Records the cause of each wait, for the page Usage",
+    CLOSE_USAGE_HOURS: "Sums up each hour that is over, for the page Usage",
+    FORGET_USAGE: "Deletes the record of use that is older than its retention",
+    FORGET_AUDIT: "Deletes audit entries that are older than their retention",
+    FORECAST_STARTS: "Estimates when waiting work starts",
+    CHECK_SIGN_ONS: "Ends the sessions of people whom an identity provider no longer knows",
+    SEND_NOTICES: "Sends what waits to be sent, and tries again what failed",
+    FIND_CONDITIONS: "Finds what people asked to be told, such as long waits",
+    FORGET_NOTICES: "Deletes notices that are older than their retention",
+    RESUME_REPLAYS: "Continues replays that a restart interrupted",
+}
+"""What each job is for, in words of the pages."""
 _RESULT_CLEANUP = "celery.backend_cleanup"  # beat of older versions added it; tasks leave no results
 _MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 

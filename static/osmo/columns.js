@@ -1,7 +1,7 @@
 // The choice of columns of a table with `data-columns="NAME"`: a box for each column behind the one that names the row,
 // kept in this browser.
-// Columns with `data-extra` are left out, the last one first, where the table is wider than its place, and on phones;
-// with `data-extra="always"`, everywhere.
+// Columns with `data-extra` are left out, the last one first, where the table is wider than its place; with
+// `data-extra="always"`, everywhere. On phones CSS chooses (`oa-aside`).
 // Without this script all are shown.
 "use strict";
 
@@ -10,7 +10,6 @@
   if (!table) return;
   const name = table.dataset.columns;
   const key = `osmo-columns-${name}`;
-  const narrow = window.matchMedia("(max-width: 760px)");
   const place = table.closest(".oa-scroll") || table.parentElement;
   let left = new Set(); // the labels of the extra columns that are left out now
   const sheet = document.head.appendChild(document.createElement("style")).sheet; // rules outlive a refresh of the page
@@ -47,7 +46,7 @@
     for (const column of every) if (chosen[column.label] === false) leaveOut(column);
     const extras = every.filter(({ label, extra }) => extra !== undefined && !(label in chosen)).reverse();
     for (const column of extras.sort((one, other) => (other.extra === "always") - (one.extra === "always"))) {
-      if (column.extra !== "always" && !narrow.matches && place.scrollWidth <= place.clientWidth) break;
+      if (column.extra !== "always" && place.scrollWidth <= place.clientWidth) break;
       left.add(column.label);
       leaveOut(column);
     }

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from datetime import timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
 
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.quota.usage_bar import sum_bars
-from pools.models import Pool
+from pools.models import AuditEntry, Pool
 from pools.selectors.quotas import platform_totals, pool_tree
+from scheduling.services.periodic_tasks import PURPOSES, SEND_NOTICES, ensure_periodic_tasks
 from tests.integration.admin.conftest import actor_named, confirm_change, submit_workflow
 from tests.support.world import apply_change, make_subpool, reconcile
 
@@ -258,3 +263,32 @@ def test_a_cluster_shows_what_is_promised_and_used(as_person: Callable[[str], Cl
     (sim,) = [each for each in rows if each["row"].name == "sim"]
     quotas = Pool.objects.roots().filter(backend__name="sim").values_list("guarantee", flat=True)
     assert (sim["capacity"].quota, sim["used"]) == (sum(quotas), 2)
+
+
+def test_a_filter_in_force_is_a_chip_that_removes_it(as_person: Callable[[str], Client]) -> None:
+    address = "/workflows?q=w&status=active&since=2026-11-20T10:00&page=2&sort=name"
+    page = as_person("root").get(address)
+    chips = [(each.label, each.value) for each in page.context["filters"].chips]
+    assert chips == [("Status", "active: running or pending"), ("Submitted from", "2026-11-20 10:00 UTC")]
+    text = page.content.decode()
+    assert 'href="?q=w&amp;since=2026-11-20T10%3A00&amp;sort=name" title="Remove this filter"' in text
+    assert '<input type="hidden" name="sort" value="name">' in text
+
+
+def test_the_audit_log_names_the_user_of_each_change(as_person: Callable[[str], Client]) -> None:
+    text = as_person("root").get("/activity/audit").content.decode()
+    assert '<th scope="col">User</th>' in text
+    assert f'data-label="User">{AuditEntry.objects.latest("id").actor}</td>' in text
+
+
+def test_each_background_job_says_what_it_is_for_and_whether_it_is_late(as_person: Callable[[str], Client]) -> None:
+    ensure_periodic_tasks()
+    PeriodicTask.objects.filter(name=SEND_NOTICES).update(last_run_at=timezone.now() - timedelta(days=1))
+    jobs = {row.name: (state, purpose) for row, state, purpose in _jobs(as_person("root"))}
+    assert {name: purpose for name, (_, purpose) in jobs.items()} == {name: PURPOSES[name] for name in jobs}
+    assert {name for name, (state, _) in jobs.items() if state != "ACTIVE"} == {SEND_NOTICES}
+    assert jobs[SEND_NOTICES][0] == "LATE"
+
+
+def _jobs(client: Client) -> Any:
+    return client.get("/jobs").context["jobs"]

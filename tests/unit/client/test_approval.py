@@ -19,7 +19,7 @@ def test_list_and_show(osmo, stub):
     stub.on("GET", APPROVALS, {"approvals": [REQUEST], "more_entries": False})
     line = osmo.ok("approval", "list", "--state", "waiting", "-o", "csv").splitlines()[1]
     change, expires = '"quota 10 → 50, maximum 5 → unlimited"', "2026-11-26T07:00:00+00:00"
-    assert line == f'7,team--a,{change},alice,{expires},"waiting, waits for you"'
+    assert line == f"7,team--a,{change},alice,{expires},waits for your decision"
     assert stub.last.query["state"] == ["waiting"]
     stub.on("GET", APPROVALS, {"approvals": [], "more_entries": False})
     assert osmo.ok("approval", "list") == "No requests found.\n"

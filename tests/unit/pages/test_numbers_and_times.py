@@ -8,7 +8,8 @@ import pytest
 import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
-from pools.templatetags.osmo import ago, exact, gpus, lasting, marked, signed, span, tone, usage_bar
+from pools.templatetags.gpu import apart
+from pools.templatetags.osmo import ago, badge, exact, gpus, lasting, marked, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -121,3 +122,23 @@ def test_every_status_has_a_colour() -> None:
 )
 def test_what_stands_between_back_ticks_is_code(message: str, expected: str) -> None:
     assert marked(message) == expected
+
+
+def test_a_normal_state_is_quiet_and_what_differs_has_a_colour() -> None:
+    quiet = {state for state in ("ONLINE", "ACTIVE", "RUNNING", "COMPLETED", "PENDING", "DELETING", "FAILED", "OFFLINE")
+             if "oa-badge--quiet" in badge(state)}  # fmt: skip
+    assert quiet == {"ONLINE", "ACTIVE", "RUNNING", "COMPLETED", "PENDING"}
+    assert badge("") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("4000", "4\N{NARROW NO-BREAK SPACE}000"),
+        ("900", "900"),
+        ("2048Gi", "2\N{NARROW NO-BREAK SPACE}048Gi"),
+        ("0.25", "0.25"),
+    ],
+)
+def test_amounts_of_gpu_quota_have_their_thousands_apart(text: str, shown: str) -> None:
+    assert apart(text) == shown

@@ -1,0 +1,144 @@
+"""Lists: whole rows on one screen, names in one piece, the bar of filters, rows that unfold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pools.domain.changes.users import CreateUser
+from tests.browser.pool_scene import PoolScene
+from tests.support.browser import Tab, expect, expect_text
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.browser
+
+ROWS = 32
+WORKFLOWS = "/workflows"
+LONG_LISTS = (WORKFLOWS, "/pools?q={pool}", "/users?q={pool}-member", "/activity/audit?q={pool}")
+SHORT_LISTS = (
+    "/clusters", "/tokens", "/activity/approvals?state=all", "/views",
+    "/clusters/-/sync", "/jobs",
+)  # fmt: skip
+DESK_HEIGHT = 900
+_ROWS = """() => {
+  const rows = [...document.querySelectorAll('main tbody tr')].filter((row) => row.offsetParent);
+  const place = rows.map((row) => row.getBoundingClientRect());
+  return {
+    first: place[0]?.top, whole: place.filter(({ bottom }) => bottom <= innerHeight).length,
+    tallest: Math.max(...place.map(({ height }) => height)),
+  };
+}"""
+_CUT = """() => {
+  const isCut = (part) => part.scrollWidth > part.clientWidth + 1;
+  const found = [document.documentElement, ...document.querySelectorAll('main .oa-scroll')].filter(isCut);
+  const names = [...document.querySelectorAll('main tbody th[scope=row]:not(.oa-give)')].filter(isCut);
+  const controls = [...document.querySelectorAll('main :is(a, button, summary, input)')].filter((each) => {
+    const { left, right, width } = each.getBoundingClientRect();
+    const mayBeCut = each.closest('.oa-give, .oa-views, details:not([open]) > :not(summary)');
+    return width && !mayBeCut && (left < -1 || right > innerWidth + 1);
+  });
+  return [...found, ...names, ...controls].map((each) => each.outerHTML.slice(0, 120));
+}"""
+
+
+@pytest.fixture(scope="module")
+def full_lists(stack: Stack) -> PoolScene:
+    """Each long list has more rows than one screen: subpools, waiting work with reasons, users, audit entries."""
+    scene = PoolScene.build(stack)
+    scene.create_subpool("a-subpool-with-a-long-name", 10)
+    for number in range(ROWS):
+        scene.create_subpool(f"part{number}", 1)
+    leaf = f"{scene.pool}--a-subpool-with-a-long-name"
+    scene.run_workflows(leaf, gpus=8)
+    for _ in range(ROWS):
+        scene.submit_workflow(leaf, gpus=8)
+    with scene.stack.orm():
+        from pools.domain.people.roles import SYSTEM
+        from pools.services.people.users import create_user
+
+        for number in range(ROWS):
+            roles = (f"osmo-{scene.pool}-user", f"osmo-{scene.pool}-admin", "osmo-viewer")
+            create_user(CreateUser(id=f"{scene.pool}-member-{number}", roles=roles), actor=SYSTEM)
+    return scene
+
+
+@pytest.fixture
+def enter(new_tab: Callable[..., Tab], stack: Stack) -> Callable[..., Tab]:
+    """A tab in which a user is signed in; options are Playwright's."""
+
+    def signed_in(username: str, **options: object) -> Tab:
+        tab = new_tab(**options)
+        tab.take_session(stack.sign_in(username))
+        return tab
+
+    return signed_in
+
+
+def test_a_screen_of_each_list(full_lists: PoolScene, enter: Callable[..., Tab]) -> None:
+    tab = enter("admin", viewport={"width": 1440, "height": DESK_HEIGHT})
+    for path in LONG_LISTS:
+        page = tab.open(path.format(pool=full_lists.pool))
+        rows = page.evaluate(_ROWS)
+        assert rows["whole"] >= 18 and rows["first"] < 250, (path, rows)
+        assert rows["tallest"] <= 37, (path, rows)
+        assert page.evaluate(_CUT) == [], path
+        tab.assert_accessible_in_both_colours()
+    for width, first in ((768, 320), (390, 300)):
+        page.set_viewport_size({"width": width, "height": DESK_HEIGHT})
+        for path in LONG_LISTS:
+            page = tab.open(path.format(pool=full_lists.pool))
+            rows = page.evaluate(_ROWS)
+            assert rows["first"] < first, (path, width, rows)
+            assert rows["tallest"] <= 70, (path, width, rows)
+            assert page.evaluate(_CUT) == [], (path, width)
+        tab.assert_accessible()
+        page.get_by_text("+ Filter").click()
+        assert page.evaluate(_CUT) == [], "the open filters"
+    for path in SHORT_LISTS:
+        for width in (1440, 768, 390):
+            page.set_viewport_size({"width": width, "height": DESK_HEIGHT})
+            page = tab.open(path)
+            assert page.evaluate(_CUT) == [], (path, width)
+        tab.assert_accessible()
+
+
+def test_a_filter_becomes_a_chip_by_keyboard_in_forced_colours(
+    full_lists: PoolScene, enter: Callable[..., Tab]
+) -> None:
+    tab = enter(full_lists.pool_user, forced_colors="active")
+    page = tab.open(WORKFLOWS)
+    page.get_by_text("+ Filter").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("search").get_by_label("Status")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("search").get_by_label("Status")).to_be_hidden()
+    page.keyboard.press("Enter")
+    page.get_by_role("search").get_by_label("Status").select_option("RUNNING")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    chip = page.get_by_role("link", name="Remove the filter Status: RUNNING")
+    expect(chip).to_be_visible()
+    expect(page.locator("main tbody tr[id]")).to_have_count(1)
+    expect_text(page.locator("main tbody tr[id]"), "RUNNING")
+    tab.assert_accessible()
+    chip.click()
+    expect(page.locator("main")).to_contain_text(f"{ROWS + 1} workflows")
+
+
+def test_a_reason_unfolds_and_selected_rows_have_their_actions(
+    full_lists: PoolScene, enter: Callable[..., Tab]
+) -> None:
+    tab = enter(full_lists.pool_user, java_script_enabled=False)
+    page = tab.open(f"{WORKFLOWS}?status=PENDING")
+    reason = page.locator("main .oa-unfold > summary").first
+    full = page.locator("main .oa-unfolded").first
+    expect(full).to_be_hidden()
+    reason.focus()
+    page.keyboard.press("Enter")
+    expect_text(full, "leaves 2 GPUs: 6 GPUs missing", "What would unblock it")
+    expect(page.get_by_role("button", name="Cancel the selected")).to_be_hidden()
+    page.locator("main input[type=checkbox]").first.check()
+    expect(page.get_by_role("button", name="Cancel the selected")).to_be_visible()
+    page.get_by_role("link", name="Select all on this page").click()
+    expect(page.locator("main input[type=checkbox]:checked")).to_have_count(ROWS)
