@@ -49,7 +49,7 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
         from django.db import connection
 
         from osmo_admin.processes.database_roles import as_owner_if_known
-        from scheduling.services.demo import seed_demo
+        from scheduling.demo.seed import seed_demo
 
         with as_owner_if_known(), connection.cursor() as cursor:  # the role at run time may not write invented history
             cursor.execute("SET synchronous_commit = off")  # hundreds of commits of data that can be made again

@@ -1,40 +1,62 @@
-"""The demo is the installation that the documentation describes, and its ledger is consistent."""
+"""The demo is a believable month, its ledger is consistent, and a replay finds the same month again. The tests ask the
+finished data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import Count
-from django.utils import timezone
+from django.db.models import Count, Q
 
+from pools.database.transactions import database_time
+from pools.domain.approvals import ApprovalState
 from pools.domain.people.roles import SYSTEM
-from pools.models import Cohort, GpuQuota, Node, Pool, User
+from pools.models import ApprovalRequest, AuditEntry, Backend, Cohort, GpuQuota, GpuUsageSample, Node, Pool, User
+from scheduling.demo.acts import LOST_NODE
+from scheduling.demo.make_month import make_month
+from scheduling.demo.month_file import DAY, month_start, read_month
+from scheduling.demo.seed import seed_demo
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
-from scheduling.models import Group, Workflow
-from scheduling.selectors.reports.usage import UsageQuestion, read_usage
-from scheduling.services.demo import DAYS, seed_demo
+from scheduling.domain.statuses import TaskStatus
+from scheduling.history.own.own_history import read_history
+from scheduling.history.replay.history_clock import HistoryClock, first_difference
+from scheduling.models import Decision, Group, OfflineSpan, Task, Workflow
+from scheduling.selectors.queue.pending_queue import build_pending_queue
+from scheduling.selectors.reports.usage import UsageAnswer, UsageQuestion, read_usage
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("demo")]
+
+STATES = ("guaranteed", "low_inside", "over_quota", "idle", "unallocated", "offline")
+
+
+@pytest.fixture(scope="module")
+def demo(module_data: Callable[[], Any]) -> None:
+    """The demo, once for all tests of this module."""
+    with module_data():
+        seed_defaults()
+        seed_demo()
 
 
 def test_the_demo_is_as_large_and_as_lively_as_documented() -> None:
-    seed_defaults()
-    seed_demo()
     assert Pool.objects.roots().count() == 12
     states = dict(Pool.objects.filter(parent__isnull=False).values_list("subpool_state").annotate(Count("pk")))
     assert sum(states.values()) == 40
-    assert set(states) == {"ACTIVE", "DELETING", "ARCHIVED"}
-    assert User.objects.count() == 25
-    assert Workflow.objects.count() == 300
+    assert states == {"ACTIVE": 30, "DELETING": 3, "ARCHIVED": 7}
+    assert User.objects.count() == 26
+    assert 2_000 <= Workflow.objects.count() <= 3_500
     statuses = set(Workflow.objects.values_list("status", flat=True))
-    assert {"PENDING", "RUNNING", "COMPLETED", "FAILED", "FAILED_CANCELED"} <= statuses
+    assert {
+        "PENDING", "RUNNING", "COMPLETED", "FAILED", "FAILED_CANCELED", "FAILED_EXEC_TIMEOUT", "FAILED_QUEUE_TIMEOUT",
+        "FAILED_BACKEND_ERROR",
+    } <= statuses  # fmt: skip
     moments = Workflow.objects.order_by("submit_time").values_list("submit_time", flat=True)
-    assert (moments[299] - moments[0]).days in range(DAYS - 5, DAYS + 1)
+    assert moments[0] < database_time() - timedelta(days=30)
     assert set(Cohort.objects.values_list("name", "parent__name")) == {
         ("company", None), ("products", "company"), ("science", "company"),
     }  # fmt: skip
@@ -42,14 +64,14 @@ def test_the_demo_is_as_large_and_as_lively_as_documented() -> None:
     conditions = {quota.namespace: quota.alert_since is not None for quota in GpuQuota.objects.all()}
     assert conditions == {"inference-prod": True, "inference-dev": False}
     assert Group.objects.exclude(gang=None).count() == 1
+
+
+def test_the_ledger_and_the_record_of_use_are_consistent() -> None:
     assert verify() == []
-    _check_usage()
-
-    _check_run_times()
 
 
-def _check_run_times() -> None:
-    """Forecasts learn from past work how long present work will run."""
+def test_forecasts_learn_from_past_work_how_long_present_work_will_run() -> None:
+    """Long work is more often among what runs now than among what ended."""
     ended, running = (
         sorted(
             Workflow.objects.filter(
@@ -58,19 +80,22 @@ def _check_run_times() -> None:
         )
         for is_running in (False, True)
     )
-    for runs in (ended, running):
-        assert runs[len(runs) // 10] < timedelta(hours=2) < runs[len(runs) // 2] < timedelta(days=1)
-    for work in Workflow.objects.filter(start_time__isnull=False, end_time__isnull=False):
-        assert work.end_time - work.start_time <= work.simulated_runtime
+    assert ended[len(ended) // 10] < timedelta(hours=2) < ended[len(ended) // 2] < timedelta(days=1)
+    assert running[len(running) // 10] < timedelta(hours=12) < running[len(running) // 2] < timedelta(days=3)
+    for work in Workflow.objects.filter(start_time__isnull=False, end_time__isnull=False, status="COMPLETED"):
+        assert work.end_time - work.start_time >= work.simulated_runtime
 
 
-def _check_usage() -> None:
-    """A month of use is on record; its states add up to the capacity, and its use to the attempts."""
-    now = timezone.now()
-    question = UsageQuestion(now - timedelta(days=30), now, UsageKey.BACKEND, Bucket.DAY)
-    totals = read_usage(SYSTEM, question).totals
-    states = ("guaranteed", "low_inside", "over_quota", "idle", "unallocated", "offline")
-    assert sum(totals.sums[state] or 0 for state in states) == totals.sums["capacity"]
+def _month(bucket: Bucket = Bucket.DAY) -> UsageAnswer:
+    now = database_time()
+    return read_usage(SYSTEM, UsageQuestion(now - timedelta(days=30), now, UsageKey.BACKEND, bucket))
+
+
+def test_a_month_of_use_is_on_record_and_adds_up() -> None:
+    """Its states add up to the capacity, and its use to the attempts."""
+    answer = _month()
+    totals, question = answer.totals, answer.question
+    assert sum(totals.sums[state] or 0 for state in STATES) == totals.sums["capacity"]
     gpus = sum(Node.objects.values_list("gpus", flat=True))
     assert totals.sums["capacity"] == pytest.approx(gpus * 30 * 86_400_000)
     with connection.cursor() as cursor:
@@ -83,13 +108,130 @@ def _check_usage() -> None:
             {"since": question.since, "until": question.until},
         )
         assert totals.used == cursor.fetchone()[0]
-    assert totals.used > (totals.sums["capacity"] or 0) / 20
-    assert (totals.wait_p90 or 0) > (totals.wait_p50 or 0) > 0
-    assert totals.waiting == sum(totals.sums[f"waiting_{cause}"] or 0 for cause in WaitCause) > 0
+    assert (totals.wait_p90 or 0) > (totals.wait_p50 or 0)
+
+
+def test_most_gpus_are_in_use_and_days_and_weekends_show() -> None:
+    totals = _month().totals
+    assert 0.70 <= totals.used / (totals.sums["capacity"] or 1) <= 0.90
+    by_day: dict[bool, list[float]] = {True: [], False: []}
+    for row in _month().rows:
+        if (row.sums["capacity"] or 0) > 0:
+            by_day[row.start.weekday() < 5].append(row.used / (row.sums["capacity"] or 1))
+    working, weekend = (sum(shares) / len(shares) for shares in (by_day[True], by_day[False]))
+    assert working > weekend + 0.03
+    submitted = [0] * 24
+    for at in Workflow.objects.values_list("submit_time", flat=True):
+        submitted[at.hour] += 1
+    assert sum(submitted[9:18]) > 3 * sum(submitted[0:7])
+    waits = Workflow.objects.filter(submit_time__week_day__in=[1, 7]).count()
+    assert waits < Workflow.objects.count() / 7
+
+
+def test_work_waits_for_causes_of_every_kind() -> None:
+    sums = _month().totals.sums
+    hours = {str(cause): (sums[f"waiting_{cause}"] or 0) / 3_600_000 for cause in WaitCause}
+    assert _month().totals.waiting == sum(sums[f"waiting_{cause}"] or 0 for cause in WaitCause) > 0
+    assert min(hours.values()) > 1, hours
+    assert hours["order"] < sum(hours.values()) / 2
+    now = {gang.reason.code for backend in Backend.objects.all() for gang in build_pending_queue(backend).gangs}
+    assert len(now) >= 3, now
+
+
+def test_teams_borrow_and_take_back() -> None:
+    """An event says who took back what from whom, and the person who lost the GPUs has another attempt since."""
+    actions = dict(Decision.objects.order_by().values_list("action").annotate(Count("pk")))
+    assert actions["reclaim"] >= 50
+    assert actions["preempt"] >= 10
+    reclaim = Decision.objects.filter(action="reclaim").latest("time")
+    assert reclaim.for_workflow is not None
+    assert "reclaims" in reclaim.message
+    assert reclaim.for_workflow.name in reclaim.message
+    assert reclaim.for_workflow.pool_id != reclaim.workflow.pool_id
+    assert Task.objects.filter(group=reclaim.group, status="FAILED_PREEMPTED", exit_code=3006).exists()
+    entry = AuditEntry.objects.filter(object=f"preemption/{reclaim.workflow.name}").first()
+    assert entry is not None
+    assert entry.owner == reclaim.workflow.submitted_by.username
+    lately = Decision.objects.filter(action__in=["reclaim", "preempt"], time__gt=database_time() - timedelta(days=3))
+    assert lately.values("workflow__submitted_by").distinct().count() >= 3
+
+
+def test_a_drain_is_over_and_others_go_on() -> None:
+    trail = AuditEntry.objects.filter(object="pool/recsys--abtest").order_by("id").values_list("action", "time")
+    (_, created), (deleted, begin), (archived, end) = trail
+    assert (deleted, archived) == ("subpool.deleting", "subpool.archived")
+    assert created < begin < end
+    assert Workflow.objects.filter(pool__name="recsys--abtest").latest("end_time").end_time == end
+    for subpool in Pool.objects.filter(subpool_state="DELETING"):
+        assert Workflow.objects.active().filter(pool=subpool).exists()
+
+
+def test_a_node_was_lost_with_its_work() -> None:
+    node = Node.objects.get(name=LOST_NODE)
+    span = OfflineSpan.objects.get(node_id=node.pk)
+    assert span.until is not None
+    lost = Task.objects.filter(node_name=LOST_NODE, status=TaskStatus.FAILED_BACKEND_ERROR)
+    assert set(lost.values_list("end_time", flat=True)) == {span.since}
+    during = Q(start_time__lt=span.until) & Q(end_time__gt=span.since)
+    assert not Task.objects.filter(during, node_name=LOST_NODE).exists()
+    assert Task.objects.filter(node_name=LOST_NODE, start_time__gte=span.until).exists()
+
+
+def test_what_waits_for_people() -> None:
+    now = database_time()
+    assert ApprovalRequest.objects.get().state == ApprovalState.WAITING
+    temporary = Pool.objects.get(quota_until__isnull=False)
+    assert (temporary.name, temporary.last_quota, temporary.quota_after) == ("vision--pose", 10, 6)
+    assert temporary.quota_until is not None
+    assert now < temporary.quota_until < now + timedelta(days=8)
+    assert temporary.quota_until.strftime("%a %H:%M") == "Fri 18:00"
+    assert Pool.objects.filter(drain_by__gt=now).exists()
+
+
+def test_the_audit_trail_is_that_of_several_people_in_the_order_of_time() -> None:
+    by_people = AuditEntry.objects.exclude(action__startswith="workflow.")
+    assert by_people.exclude(actor="system").values("actor").distinct().count() >= 12
+    times = list(AuditEntry.objects.order_by("id").values_list("time", flat=True))
+    assert times == sorted(times)
+    # As many entries about work as there were changes.
+    submitted = AuditEntry.objects.filter(action="workflow.submitted").count()
+    assert submitted == Workflow.objects.count()
+
+
+def test_gpu_quotas_have_a_week_of_use() -> None:
+    for quota in GpuQuota.objects.all():
+        samples = GpuUsageSample.objects.filter(namespace=quota.namespace).order_by("at")
+        assert samples[0].at < database_time() - timedelta(days=6)
+        assert samples.values("workers").distinct().count() >= 2
+
+
+@pytest.mark.parametrize("days", [30, 7, 1])
+def test_an_unchanged_replay_finds_the_same_month(days: int) -> None:
+    """Every start, move and preemption at the same time on the same nodes, so the waits are those of Usage."""
+    now = database_time()
+    since = now - timedelta(days=days)
+    for backend in Backend.objects.filter(name__in=["dgx", "hopper"]):
+        history = read_history(backend, since, now)
+        past = HistoryClock(history).run()
+        assert first_difference(history.steps, past.steps) is None
+        waits = sorted(job.first_wait / 10**6 for job in past.jobs.values() if job.first_wait is not None)
+        assert waits
+
+
+def test_the_file_of_the_month_is_what_the_engine_makes() -> None:
+    """Its first two days, made again."""
+    made, kept = make_month(month_start(database_time()), days=2), read_month()
+    for name, month in made.clusters.items():
+        until = 2 * DAY
+        assert month.jobs == [job for job in kept.clusters[name].jobs if job.submit < until]
+        assert len(month.steps) > 100
+        assert month.steps == [step for step in kept.clusters[name].steps if step.time <= until]
+        assert month.causes == [cause for cause in kept.clusters[name].causes if cause.time <= until]
+        for job, end in month.ends.items():
+            assert kept.clusters[name].ends[job] == end
 
 
 def test_a_second_demo_changes_nothing() -> None:
-    seed_demo()
     before = (Pool.objects.count(), Workflow.objects.count(), User.objects.count())
     seed_demo()
     assert (Pool.objects.count(), Workflow.objects.count(), User.objects.count()) == before

@@ -21,10 +21,10 @@ def verify(data_dir: DataDirOption = None) -> None:
 
 
 def demo(data_dir: DataDirOption = None) -> None:
-    """Create realistic demo data: 12 pools, 40 subpools in all states, 300 workflows of 25 users over 30 days."""
+    """Create realistic demo data: 12 pools, 40 subpools, 26 users, and a month of their work."""
     use_django(data_dir)
     from osmo_admin.processes.database_roles import as_owner_if_known
-    from scheduling.services.demo import seed_demo
+    from scheduling.demo.seed import seed_demo
 
     with as_owner_if_known():  # it invents history, which the role at run time may not write
         seed_demo()

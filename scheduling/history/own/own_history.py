@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -34,7 +35,7 @@ from scheduling.history.replay.history import (
     RecordedStep,
     RecordedTask,
 )
-from scheduling.models import Decision, Group, Task, WaitSpan
+from scheduling.models import Decision, Group, OfflineSpan, Task, WaitSpan
 from scheduling.selectors.queue.cohorts_above import engine_cohort
 from scheduling.selectors.queue.live_facts import (
     MAX_GROUPS,
@@ -121,8 +122,39 @@ def _read_configurations(backend: Backend, since: datetime, until: datetime) -> 
         found.append(_configuration(backend, images, first))
     if pending is not None:
         found.append(_configuration(backend, images, pending))
+    found = _without_lost_nodes(backend, found, first, microseconds(until))
     _refuse_shared_cohorts(roots, {cohort.name for each in found for cohort in each.cohorts}, until)
     return found
+
+
+def _without_lost_nodes(backend: Backend, found: list[Configuration], first: int, last: int) -> list[Configuration]:
+    """The configurations without the nodes that were away, by the record of use: also from and until when they were."""
+    names = dict(Node.objects.filter(backend=backend).values_list("pk", "name"))
+    spans = [
+        (names[node], microseconds(since), last + 1 if until is None else microseconds(until))
+        for node, since, until in OfflineSpan.objects.filter(backend_id=backend.pk, node_id__in=names).values_list(
+            "node_id", "since", "until"
+        )
+    ]
+    spans = [span for span in spans if span[2] > first and span[1] <= last]
+    if not spans:
+        return found
+    times = {each.since for each in found} | {at for _, *ends in spans for at in ends if first < at <= last}
+    then = found[0]
+    complete: list[Configuration] = []
+    by_time = {each.since: each for each in found}
+    for at in sorted(times):
+        then = by_time.get(at, then)
+        lost = {name for name, since, until in spans if since <= at < until}
+        complete.append(
+            replace(
+                then,
+                since=at,
+                nodes=tuple(node for node in then.nodes if node.name not in lost),
+                platforms={name: of - lost for name, of in then.platforms.items()},
+            )
+        )
+    return complete
 
 
 def _refuse_shared_cohorts(roots: QuerySet[Any], cohorts: Collection[str], until: datetime) -> None:
@@ -268,6 +300,7 @@ def _read_jobs(
     waits: dict[UUID, list[datetime]] = defaultdict(list)
     for group_id, wait in WaitSpan.objects.filter(group_id__in=ids).order_by("since").values_list("group_id", "since"):
         waits[group_id].append(wait)
+    moved = _last_moves(ids)
     siblings = _count_groups(groups)
     shapes = SharedObjects([])
     name_of = {
@@ -287,7 +320,12 @@ def _read_jobs(
         has_begun = workflow.start_time is not None and workflow.start_time <= since
         recorded = TaskStatus(group.status)
         ending = _ENDINGS.get(recorded, Ending.WORKED) if group.end_time is not None else Ending.OPEN
-        run_time = None if group.start_time is None else _span(group.start_time, group.end_time)
+        last_start = group.start_time
+        if last_start is not None and group.pk in moved:
+            last_start = max(last_start, moved[group.pk])  # work that moves begins again
+        if last_start is not None and last_start <= since and group.pk in started:
+            started[group.pk] = last_start
+        run_time = None if last_start is None else _span(last_start, group.end_time)
         jobs[group.pk] = RecordedJob(
             name_of[workflow.pk, group.name], str(workflow.pk), workflow.submitted_by.username,
             queue_of[workflow.pool_id], Priority(workflow.priority),
@@ -296,13 +334,13 @@ def _read_jobs(
             tuple(_task(task, shapes) for task in tasks[group.pk].values()), group.gpus,
             tree=shapes.tree(None if group.gang is None else json.dumps(group.gang)),
             after=() if is_ready else before,
-            run_time=run_time, simulated=_simulated(backend, group),
+            run_time=run_time, simulated=_simulated(backend, group, last_start),
             exec_timeout=_microseconds_of(workflow.exec_timeout),
             queue_timeout=_microseconds_of(workflow.queue_timeout),
             running=running[group.pk], started=_optional(started.get(group.pk)),
             workflow_started=_optional(workflow.start_time) if has_begun else None,
             ending=ending, fails=recorded.is_failed, ended=_optional(group.end_time),
-            last_start=_optional(group.start_time), last_ready=_optional(group.ready_at),
+            last_start=_optional(last_start), last_ready=_optional(group.ready_at),
         )  # fmt: skip
     return jobs
 
@@ -324,10 +362,16 @@ def _task(task: Task, shapes: SharedObjects) -> RecordedTask:
     return RecordedTask(facts, task.platform, frozenset(task.nodes_excluded))
 
 
-def _simulated(backend: Backend, group: Group) -> int | None:
+def _last_moves(groups: Collection[UUID]) -> dict[UUID, datetime]:
+    """When tasks of these groups moved to other nodes for the last time."""
+    moves = Decision.objects.filter(action=Decision.Action.MOVE, group__in=groups).order_by("id")
+    return dict(moves.values_list("group_id", "time"))
+
+
+def _simulated(backend: Backend, group: Group, last_start: datetime | None) -> int | None:
     """How long an attempt runs on the simulated backend; None where only people end work."""
-    if group.start_time is not None and group.ends_at is not None:
-        return _span(group.start_time, group.ends_at)
+    if last_start is not None and group.ends_at is not None:
+        return _span(last_start, group.ends_at)
     if not backend.auto_end:
         return None
     return (

@@ -23,10 +23,10 @@ from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
 from scheduling.configuration.texts import file_texts
+from scheduling.demo.seed import seed_demo
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
-from scheduling.services.demo import seed_demo
 from scheduling.services.seed import seed_defaults
 from tests.support.world import apply_change, make_subpool, make_user
 

@@ -1,0 +1,146 @@
+"""Creates the demo in an empty installation: the configuration through the services, a month of work from the file of
+the month, and what waits for people now. An installation that has the demo is not changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import pgtrigger
+from django.db import connection, models, transaction
+from django.db.models import F
+
+from pools.database.transactions import change, database_time
+from pools.domain.approvals import ApprovalNeeded
+from pools.domain.changes.subpools import ResizeSubpool, SetDrainDeadline
+from pools.domain.people.roles import Actor
+from pools.models import Backend, Pool, User
+from pools.services.configuration.approvals import request_approval
+from pools.services.configuration.subpools import resize_subpool, set_drain_deadline
+from scheduling.demo.acts import acts, lose_node
+from scheduling.demo.audit_trail import EntryTimes, last_entry, write_audit_trail
+from scheduling.demo.gpu_quota_week import write_gpu_quota_week
+from scheduling.demo.history_rows import MonthRows, RowBuilder, every_row
+from scheduling.demo.installation import DEMO_POOLS, OPERATOR, create_gpu_quotas, create_installation
+from scheduling.demo.month_file import month_start, read_month
+from scheduling.models import WorkflowName
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.usage import note_wait_causes
+from scheduling.services.usage import rebuild as rebuild_usage
+from scheduling.services.workflows.submission import Submission, submit_many
+
+# Three of the four replicas are enough.
+GANG = """kind: PodGroup
+metadata:
+  name: chat-service
+  annotations: {osmo/gpus-per-pod: "1"}
+spec:
+  minSubGroup: 3
+  subGroups:
+  - {name: replica-0, minMember: 2}
+  - {name: replica-1, minMember: 2}
+  - {name: replica-2, minMember: 2}
+  - {name: replica-3, minMember: 2}
+"""
+_OWN_RULES = (
+    "scheduling.Workflow:audit", "scheduling.Decision:audit", "pools.Reservation:leaf_takes_work",
+)  # fmt: skip
+
+
+def seed_demo() -> None:
+    """Create the demo. Does nothing where its first pool exists."""
+    if Pool.objects.filter(name=DEMO_POOLS[0].name).exists():
+        return
+    with transaction.atomic():
+        now = database_time()
+        monday = month_start(now)
+        month = read_month()
+        people, times = create_configuration(monday, now, month.drained)
+        with pgtrigger.ignore(*_OWN_RULES):
+            for backend in Backend.objects.filter(name__in=month.clusters):
+                _insert(RowBuilder(backend, month.clusters[backend.name], monday, now).build())
+        write_audit_trail(times, now)
+        lose_node(monday)
+        _add_the_present(people, now)
+        rebuild_usage()
+
+
+def prepare_month(monday: datetime, until: datetime) -> None:
+    """The configuration alone, as `make_month` reads it: with all changes of the month up to a time."""
+    _, times = create_configuration(monday, until, {})
+    write_audit_trail(times, monday)
+    lose_node(monday)
+
+
+def create_configuration(
+    monday: datetime, now: datetime, drained: Mapping[str, int]
+) -> tuple[dict[str, Actor], list[EntryTimes]]:
+    """The configuration with all changes of the month up to now: the people by name, and the times that the entries of
+    the audit trail get."""
+    created = monday - timedelta(hours=15)
+    times = [EntryTimes(last_entry(), created)]
+    people = create_installation()
+    _write_ages(people, created)
+    for act in acts(people, drained, monday, _friday_after(now)):
+        at = monday + timedelta(seconds=act.at)
+        if at <= now:
+            times.append(EntryTimes(last_entry(), at))
+            act.do()
+    return people, times
+
+
+def _friday_after(now: datetime) -> datetime:
+    """The next Friday, 18:00 UTC, that is more than two hours ahead."""
+    friday = now.replace(hour=18, minute=0, second=0, microsecond=0) + timedelta(days=(4 - now.weekday()) % 7)
+    return friday if friday > now + timedelta(hours=2) else friday + timedelta(days=7)
+
+
+def _insert(rows: MonthRows) -> None:
+    for model, objects in every_row(rows):
+        copy_rows(model, objects)
+    WorkflowName.objects.bulk_create(WorkflowName(name=name, last_number=last) for name, last in rows.names.items())
+
+
+def copy_rows(model: type[models.Model], objects: Sequence[models.Model]) -> None:
+    """Insert rows with COPY, which is several times as fast as an INSERT of thousands of them."""
+    fields = [each for each in model._meta.concrete_fields if not isinstance(each, models.AutoField)]
+    names = ", ".join(f'"{each.column}"' for each in fields)
+    is_json = [isinstance(each, models.JSONField) for each in fields]
+    attributes = [each.attname for each in fields]
+    with connection.cursor() as cursor, cursor.copy(f"COPY {model._meta.db_table} ({names}) FROM STDIN") as copy:
+        for row in objects:
+            copy.write_row([
+                json.dumps(value) if as_json and value is not None else value
+                for as_json, value in zip(is_json, (getattr(row, name) for name in attributes), strict=True)
+            ])  # fmt: skip
+
+
+def _write_ages(people: Mapping[str, Actor], created: datetime) -> None:
+    """The pools and accounts are as old as the first entries about them."""
+    age = database_time() - created
+    with change(actor=people[OPERATOR], description="created"):
+        Pool.objects.update(created_at=F("created_at") - age)
+        User.objects.filter(username__in=[*people, "auditor"]).update(date_joined=F("date_joined") - age)
+
+
+def _add_the_present(people: Mapping[str, Actor], now: datetime) -> None:
+    """What a month of work does not have: a service, GPU quotas, a change that waits for approval, a deadline."""
+    submit_many(actor=people["language-researcher"], pool="language--tune", submissions=[Submission(file=GANG)])
+    create_gpu_quotas()
+    write_gpu_quota_week(now)
+    deadline = SetDrainDeadline(parent="vision", subpool_name="ocr", drain_by=_friday_after(now))
+    set_drain_deadline(deadline, actor=people["vision-lead"], description="its nodes are promised from Monday on")
+    _ask_for_approval(people["research-lead"])
+    for backend in Backend.objects.order_by("pk"):
+        reconcile_backend(backend.pk)
+    note_wait_causes()
+
+
+def _ask_for_approval(actor: Actor) -> None:
+    resize = ResizeSubpool(parent="research", subpool_name="diffusion", quota=22)
+    why = "the video model starts on Monday"
+    try:
+        resize_subpool(resize, actor=actor, description=why)
+    except ApprovalNeeded as need:
+        request_approval(resize, actor=actor, need=need, description=why)
