@@ -38,7 +38,7 @@ def test_a_researcher_asks_before_submitting(scene: PoolScene, signed_in: Callab
 
     page.get_by_label("Pool or subpool").select_option(f"{scene.pool}--b")
     page.get_by_role("button", name="Check").click()
-    expect_text(page.locator("#start-forecast"), "next pass")
+    expect_text(page.locator("#start-forecast"), "It can start now.")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/workflows/*")
     (row,) = scene.stack.query("SELECT name FROM scheduling_workflow WHERE spec_name = %s", name)
