@@ -65,7 +65,8 @@
       sent.value = box.value ? `${momentOf(box.value).toISOString().slice(0, 16)}Z` : box.validity.badInput ? "incomplete" : "";
     }
 
-    box.addEventListener("input", note);
+    for (const kind of ["input", "keyup", "blur"]) box.addEventListener(kind, note); // a half-typed date fires no "input"
+    box.form?.addEventListener("submit", note);
     box.form?.addEventListener("reset", () => window.setTimeout(note));
     note();
     const row = document.querySelector(`[data-choices="${box.id}"]`);

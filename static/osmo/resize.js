@@ -36,6 +36,7 @@
       for (const left of confirm.querySelectorAll("button[value=edit], a.oa-button")) left.remove();
       const form = cell.appendChild(document.importNode(confirm, true));
       form.append(Object.assign(document.createElement("a"), { href: address, textContent: "Whole effect" }));
+      form.append(Object.assign(document.createElement("a"), { href: address.replace("/-/preview", ""), textContent: "Until a time" }));
     }
     row.after(below);
   }

@@ -27,8 +27,8 @@ def test_a_researcher_asks_before_submitting(scene: PoolScene, signed_in: Callab
     page.get_by_role("button", name="Check").click()
     expect_text(page.locator("#start-forecast"), "start")
 
-    page.get_by_role("button", name="Compare other ways in").click()
-    ways = page.get_by_role("region", name="Ways in, the earliest start first")
+    page.get_by_role("button", name="Compare other ways to start").click()
+    ways = page.get_by_role("region", name="Other ways to start, the earliest first")
     expect(ways.get_by_role("row").filter(has_text="as asked")).not_to_contain_text("now")
     expect_text(ways.get_by_role("row").filter(has_text="priority LOW"), "may be preempted", "now")
     expect_text(ways.get_by_role("row").filter(has_text=f"on {scene.pool}--b"), "now")

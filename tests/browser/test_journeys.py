@@ -172,6 +172,17 @@ def test_a_pool_admin(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.end("Resize a subpool", 2)
 
     walk.begin()
+    walk.search(scene.pool)
+    walk.page.get_by_label(f"New quota of {scene.pool}--fresh").fill("20")
+    walk.click("link", "Until a time")
+    walk.click("button", "Friday 18:00")
+    if size["width"] < 1280:
+        walk.click("button", "Preview")
+    walk.click("button", f"Resize {scene.pool}--fresh")
+    expect_text(walk.page.locator("#page"), "from 12 to 20 until")
+    walk.end("8 GPUs more until Friday", 3)
+
+    walk.begin()
     walk.click("link", scene.pool, inside="main")
     walk.click("link", "Resize several")
     walk.page.get_by_label("fresh", exact=True).fill("40")

@@ -193,8 +193,8 @@ class NoticeTargetAdmin(PolicyAdmin):
             request,
             form,
             create,
-            title="Add a place that notices go to",
-            button="Add the place",
+            title="Add a destination of notices",
+            button="Add the destination",
             crumbs=_crumbs(),
             script=forms.script_media("picker"),
         )
@@ -208,7 +208,7 @@ class NoticeTargetAdmin(PolicyAdmin):
         def save() -> HttpResponse:
             address = form.cleaned_data.pop("address", "") or None
             update_target(UpdateTarget(target=target, address=address, **form.cleaned_data), actor=actor)
-            self.show_success(request, f"Target {row.name} was changed.")
+            self.show_success(request, f"{row.name} was changed.")
             return _back()
 
         return self.change_by_form(
@@ -229,7 +229,7 @@ class NoticeTargetAdmin(PolicyAdmin):
             request,
             forms.ServiceForm(),
             title=f"Delete {row.name}",
-            button="Delete the target",
+            button="Delete the destination",
             crumbs=_crumbs(),
             danger=True,
             lead=f"Nothing more is sent to {row.name}, and its notices are deleted. This cannot be undone.",
@@ -264,7 +264,7 @@ class NoticeTargetAdmin(PolicyAdmin):
         row = get_target(actor_of(request), target)
         if request.method != "POST":
             return _back()
-        words = "gets its dead letters again"
+        words = "gets its failed notices again"
         return self._done(request, replay_dead_notices, ReplayDeadNotices(target=target), words, row)
 
     def _replay(self, request: HttpRequest, notice: str) -> HttpResponse:
@@ -284,12 +284,12 @@ class NoticeTargetAdmin(PolicyAdmin):
         except DomainError as refusal:
             self.show_warning(request, refusal.message)
         else:
-            self.show_success(request, f"Target {row.name} {words}.")
+            self.show_success(request, f"{row.name} {words}.")
         return _back()
 
     def _secret_page(self, request: HttpRequest, target: NoticeTarget, secret: str) -> HttpResponse:
         return self.render_page(
-            request, "osmo/notice_secret.html", title=f"Target {target.name}", crumbs=_crumbs(), secret=secret,
+            request, "osmo/notice_secret.html", title=f"Destination {target.name}", crumbs=_crumbs(), secret=secret,
             back=reverse(_LIST),
         )  # fmt: skip
 

@@ -137,7 +137,7 @@ def test_back_after_a_done_change_says_that_it_was_done(
     pools_and_users: None, as_person: Callable[[str], Client]
 ) -> None:
     root, typed = as_person("root"), {"subpool_name": "fresh", "quota": "4"}
-    address = "/pools/team/subpools/-/create"
+    address = "/pools/team/subpools/create"
     preview = root.post(address, {**typed, "step": "preview"}).headers["Location"]
     assert confirm_change(root, address, **typed).status_code == 302
     page = root.get(preview)

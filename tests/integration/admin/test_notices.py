@@ -40,7 +40,7 @@ def _text(client: Client, address: str = PAGE) -> str:
 
 
 def test_a_person_adds_changes_and_deletes_a_target(bob: Client) -> None:
-    assert "No targets" in _text(bob)
+    assert "Your notices go nowhere yet" in _text(bob)
     shown = bob.post(f"{PAGE}/-/create", NEW).content.decode()
     assert "whsec_" in shown
     target = NoticeTarget.objects.get()
@@ -82,7 +82,7 @@ def test_a_test_and_a_replay_are_buttons(bob: Client) -> None:
     assert "waits to be sent already" in bob.post(f"{PAGE}/-/replay/{notice.message_id}", follow=True).content.decode()
     assert "not the id" in bob.post(f"{PAGE}/-/replay/nothing", follow=True).content.decode()
     Notice.objects.update(status="dead")
-    assert "Send 1 dead again" in _text(bob)
+    assert "Send 1 failed again" in _text(bob)
     bob.post(f"{PAGE}/{target.pk}/replay")
     assert Notice.objects.get().status == "waiting"
 

@@ -248,14 +248,14 @@ def test_the_page_says_when_it_would_start_and_compares_ways_in(full: Any) -> No
     address = "/submit"
     checked = client.post(address, form | {"step": "check"}).content.decode()
     assert 'id="start-forecast"' in checked
-    assert "Compare other ways in" in checked
+    assert "Compare other ways to start" in checked
     compared = client.post(address, form | {"step": "ways"}).content.decode()
-    assert "Ways in, the earliest start first" in compared
+    assert "Other ways to start, the earliest first" in compared
     assert "with priority LOW: it may be preempted" in compared
     assert "with 2 GPUs instead of 8" in compared
     fits = client.post(address, form | {"file": workflow_file("next", 2), "step": "check"}).content.decode()
     assert "It can start now." in fits
-    assert "Compare other ways in" not in fits
+    assert "Compare other ways to start" not in fits
     assert Workflow.objects.count() == 1
 
 
