@@ -21,7 +21,7 @@ from scheduling.demo.month_file import DAY
 from scheduling.models import OfflineSpan
 
 LOST_NODE: Final = "dgx-17"
-LOST: Final = (round(20.13 * DAY), round(20.49 * DAY))
+LOST: Final = (round(22.61 * DAY), round(22.93 * DAY))
 """From when to when it was lost."""
 OFFLINE_CLUSTER: Final = "hopper"
 OFFLINE: Final = (round(17.75 * DAY), round(17.9 * DAY))
@@ -69,7 +69,7 @@ def _quotas(people: Mapping[str, Actor], monday: datetime, friday: datetime) -> 
         "larger steps need a second person",
     )  # fmt: skip
     limits = PatchPool(name="vision", patch={"lending_limit": 24})
-    yield _act(22.61, patch_pool, limits, people[OPERATOR], "vision lends more while it labels")
+    yield _act(21.61, patch_pool, limits, people[OPERATOR], "vision lends more while it labels")
     more = PatchPool(name="language", patch={"resources": {"gpu": {"guarantee": 96}}})
     yield _act(23.4, patch_pool, more, people[OPERATOR], "the nodes of the new budget are in use")
     release = monday + timedelta(days=4.75)
