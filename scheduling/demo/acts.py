@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from pools.database.transactions import change
@@ -84,19 +85,14 @@ def _temporary(
 ) -> Iterator[Act]:
     """A raise of a quota for some time; `ended` is the day on which it ended. A service would refuse a time that is
     over."""
-    before = dict[str, int]()
+    before = dict[str, int | None]()
 
     def begin() -> None:
-        with change(actor=actor, description=why):
-            row = Pool.objects.get(name=name)
-            assert row.last_quota is not None
-            before[name], row.last_quota, row.quota_after = row.last_quota, quota, row.last_quota
-            row.quota_until = until
-            row.save(update_fields=["last_quota", "quota_until", "quota_after"])
+        before[name] = Pool.objects.get(name=name).last_quota
+        _write_pool(actor, why, name, last_quota=quota, quota_after=before[name], quota_until=until)
 
     def finish() -> None:
-        with change(actor=SYSTEM, description=TEMPORARY_QUOTA_ENDED):
-            Pool.objects.filter(name=name).update(last_quota=before[name], quota_until=None, quota_after=None)
+        _write_pool(SYSTEM, TEMPORARY_QUOTA_ENDED, name, last_quota=before[name], quota_after=None, quota_until=None)
 
     yield Act(round(day * DAY), begin)
     if ended is not None:
@@ -111,22 +107,20 @@ def _drains(people: Mapping[str, Actor], drained: Mapping[str, int]) -> Iterator
     ):  # fmt: skip
         actor = people[f"{name.partition('--')[0]}-lead"]
         why = "the test is over" if name in DRAINED else "moving to the rest of the pool"
-        yield Act(round(day * DAY), _state_setter(name, SubpoolState.DELETING, actor, why))
+        yield Act(round(day * DAY), partial(_write_pool, actor, why, name, subpool_state=SubpoolState.DELETING))
     for name in DRAINED:
-        at = drained.get(name, 20 * DAY)
-        yield Act(at, _state_setter(name, SubpoolState.ARCHIVED, SYSTEM, "reconciled"))
+        archived = partial(_write_pool, SYSTEM, "reconciled", name, subpool_state=SubpoolState.ARCHIVED)
+        yield Act(drained.get(name, 20 * DAY), archived)
 
 
-def _state_setter(name: str, state: SubpoolState, actor: Actor, why: str) -> Callable[[], None]:
-    """The work that makes it drain is written after the configuration, so a service would archive it at once."""
-
-    def set_state() -> None:
-        with change(actor=actor, description=why):
-            row = Pool.objects.get(name=name)
-            row.subpool_state = state
-            row.save(update_fields=["subpool_state"])
-
-    return set_state
+def _write_pool(actor: Actor, why: str, name: str, **columns: object) -> None:
+    """Change a row as a service did then; now it would refuse a time that is over, and archive a subpool at once, whose
+    work is written after the configuration."""
+    with change(actor=actor, description=why):
+        row = Pool.objects.get(name=name)
+        for column, value in columns.items():
+            setattr(row, column, value)
+        row.save(update_fields=list(columns))
 
 
 def _set_offline(actor: Actor, why: str, *, offline: bool) -> None:

@@ -91,7 +91,11 @@ def last_entry() -> int:
 
 def write_audit_trail(times: Sequence[EntryTimes], now: datetime) -> None:
     """Write the entries again with these times, with those of the work that was submitted before now."""
-    given = [[each.after for each in times], [each.time for each in times], now]
+    given: list[list[int] | list[datetime] | datetime] = [
+        [each.after for each in times],
+        [each.time for each in times],
+        now,
+    ]
     with pgtrigger.ignore(*_OWN_RULES), connection.cursor() as cursor:
         cursor.execute(_WRITE, given)
         cursor.execute(

@@ -173,9 +173,9 @@ class RowBuilder:
         if status == TaskStatus.FAILED_CANCELED:
             workflow.cancelled_by = next(name for name, pk in self._users.items() if pk == workflow.submitted_by_id)
             message = f"Cancelled by {workflow.cancelled_by}."
-        for row in (group, *tasks):
-            row.status, row.end_time, row.failure_message = status, workflow.end_time, message
+        group.status, group.failure_message = status, message
         for task in tasks:
+            task.status, task.end_time, task.failure_message = status, workflow.end_time, message
             task.exit_code = EXIT_CODES.get(status)
         workflow.status, workflow.failure_message = WorkflowStatus(status.value), message
         if group.start_time is None:
@@ -183,6 +183,7 @@ class RowBuilder:
             self._add_wait(group, workflow.end_time, started=False)
 
     def _add_wait(self, group: Group, until: datetime, *, started: bool) -> None:
+        assert group.ready_at is not None
         self.rows.waits.append(
             WaitSpan(
                 group_id=group.pk, workflow_id=group.workflow_id, gpus=group.gpus, started=started,

@@ -104,16 +104,18 @@ def create_installation() -> dict[str, Actor]:
     for name, nodes in CLUSTERS.items():
         bodies = [{"name": f"{name}-{number:02}", "gpus": 8} for number in range(1, nodes + 1)]
         # Without start reservations, which a replay that begins later than the record does not know.
-        body = {"type": "simulated", "namespace": name, "nodes": bodies, "reserve_after": None}
+        body: dict[str, object] = {
+            "type": "simulated", "namespace": name, "nodes": bodies, "reserve_after": None,
+        }  # fmt: skip
         put_backend(PutBackend(name=name, body=body), actor=operator, description=f"{nodes} nodes of 8 GPUs")
     for pool in DEMO_POOLS:
         quota = QUOTAS_BEFORE.get(pool.name, pool.guarantee)
-        body = {
+        settings: dict[str, object] = {
             "backend": pool.backend,
             "description": pool.description,
             "resources": {"gpu": {"guarantee": quota, "maximum": -1, "weight": 1}},
         }
-        put_pool(PutPool(name=pool.name, body=body), actor=operator)
+        put_pool(PutPool(name=pool.name, body=settings), actor=operator)
         for user, role in (("lead", "admin"), ("researcher", "user")):
             created = CreateUser(id=f"{pool.name}-{user}", roles=[f"osmo-{pool.name}-{role}"])
             people[created.id] = create_user(created, actor=operator).as_actor()

@@ -13,11 +13,11 @@ from django.db.models import F
 
 from pools.database.transactions import change, database_time
 from pools.domain.approvals import ApprovalNeeded
-from pools.domain.changes.subpools import ResizeSubpool, SetDrainDeadline
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.people.roles import Actor
 from pools.models import Backend, Pool, User
 from pools.services.configuration.approvals import request_approval
-from pools.services.configuration.subpools import resize_subpool, set_drain_deadline
+from pools.services.configuration.subpools import resize_subpool
 from scheduling.demo.acts import acts, lose_node
 from scheduling.demo.audit_trail import EntryTimes, last_entry, write_audit_trail
 from scheduling.demo.gpu_quota_week import write_gpu_quota_week
@@ -125,12 +125,10 @@ def _write_ages(people: Mapping[str, Actor], created: datetime) -> None:
 
 
 def _add_the_present(people: Mapping[str, Actor], now: datetime) -> None:
-    """What a month of work does not have: a service, GPU quotas, a change that waits for approval, a deadline."""
+    """What a month of work does not have: a service, GPU quotas, a change that waits for approval."""
     submit_many(actor=people["language-researcher"], pool="language--tune", submissions=[Submission(file=GANG)])
     create_gpu_quotas()
     write_gpu_quota_week(now)
-    deadline = SetDrainDeadline(parent="vision", subpool_name="ocr", drain_by=_friday_after(now))
-    set_drain_deadline(deadline, actor=people["vision-lead"], description="its nodes are promised from Monday on")
     _ask_for_approval(people["research-lead"])
     for backend in Backend.objects.order_by("pk"):
         reconcile_backend(backend.pk)

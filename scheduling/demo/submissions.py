@@ -93,9 +93,8 @@ def _work_of(dice: random.Random, pool: DemoPool, leaf: str, quota: int) -> Iter
     wanted = quota * NORMAL_LOAD * HOUR * 24 * (last - first)
     while wanted > 0:
         chance = dice.random()
-        if chance < QUICK:
-            sizes = _QUICK
-        else:
+        sizes: tuple[_Size, ...] = _QUICK
+        if chance >= QUICK:
             sizes = _LARGE if chance > 0.86 and quota >= 24 else _MEDIUM if chance > 0.45 and quota >= 8 else _SMALL
         size = dice.choice([each for each in sizes if each.gpus * each.workers <= max(quota, 1)] or [_Size(1, 1, 3.0)])
         slow = 1.0 if chance < QUICK else 4.5 if quota < 8 else 1.5

@@ -188,7 +188,6 @@ def test_what_waits_for_people() -> None:
     assert temporary.quota_until is not None
     assert now < temporary.quota_until < now + timedelta(days=8)
     assert temporary.quota_until.strftime("%a %H:%M") == "Fri 18:00"
-    assert Pool.objects.filter(drain_by__gt=now).exists()
 
 
 def test_the_audit_trail_is_that_of_several_people_in_the_order_of_time() -> None:

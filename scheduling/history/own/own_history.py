@@ -131,7 +131,7 @@ def _without_lost_nodes(backend: Backend, found: list[Configuration], first: int
     """The configurations without the nodes that were away, by the record of use: also from and until when they were."""
     names = dict(Node.objects.filter(backend=backend).values_list("pk", "name"))
     spans = [
-        (names[node], microseconds(since), last + 1 if until is None else microseconds(until))
+        (names[node or 0], microseconds(since), last + 1 if until is None else microseconds(until))
         for node, since, until in OfflineSpan.objects.filter(backend_id=backend.pk, node_id__in=names).values_list(
             "node_id", "since", "until"
         )
