@@ -188,7 +188,7 @@ def test_the_deadline_of_a_drain_is_given_shown_and_changed(as_person: Callable[
     assert "drain_by" in preview.context["form"].errors
     end = timezone.now().replace(second=0, microsecond=0) + timedelta(days=2)
     preview = chief.post(DELETE, {"drain_by": f"{end:%Y-%m-%d %H:%M}", "step": "preview"}, follow=True)
-    assert f"{end:%Y-%m-%d %H:%M} UTC" in preview.content.decode()
+    assert f"{end:%a} {end.day} {end:%b %H:%M} UTC" in preview.content.decode()
     chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
     assert Pool.objects.get(name="team--a").drain_by == end
     page = " ".join(chief.get("/pools/team").content.decode().split())
