@@ -21,6 +21,7 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
+from django.db.migrations.loader import MigrationLoader
 from django.urls import reverse
 
 # The title stays within the arguments: orphans of an installation are found by the environment of a process.
@@ -96,6 +97,7 @@ def _load() -> None:
 def _compute_once() -> None:
     """What each service would compute at its first use, and so keep in memory of its own."""
     reverse("openapi")  # the table of all addresses
+    MigrationLoader(None)  # each service compares the applied migrations with these files
     for model in apps.get_models():
         str(model._base_manager.order_by("pk").query)  # without a query
     # Logs are configured. Celery and the agents set Django up once more, which would write to each logger.
