@@ -1,5 +1,6 @@
 """Creates the demo in an empty installation: the configuration through the services, a month of work from the file of
-the month, and what waits for people now. An installation that has the demo is not changed."""
+the month, and what waits for people now. The background sums up its hours of use in the first minutes. An installation
+that has the demo is not changed."""
 
 from __future__ import annotations
 
@@ -25,9 +26,7 @@ from scheduling.demo.history_rows import MonthRows, RowBuilder, every_row
 from scheduling.demo.installation import DEMO_POOLS, OPERATOR, create_gpu_quotas, create_installation
 from scheduling.demo.month_file import month_start, read_month
 from scheduling.models import WorkflowName
-from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.usage import note_wait_causes
-from scheduling.services.usage import rebuild as rebuild_usage
+from scheduling.services.usage import derive_spans
 from scheduling.services.workflows.submission import Submission, submit_many
 
 # Three of the four replicas are enough.
@@ -63,7 +62,7 @@ def seed_demo() -> None:
         write_audit_trail(times, now)
         lose_node(monday)
         _add_the_present(people, now)
-        rebuild_usage()
+        derive_spans()
 
 
 def prepare_month(monday: datetime, until: datetime) -> None:
@@ -125,14 +124,12 @@ def _write_ages(people: Mapping[str, Actor], created: datetime) -> None:
 
 
 def _add_the_present(people: Mapping[str, Actor], now: datetime) -> None:
-    """What a month of work does not have: a service, GPU quotas, a change that waits for approval."""
+    """What a month of work does not have: a service, GPU quotas, a change that waits for approval. The scheduler
+    decides about the service when it runs."""
     submit_many(actor=people["language-researcher"], pool="language--tune", submissions=[Submission(file=GANG)])
     create_gpu_quotas()
     write_gpu_quota_week(now)
     _ask_for_approval(people["research-lead"])
-    for backend in Backend.objects.order_by("pk"):
-        reconcile_backend(backend.pk)
-    note_wait_causes()
 
 
 def _ask_for_approval(actor: Actor) -> None:

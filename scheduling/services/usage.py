@@ -159,9 +159,9 @@ def _add_up_days(begin: datetime, end: datetime) -> None:
             cursor.execute(f"INSERT INTO {table} ({columns}) {source}", days)
 
 
-def rebuild() -> int:
-    """Derive the spans from the audit trail again, and compute every hour of the retention. Returns the number of
-    hours."""
+def derive_spans() -> None:
+    """Derive the spans from the audit trail again, and open every hour of the retention: readers compute the sums of
+    open hours themselves, until :func:`close_hours` has stored them."""
     with transaction.atomic():
         progress = lock_usage_progress()
         with connection.cursor() as cursor:
@@ -172,12 +172,22 @@ def rebuild() -> int:
                     " WHERE until IS NULL OR until > %s",
                     [_oldest()],
                 )
-        full = start_of_hour(database_time())
-        begin = _first_hour() or full
         for model in (*_SUMS, *_DAYS):
             model.objects.all().delete()
-        compute_hours(begin, full)
         LateUsage.objects.all().delete()
+        progress.closed_until = _first_hour()
+        progress.save()
+
+
+def rebuild() -> int:
+    """Derive the spans from the audit trail again, and compute every hour of the retention. Returns the number of
+    hours."""
+    with transaction.atomic():
+        derive_spans()
+        progress = lock_usage_progress()
+        full = start_of_hour(database_time())
+        begin = progress.closed_until or full
+        compute_hours(begin, full)
         progress.closed_until = full
         progress.save()
         return (full - begin) // HOUR
