@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from pools.models import SavedView
 from pools.representations.saved_views import view_address
-from scheduling.domain.search_pages import SearchAction, SearchPage
+from scheduling.domain.search.pages import SearchAction, SearchPage
 from scheduling.selectors.work.search import SearchHit, SearchKind
 
 _PAGES = {

@@ -260,7 +260,7 @@ class ConfirmFlow(Generic[ResultT]):
             return self._confirm(form, sent, asks=step == "ask")
         return self._redirect_to_preview(form, sent)
 
-    def _read_done(self) -> done_changes.Done | None:
+    def _read_done(self) -> done_changes.DoneChange | None:
         """What was said when this person made the change whose preview they come back to."""
         is_back = self.request.headers.get(EFFECT_BESIDE, BACK) == BACK
         if self.request.method == "POST" or not is_preview_address(self.request.path) or not is_back:
@@ -409,7 +409,7 @@ class ConfirmFlow(Generic[ResultT]):
         message = _text_after(self.change.success_message, result)
         self.admin.show_success(self.request, " ".join([message, *warnings_of(result)]))
         address = _text_after(self.change.success_url, result)
-        done = done_changes.Done(message=message, address=address, version=self.change.version)
+        done = done_changes.DoneChange(message=message, address=address, version=self.change.version)
         done_changes.keep_done(actor_of(self.request), self._form_address, self._input_mark(sent), done)
         return HttpResponseRedirect(address)
 

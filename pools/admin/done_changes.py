@@ -13,7 +13,7 @@ from pools.admin.kept_input import KEPT_MINUTES
 from pools.domain.people.roles import Actor
 
 
-class Done(TypedDict):
+class DoneChange(TypedDict):
     """What was said after the change, the page that shows it, and the version of the object before it, if any."""
 
     message: str
@@ -26,14 +26,14 @@ def _key(actor: Actor, address: str, typed: Mapping[str, object]) -> str:
     return f"done:{actor.user_id}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def keep_done(actor: Actor, address: str, typed: Mapping[str, object], done: Done) -> None:
+def keep_done(actor: Actor, address: str, typed: Mapping[str, object], done: DoneChange) -> None:
     """Remember for an hour that the actor made the change of this form with this input."""
     cache.set(_key(actor, address, typed), done, KEPT_MINUTES * 60)
 
 
-def read_done(actor: Actor, address: str, typed: Mapping[str, object]) -> Done | None:
+def read_done(actor: Actor, address: str, typed: Mapping[str, object]) -> DoneChange | None:
     """What was said when the actor made this change; None if they did not, or begin it anew."""
-    found: Done | None = cache.get(_key(actor, address, typed))
+    found: DoneChange | None = cache.get(_key(actor, address, typed))
     return found
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text
+from pools.domain.audit_labels import DRAIN_DEADLINE, NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.values.amounts import UNLIMITED, decode_gpus
 from pools.domain.values.durations import minute_text
@@ -108,7 +108,7 @@ def _value_text(value: Any) -> str:
 
 def drain_deadline(row: Image) -> datetime | None:
     """The deadline of the drain in the row of a subpool."""
-    text = row.get("drain_by")
+    text = row.get(DRAIN_DEADLINE)
     return None if text is None else datetime.fromisoformat(text)
 
 

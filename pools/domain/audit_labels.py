@@ -13,6 +13,8 @@ from pools.domain.numbers import QUOTA
 from pools.domain.structured_input.config_fields import ConfigField
 from pools.domain.values.durations import minute_text
 
+DRAIN_DEADLINE: Final = "drain_by"
+"""The column of the time by which the work of a draining subpool should have ended."""
 _COMMON: Final = {
     "name": "Name", "description": "Description", "version": "Version", "created_at": "Created",
     "updated_at": "Changed", "is_active": "May sign in", "backend": "Cluster", "parent": "Parent",
@@ -21,7 +23,7 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
     "pool": {
         **{each.column: each.label for each in POOL_FIELDS},
         "subpool_name": "Name in the pool", "subpool_state": "State", "last_quota": f"{QUOTA.label} in GPUs",
-        "quota_until": "Until", "quota_after": "Quota afterwards", "drain_by": "Deadline of the drain",
+        "quota_until": "Until", "quota_after": "Quota afterwards", DRAIN_DEADLINE: "Deadline of the drain",
         "archived": "Archived", "parent": "Pool", "config": "Configuration",
     },
     "cohort": {
@@ -35,7 +37,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {
     "pool": {each.column: each for each in POOL_FIELDS},
     "cohort": {each.column: each for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
 }
-_TIMES: Final = frozenset({"quota_until", "drain_by", "inactive_since", "created_at", "updated_at"})
+_TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "created_at", "updated_at"})
 NUMBERS_OF_ROWS: Final = frozenset({"id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id"})
 """Numbers of rows of the database: they tell people nothing, and the names stand beside them."""
 

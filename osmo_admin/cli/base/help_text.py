@@ -13,7 +13,9 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 EXAMPLE = "Example: "
-SHARED_VARIABLES = ("OSMO_OUTPUT", "OSMO_POOL", "OSMO_DRY_RUN", "OSMO_YES", "OSMO_URL", "OSMO_TOKEN", "OSMO_USERNAME")
+SHARED_VARIABLES = (
+    "OSMO_OUTPUT", "OSMO_POOL", "OSMO_DRY_RUN", "OSMO_YES", "OSMO_URL", "OSMO_TOKEN", "OSMO_TIMEOUT", "OSMO_USERNAME",
+)  # fmt: skip
 """Those that several commands read."""
 VARIABLES = (
     "Each option has an environment variable, and the command line wins: OSMO_POOL_LIST_MODE is that of osmo pool list "

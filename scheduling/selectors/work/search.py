@@ -17,8 +17,8 @@ from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import GpuQuota, Node, Pool, User
 from pools.permissions import namespaces_for
 from pools.selectors.saved_views import list_views
-from scheduling.domain.name_match import LEAST_WITH_MISTAKE, Fit, mistyped_fit, name_fit, words_of
-from scheduling.domain.search_pages import OF_THE_PLATFORM, OTHER_WORDS, SearchAction, SearchPage
+from scheduling.domain.search.name_match import LEAST_WITH_MISTAKE, Fit, mistyped_fit, name_fit, words_of
+from scheduling.domain.search.pages import OF_THE_PLATFORM, OTHER_WORDS, SearchAction, SearchPage
 from scheduling.models import Workflow
 
 MAX_SEARCH_TEXT = 100
@@ -53,7 +53,7 @@ class SearchHit:
     filters: str = ""
 
 
-class _Question:
+class _SearchText:
     """The words of one search and how names are compared with them."""
 
     def __init__(self, actor: Actor, text: str, limit: int) -> None:
@@ -92,7 +92,7 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     """At most `limit` objects of each kind that `actor` may see, with all words of the text in their names, in any
     order. The best come first: an equal name, its beginning, the beginning of a part, then the rest. Where no object
     has them, a word may have one mistake. At most six queries, and as many for mistakes."""
-    question = _Question(actor, text, limit)
+    question = _SearchText(actor, text, limit)
     if not question.words:
         return []
     places = [*_find_places(question)]
@@ -104,12 +104,12 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     return [hit for _, hit in sorted(ranked, key=lambda pair: Fit.INSIDE if pair[0] is None else pair[0])]
 
 
-def _find_objects(question: _Question) -> list[SearchHit]:
+def _find_objects(question: _SearchText) -> list[SearchHit]:
     kinds = (_find_pools, _find_workflows, _find_users, _find_nodes, _find_namespaces, _find_views)
     return [hit for find in kinds for hit in find(question)]
 
 
-def _find_places(question: _Question) -> Iterator[tuple[Fit, SearchHit]]:
+def _find_places(question: _SearchText) -> Iterator[tuple[Fit, SearchHit]]:
     """Pages and actions of which each word begins a word, or one of the other words for them."""
     for place in (*SearchAction, *SearchPage):
         named, other = f" {place.lower()}", f" {OTHER_WORDS.get(place, '')}"
@@ -142,7 +142,7 @@ def _may_begin(actor: Actor, action: SearchAction) -> bool:
     return is_allowed(actor, Permission.PLATFORM_WRITE)
 
 
-def _find_pools(question: _Question) -> Iterator[SearchHit]:
+def _find_pools(question: _SearchText) -> Iterator[SearchHit]:
     rows = Pool.objects.visible_to(question.actor).not_archived()
     found = question.select(rows, "name", "subpool_name", "subpool_state", "parent__name")
     for name, short, state, parent in found:
@@ -152,7 +152,7 @@ def _find_pools(question: _Question) -> Iterator[SearchHit]:
             yield SearchHit(SearchKind.SUBPOOL, name, f"subpool, {state}", parent)
 
 
-def _find_workflows(question: _Question) -> Iterator[SearchHit]:
+def _find_workflows(question: _SearchText) -> Iterator[SearchHit]:
     """By the beginning of the name among all, on the index of names; by a part of it among the newest. A table of all
     names would be read as a whole, and it grows for ever."""
     visible = Workflow.objects.visible_to(question.actor)
@@ -172,7 +172,7 @@ def _find_workflows(question: _Question) -> Iterator[SearchHit]:
         yield SearchHit(SearchKind.WORKFLOW, name, f"workflow in {pool}, {status}")
 
 
-def _find_users(question: _Question) -> Iterator[SearchHit]:
+def _find_users(question: _SearchText) -> Iterator[SearchHit]:
     rows: QuerySet[User] = User.objects.all()
     if not is_allowed(question.actor, Permission.PLATFORM_READ):
         rows = rows.filter(username=question.actor.username)
@@ -180,14 +180,14 @@ def _find_users(question: _Question) -> Iterator[SearchHit]:
         yield SearchHit(SearchKind.USER, name, "user")
 
 
-def _find_nodes(question: _Question) -> Iterator[SearchHit]:
+def _find_nodes(question: _SearchText) -> Iterator[SearchHit]:
     if not is_allowed(question.actor, Permission.PLATFORM_READ):
         return
     for name, backend in question.select(Node.objects.all(), "name", "backend__name"):
         yield SearchHit(SearchKind.NODE, name, f"node of {backend}", backend)
 
 
-def _find_namespaces(question: _Question) -> Iterator[SearchHit]:
+def _find_namespaces(question: _SearchText) -> Iterator[SearchHit]:
     rows = GpuQuota.objects.all()
     allowed = namespaces_for(question.actor)
     if allowed is not None:
@@ -196,7 +196,7 @@ def _find_namespaces(question: _Question) -> Iterator[SearchHit]:
         yield SearchHit(SearchKind.NAMESPACE, name, "GPU quota namespace")
 
 
-def _find_views(question: _Question) -> Iterator[SearchHit]:
+def _find_views(question: _SearchText) -> Iterator[SearchHit]:
     views = [view for view in list_views(question.actor) if question.fit(view.name) is not None]
     for view in views[: question.limit]:
         detail = f"saved view of {view.page.replace('_', ' ')}"

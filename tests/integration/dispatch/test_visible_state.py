@@ -48,6 +48,7 @@ def test_the_queue_shows_the_reason_of_the_scheduler(fake_harness: AgentHarness,
     assert found["reason"] == {
         "code": "over_quota",
         "message": "Non-preemptible workload is over quota",
+        "short": "Too little free quota",
         "queue": "osmo-pool-osmo-team--_shared",
         "limit": "quota",
         "requested": 8,

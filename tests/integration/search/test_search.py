@@ -15,7 +15,7 @@ from pools.domain.changes.tokens import CreateToken
 from pools.domain.people.saved_views import FilteredList
 from pools.models import User
 from pools.security.tokens import issue_jwt
-from scheduling.domain.search_pages import OTHER_WORDS, SearchAction, SearchPage
+from scheduling.domain.search.pages import OTHER_WORDS, SearchAction, SearchPage
 from scheduling.page_addresses import address_of
 from scheduling.selectors.work.search import SearchKind, search
 from tests.support.addresses import create_example_installation

@@ -170,6 +170,6 @@ def test_the_dry_run_of_a_pool_names_fields_neighbours_and_warnings() -> None:
     }
     assert effect_text(answer).splitlines()[-3:] == [
         "lending_limit: 8 → 0",
-        "pool vision (default/gpu): can start now 18 → 10",
+        "pool vision (default/gpu): available to the node 18 → 10",
         "WARNING: Backend sim has 8 GPUs.",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.name_match import Fit, mistyped_fit, name_fit, words_of
+from scheduling.domain.search.name_match import Fit, mistyped_fit, name_fit, words_of
 
 
 @pytest.mark.parametrize(
