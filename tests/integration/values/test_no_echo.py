@@ -269,8 +269,12 @@ def test_the_samples_have_every_key() -> None:
     assert set(CLUSTER) >= set(cluster_config.KEYS)
 
 
-TYPED = re.compile(r"<textarea\b.*?</textarea>|<option\b.*?</option>|<label\b.*?</label>|<[^>]*>", re.DOTALL)
-"""Where a page keeps what was typed, and all tags: the rest is what it says."""
+TYPED = re.compile(
+    r"<textarea\b.*?</textarea>|<option\b.*?</option>|<label\b.*?</label>"
+    r'|<span class="oa-chip__text">.*?</span>|<[^>]*>',
+    re.DOTALL,
+)
+"""Where a page keeps what was typed (boxes, and the chips of filters), and all tags: the rest is what it says."""
 
 
 def _as_typed(form: Any) -> dict[str, Any]:
