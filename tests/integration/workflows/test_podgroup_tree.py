@@ -93,7 +93,7 @@ def test_an_impossible_optional_pod_does_not_block_the_gang(alice: Any) -> None:
     alice.submit("team", INFERENCE.replace("osmo/gpus-per-pod: 1", "osmo/gpus-per-pod: {prefill-0: 64, prefill-1: 1}"))
     client = sign_in(alice.user)
     text = client.get("/workflows/inference-service-1").content.decode()
-    assert "Reason for waiting" in text
+    assert "Why it waits" in text
     assert "can never start" not in text
 
 

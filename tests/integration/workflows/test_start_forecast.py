@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from scheduling.domain.start_words import StartTimes, start_about_sentence
 from scheduling.history.forecast.calibration import FIRST_FACTOR, PACE
 from scheduling.history.starts.background import forecast_scores, forecast_starts, read_calibration
 from scheduling.models import Group, StartForecast, Task, WaitSpan
@@ -177,4 +178,5 @@ def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile
     page = client.get("/workflows/next-1").content.decode()
     row = StartForecast.objects.get()
     assert row.p50 is not None and row.p90 is not None
-    assert row.p50.isoformat() in page and row.p90.isoformat() in page
+    sentence = start_about_sentence(StartTimes(None, row.p10, row.p50, row.p90), timezone.localtime())
+    assert sentence.startswith("It probably starts ") and sentence in page
