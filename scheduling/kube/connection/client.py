@@ -8,6 +8,7 @@ only the caller knows whether a repetition is right.
 from __future__ import annotations
 
 import json
+import re
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,7 @@ MERGE_PATCH_TYPE = "application/merge-patch+json"
 _CHUNK = 65_536
 _MAX_LISTS = 3
 _MAX_TEXT_LENGTH = 500
+_ERROR_NUMBER = re.compile(r"\[Errno -?\d+\] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +465,7 @@ _CLASSES: dict[int, type[ClusterError]] = {
 
 def _network_message(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.NewConnectionError):  # it counts as a ConnectTimeoutError too
-        return "No connection: " + str(error).rpartition(": ")[2]
+        return "No connection: " + _short_text(str(error).rpartition(": ")[2])
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return "No connection in time."
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
@@ -472,5 +474,5 @@ def _network_message(error: Exception) -> str:
 
 
 def _short_text(error: object) -> str:
-    """A message of a library on one line, of bounded length."""
-    return " ".join(str(error).split())[:_MAX_TEXT_LENGTH]
+    """A message of a library on one line, of bounded length, without the numbers of the operating system."""
+    return _ERROR_NUMBER.sub("", " ".join(str(error).split()))[:_MAX_TEXT_LENGTH]

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from django.db import connection
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -92,6 +92,7 @@ def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
     found = rows.annotate(
         heard_at=F("cluster_state__heartbeat_at"),
         is_connected=Q(kubernetes__isnull=False),
+        has_pools=Exists(Pool.objects.roots().filter(archived=False, backend=OuterRef("pk"))),
         synced=F("queue_sync__synced"),
         sync_message=F("queue_sync__message"),
         sync_since=F("queue_sync__since"),
@@ -113,12 +114,10 @@ def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
         is_silent = row.offline or heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
     if is_silent:
         # The same failure keeps the queues out of sync, so its cause is named once.
-        never = "has never answered" if heard_at is None else "does not answer"
-        message = f"Cluster {row.name} {never}, so its pools are offline and nothing starts there."
-        if is_out_of_sync:
-            message = f"The pools of cluster {row.name} are offline and nothing starts there. {cause}"
+        is_judged = row.offline or heard_at is not None
+        message = _silence_message(row, cause if is_out_of_sync else "", never=heard_at is None, is_judged=is_judged)
         since = heard_at or (since if is_out_of_sync else None)
-        yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=True, since=since)
+        yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=is_judged, since=since)
     drift: int = getattr(row, "drift", 0)
     if drift:
         fields = "1 field" if drift == 1 else f"{drift} fields"
@@ -127,6 +126,18 @@ def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
     elif is_out_of_sync and not is_silent:
         message = f"The queues of cluster {row.name} are not in sync: {cause}"
         yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=since)
+
+
+def _silence_message(row: Backend, cause: str, *, never: bool, is_judged: bool) -> str:
+    """The state of the cluster and what it means, and the cause where it is known: the cause says what is silent."""
+    has_pools = getattr(row, "has_pools", False)
+    if not is_judged and not cause:
+        return f"Cluster {row.name} has never answered so far, and is not judged yet."
+    if cause:
+        effect = f"The pools of cluster {row.name} are offline and nothing starts there."
+        return f"{effect if is_judged and has_pools else f'Cluster {row.name} cannot be used yet.'} {cause}"
+    state = f"Cluster {row.name} {'has never answered' if never else 'does not answer'}"
+    return f"{state}, so its pools are offline and nothing starts there." if has_pools else f"{state}. It has no pools."
 
 
 def oversubscribed_backends(actor: Actor, capacities: Sequence[BackendCapacity]) -> Iterator[Problem]:

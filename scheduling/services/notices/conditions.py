@@ -114,7 +114,7 @@ def _late_jobs(now: datetime) -> Iterator[_Found]:
 
 def _silent_clusters(now: datetime) -> Iterator[_Found]:
     for cluster in cluster_problems(SYSTEM, now):
-        if cluster.code == ProblemCode.SILENT_CLUSTER:
+        if cluster.code == ProblemCode.SILENT_CLUSTER and cluster.is_urgent:  # others are only not judged yet
             yield _Found(NoticeKind.CLUSTER_SILENT, cluster.subject, cluster.message)
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.models import Backend, KubernetesSettings
 from pools.services.changes.ownership import set_owners
-from scheduling.models import QueueDrift, QueueSync
+from scheduling.models import ClusterState, QueueDrift, QueueSync
 
 LIST = "/clusters/-/sync"
 PAGE = "/clusters/prod/sync"
@@ -96,3 +96,32 @@ def test_a_cluster_of_git_shows_only_what_its_admins_change(
     root.post(address, {**preview.context["hidden"], "step": "confirm"})
     backend.refresh_from_db()
     assert (backend.desired_offline, backend.description, backend.namespace) == (True, "from a file", "owned")
+
+
+def test_a_new_cluster_is_neither_online_nor_offline(as_person: Callable[[str], Client]) -> None:
+    backend = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
+    KubernetesSettings.objects.create(backend=backend, access=KubernetesSettings.Access.IN_CLUSTER)
+    viewer = as_person("viewer")
+
+    def badges(address: str) -> list[str]:
+        return re.findall(r'class="oa-badge[^"]*">([A-Z ]+)<', _text(viewer, address))
+
+    assert sorted(badges("/clusters")) == ["NOT JUDGED YET", "ONLINE"]
+    assert badges("/clusters/prod") == ["NOT JUDGED YET"]
+    Backend.objects.filter(pk=backend.pk).update(offline=True)  # it was silent for too long
+    assert (sorted(badges("/clusters")), badges("/clusters/prod")) == (["OFFLINE", "ONLINE"], ["OFFLINE"])
+    Backend.objects.filter(pk=backend.pk).update(offline=False)
+    ClusterState.objects.create(backend=backend, heartbeat_at=timezone.now())
+    assert badges("/clusters/prod") == ["ONLINE"]
+
+
+def test_the_cause_of_a_failure_is_said_once(prod: Backend, as_person: Callable[[str], Client]) -> None:
+    cause = "The cluster does not answer; the call will be repeated. (No connection: Connection refused)"
+    check = {"name": "connection", "ok": False, "needed": True, "sentence": cause}
+    test = {"ok": False, "sentence": cause, "version": "", "checks": [check]}
+    QueueSync.objects.filter(backend=prod).update(
+        reason="Unreachable", message=cause, connection_test=test, connection_tested_at=timezone.now()
+    )
+    unusable = f"Only the database keeps other processes away: the Lease cannot be used. {cause}"
+    ClusterState.objects.create(backend=prod, cluster_lease="unusable", cluster_lease_message=unusable)
+    assert _text(as_person("root"), PAGE).count("Connection refused") == 1

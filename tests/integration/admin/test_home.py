@@ -117,11 +117,21 @@ def test_a_silent_cluster(as_person: Callable[[str], Client]) -> None:
     KubernetesSettings.objects.create(backend=prod, access=KubernetesSettings.Access.IN_CLUSTER)
     assert ("silent_cluster", "backend/prod") in _codes(as_person("root"))
     assert ("silent_cluster", "backend/prod") not in _codes(as_person("chief"))
-    assert "has never answered" in _overview(as_person("root"))["problems"][0]["message"]
+    (problem,) = _overview(as_person("root"))["problems"]
+    assert problem["message"] == "Cluster prod has never answered so far, and is not judged yet."
+    assert not problem["urgent"]
+    Backend.objects.filter(pk=prod.pk).update(offline=True)
+    (problem,) = _overview(as_person("root"))["problems"]
+    assert problem["message"] == "Cluster prod has never answered. It has no pools."
+    assert problem["urgent"]
     QueueSync.objects.create(backend=prod, synced="False", reason="Forbidden", message="It forbids this call.")
     (problem,) = _overview(as_person("root"))["problems"]
     assert problem["code"] == "silent_cluster", "one problem for one cause"
-    assert problem["message"].endswith("It forbids this call.")
+    assert problem["message"] == "Cluster prod cannot be used yet. It forbids this call."
+    Pool.objects.filter(name="other").update(backend=prod)
+    (problem,) = [each for each in _overview(as_person("root"))["problems"] if each["code"] == "silent_cluster"]
+    expected = "The pools of cluster prod are offline and nothing starts there. It forbids this call."
+    assert problem["message"] == expected
     page = as_person("root").get("/").content.decode()
     assert "See the cause" in page
     assert "/clusters/prod/sync" in page
