@@ -160,9 +160,9 @@ class SecretField(forms.CharField):
         return {**super().widget_attrs(widget), "data-secret": True}
 
 
-def script_media(name: str) -> forms.Media:
-    """One of our own scripts, for the head of a page that works without it too."""
-    tags: list[Any] = [Script(f"osmo/{name}.js", defer=True)]
+def script_media(*names: str) -> forms.Media:
+    """Some of our own scripts, for the head of a page that works without them too."""
+    tags: list[Any] = [Script(f"osmo/{name}.js", defer=True) for name in names]
     return forms.Media(js=tags)
 
 

@@ -14,6 +14,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.people.roles import Actor
+from scheduling.admin.submit_examples import EXAMPLES, ONE_TASK
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
@@ -32,27 +33,13 @@ _SUBMITTED = fields_of(SubmitWorkflow)
 MAX_FILE_BYTES = 1024 * 1024
 MAX_POOL_CHOICES = 300  # with more pools than that, the name is typed instead of chosen
 SUBPOOL_PREFIX = "\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}└ "
-EXAMPLE_FILE = """\
-workflow:
-  name: hello
-  resources:
-    default:
-      gpu: 1
-      cpu: 4
-      memory: 16Gi
-      storage: 10Gi
-  tasks:
-  - name: train
-    image: ubuntu:24.04
-    command: [bash, -c]
-    args: ["echo hello"]
-"""
 PRIORITY_CHOICES = [
     ("", "As in the file; NORMAL by default"),
     (Priority.NORMAL, "NORMAL: within the quota, never preempted"),
     (Priority.HIGH, "HIGH: as NORMAL, and starts first"),
     (Priority.LOW, "LOW: may go over quota, preemptible"),
 ]
+EXAMPLE_CHOICES = [("", "Choose one: it replaces the text"), *((key, words) for key, (words, _) in EXAMPLES.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +57,7 @@ class SubmitForm(forms.ServiceForm):
 
     pool = forms.choice_field(_SUBMITTED["pool"].label)
     priority = forms.choice_field(_SUBMITTED["priority"].label, PRIORITY_CHOICES, required=False)
+    example = forms.choice_field("Example", EXAMPLE_CHOICES, required=False)
     upload = FileField(label="Upload a file", required=False, widget=FileInput(), help_text="Replaces the text below.")
     file = forms.code_field(_SUBMITTED["file"].label, rows=18)
     variables = forms.code_field(
@@ -121,11 +109,14 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
         )
     if request.method != "POST":
         return _render(admin, request, SubmitForm(pools=pools, initial=_initial_values(request, actor)))
+    step = request.POST.get("step")
+    if step == "example":
+        return _render(admin, request, SubmitForm(pools=pools, initial=_with_example(request)))
     form = SubmitForm(request.POST, request.FILES, pools=pools)
     if not form.is_valid():
         return _render(admin, request, _with_uploaded_text(form))
     submission = form.to_submission()
-    step, pool = request.POST.get("step"), form.cleaned_data["pool"]
+    pool = form.cleaned_data["pool"]
     starts: dict[str, Any] = {}
     try:
         if step == "submit":
@@ -160,7 +151,7 @@ def _pool_choices(actor: Actor) -> list[tuple[str, str]]:
 
 def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
     """The pool of the link to this page; the file of a workflow that is submitted again."""
-    initial: dict[str, Any] = {"pool": request.GET.get("pool", ""), "priority": "", "file": EXAMPLE_FILE}
+    initial: dict[str, Any] = {"pool": request.GET.get("pool", ""), "priority": "", "file": ONE_TASK}
     if name := request.GET.get("like"):
         try:
             original = get_visible_workflow(actor, name)
@@ -172,6 +163,13 @@ def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
             "file": original.template_spec or original.spec,
         }
     return initial
+
+
+def _with_example(request: HttpRequest) -> dict[str, Any]:
+    """The input with the chosen example as its file."""
+    typed = {name: request.POST.get(name, "") for name in SubmitForm.base_fields if name != "upload"}
+    _, text = EXAMPLES.get(typed["example"], ("", typed["file"]))
+    return {**typed, "file": text}
 
 
 def _with_uploaded_text(form: SubmitForm) -> SubmitForm:
@@ -196,6 +194,7 @@ def _file_faults(refusal: DomainError, text: str) -> list[FileFault]:
 
 def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **context: Any) -> HttpResponse:
     refused = bool(form.errors) or "refusal" in context
+    is_typed = "data-complete" in form.fields["pool"].widget.attrs
     return admin.render_page(
         request,
         "osmo/submit.html",
@@ -203,7 +202,8 @@ def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **contex
         crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
         form=form,
         way_columns=WAY_COLUMNS,
-        script=forms.script_media("picker") if "data-complete" in form.fields["pool"].widget.attrs else "",
+        examples=EXAMPLES,
+        script=forms.script_media("submit", *(["picker"] if is_typed else [])),
         status=400 if refused else 200,
         **context,
     )

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
+import pytest
 from django.test import Client
 
+from scheduling.admin.submit_examples import EXAMPLES
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.models import Workflow
 from tests.integration.admin.conftest import actor_named, submit_workflow
@@ -251,3 +253,20 @@ def test_attempts_are_drawn_over_time_and_listed(as_person: Callable[[str], Clie
     assert "oa-attempt--running" in text
     assert f'href="/nodes/{work.root_pool.backend.name}/{lane.bars[-1].node}"' in text
     assert "data-output" in text
+
+
+def test_an_example_fills_the_file_without_scripts(as_person: Callable[[str], Client]) -> None:
+    person = as_person("chief")
+    typed = {"pool": "team", "priority": "LOW", "variables": "a=1", "file": "mine", "step": "example"}
+    form = person.post("/submit", {**typed, "example": "two_nodes"}).context["form"]
+    assert (form["pool"].value(), form["priority"].value(), form["variables"].value()) == ("team", "LOW", "a=1")
+    assert form["file"].value() == EXAMPLES["two_nodes"][1]
+    kept = person.post("/submit", {**typed, "example": ""}).context["form"]
+    assert kept["file"].value() == "mine", "without a choice the text stays"
+
+
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_each_example_is_a_valid_file(as_person: Callable[[str], Client], key: str) -> None:
+    answer = as_person("chief").post("/submit", {"pool": "team", "file": EXAMPLES[key][1], "step": "check"})
+    assert answer.status_code == 200, answer.content.decode()
+    assert not answer.context["receipt"].warnings
