@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.command_forms import CommandForm, form_for, reason_field
-from pools.admin.confirm_flow import Change, ConfirmFlow, change_paths, typed_input
+from pools.admin.confirm_flow import Change, ConfirmFlow, FieldGroup, change_paths, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
@@ -72,10 +72,21 @@ def _inputs() -> dict[str, tuple[str, str, str]]:
 _INPUTS = _inputs()
 
 
+def _section(title: str, beginning: str, *before: str) -> FieldGroup:
+    """The section of the form with these fields, and the caps whose paths begin so."""
+    return FieldGroup(title, (*before, *(name for path, (name, _, _) in _INPUTS.items() if path.startswith(beginning))))
+
+
 class GpuQuotaForm(CommandForm):
     """The caps of a namespace (:data:`pools.domain.gpu_quota.spec.SPEC_FIELDS`); an empty cap is not checked."""
 
     field_by_path = {path: name for path, (name, _, _) in _INPUTS.items()}
+    groups = (
+        _section("All workers together", "spec.total.", "namespace"),
+        _section("Each worker", "spec.single.max"),
+        _section("A worker that names nothing", "spec.single.default"),
+        FieldGroup("", ("description",)),
+    )
 
     def own_fields(self) -> dict[str, Field]:
         """The caps, and the reason."""

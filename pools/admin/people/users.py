@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django.contrib import admin
 from django.forms import Field
@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import CommandForm, reason_field
-from pools.admin.confirm_flow import Change, ConfirmFlow, change_paths, typed_input
+from pools.admin.confirm_flow import Change, ConfirmFlow, FieldGroup, change_paths, typed_input
 from pools.admin.filters import UserPageFilterSet
 from pools.admin.forms import script_media
 from pools.admin.object_preview import CONFIGS, ObjectPreview
@@ -54,6 +54,10 @@ class UserRolesForm(CommandForm):
     judges each."""
 
     field_order: Sequence[str] = ("roles", "more_roles", "description")
+    groups: ClassVar[Sequence[FieldGroup]] = (
+        FieldGroup("Roles", ("roles", "more_roles")),
+        FieldGroup("Why", ("description",)),
+    )
     roles = forms.multiple_choice_field(_ROLES.label)
     more_roles = forms.text_field(
         "Further roles",
@@ -88,6 +92,7 @@ class CreateUserForm(UserRolesForm):
 
     field_by_path = {"id": "username"}
     field_order = ("username", "password", *UserRolesForm.field_order)
+    groups = (FieldGroup("User", ("username", "password")), *UserRolesForm.groups)
     username = forms.text_field(_NAME.label, help_text=_NAME.help, required=True)
     password = forms.password_field(
         "Password", help_text="Leave it empty for a user who signs in by access token only.", required=False
