@@ -16,7 +16,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from pools.domain.errors import DomainError
+from pools.admin.done_changes import GONE, read_done
+from pools.domain.errors import DomainError, NotFound
+from pools.domain.page_addresses import PREVIEW_SEGMENT
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import User
 
@@ -82,13 +84,24 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
         """A view that requires the login and the permission of this model's pages."""
 
         def protected_view(request: HttpRequest, **arguments: Any) -> HttpResponse:
-            allowed = self.may_see(actor_of(request))
-            answer: HttpResponse = (
-                view(request, **arguments) if allowed else self.admin_site.role_required_page(request)
-            )
+            if not self.may_see(actor_of(request)):
+                refusal: HttpResponse = self.admin_site.role_required_page(request)
+                return refusal
+            try:
+                answer: HttpResponse = view(request, **arguments)
+            except NotFound:
+                if (done := self._page_of_gone(request)) is None:
+                    raise
+                return done
             return answer
 
         return self.admin_site.admin_view(protected_view)
+
+    def _page_of_gone(self, request: HttpRequest) -> TemplateResponse | None:
+        """What was said when this person removed the object whose form they come back to; None if they did not."""
+        address = request.path.removesuffix(PREVIEW_SEGMENT)
+        done = read_done(actor_of(request), address, GONE) if request.method == "GET" else None
+        return None if done is None else self.render_page(request, "osmo/change_done.html", title="Done", done=done)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         """The list page."""

@@ -411,6 +411,8 @@ class ConfirmFlow(Generic[ResultT]):
         address = _text_after(self.change.success_url, result)
         done = done_changes.DoneChange(message=message, address=address, version=self.change.version)
         done_changes.keep_done(actor_of(self.request), self._form_address, self._input_mark(sent), done)
+        if self.change.danger:
+            done_changes.keep_done(actor_of(self.request), self._form_address, done_changes.GONE, done)
         return HttpResponseRedirect(address)
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from django.core.cache import cache
 
 from pools.admin.kept_input import KEPT_MINUTES
 from pools.domain.people.roles import Actor
+
+GONE: Final = {"gone": True}
+"""In place of the input of a change that removed its object, whose form cannot be read any more."""
 
 
 class DoneChange(TypedDict):

@@ -9,10 +9,12 @@ import pytest
 from django.test import Client
 
 from pools.admin.configuration.pool_changes import CreatePoolForm
+from pools.domain.changes.cohorts import CreateCohort
+from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PatchPool, PutPool
 from pools.models import Backend, Pool
 from tests.integration.admin.conftest import confirm_change
-from tests.support.world import apply_change
+from tests.support.world import apply_change, make_user, sign_in
 
 ADDRESS = "/pools/other/configuration"
 TYPED = {"guarantee": "50", "maximum": "-1", "weight": "1", "cohort": "org", "lending_limit": "8"}
@@ -160,3 +162,24 @@ def test_the_same_input_after_another_change_is_a_change_again(
     assert "This change was made" in root.get(f"{address}/-/preview?quota=20").content.decode()
     assert "This change was made" not in root.get(f"{address}/-/preview?quota=25").content.decode()
     assert "This change was made" not in as_person("chief").get(f"{address}/-/preview?quota=20").content.decode()
+
+
+def test_back_to_a_done_deletion_says_that_it_was_done(
+    pools_and_users: None, as_person: Callable[[str], Client]
+) -> None:
+    root, address = as_person("root"), "/cohorts/org/delete"
+    apply_change(CreateCohort(name="org", body={}))
+    apply_change(PutGpuQuota(namespace="lab", spec={"total": {"maxWorkers": 4}}))
+    preview = root.post(address, {"step": "preview"}).headers["Location"]
+    assert confirm_change(root, address).status_code == 302
+    assert confirm_change(root, "/gpu-quotas/lab/delete").status_code == 302
+    for gone in (preview, address, "/gpu-quotas/lab/delete/-/preview"):
+        page = root.get(gone)
+        text = page.content.decode()
+        assert (page.status_code, "This change was made" in text) == (200, True)
+        assert "open the form" not in text, "there is none any more"
+    assert "Cohort org was deleted." in root.get(preview).content.decode()
+    assert as_person("viewer").get(preview).status_code == 403, "the message is for who deleted it"
+    make_user("second", "osmo-admin")
+    assert sign_in("second").get(preview).status_code == 404
+    assert root.post(address, {"step": "preview"}).status_code == 404
