@@ -239,7 +239,7 @@ def _config_updated(entry: _AuditEntry) -> str:
     if not entry.has_changed(key):
         return f"updated the workflow configuration{entry.changes()}"
     old, new = entry.before.get(key), entry.after.get(key)
-    return f"set the drain monitor's interval from {old} to {new} minutes{entry.changes(key)}"
+    return f"set the time between checks of drains from {old} to {new} minutes{entry.changes(key)}"
 
 
 def _file_refused(entry: _AuditEntry) -> str:

@@ -116,7 +116,7 @@ class ReasonCode(StrEnum):
             "the place of other work"
         ),
     )
-    NEXT_PASS = "next_pass", WaitCause.ORDER, "nothing: it starts in the next pass"
+    NEXT_PASS = "next_pass", WaitCause.ORDER, "nothing: it is about to start"
     WAITING_FOR_CLUSTER = (
         "waiting_for_cluster",
         WaitCause.ROOM,

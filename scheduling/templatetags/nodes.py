@@ -75,7 +75,7 @@ def tile_details(drawn: TileMap) -> dict[str, list[Any]]:
     now = timezone.now()
     return {
         tile.node.usage.name: [
-            "takes no work" if not tile.node.usage.ready else f"{tile.node.usage.free_gpus} free",
+            "not ready" if not tile.node.usage.ready else f"{tile.node.usage.free_gpus} free",
             [
                 [each.workflow, each.pool, each.user, each.priority, each.gpus, _length(each.since, now)]
                 for each in tile.node.work

@@ -18,7 +18,7 @@ TILES = ".oa-tiles a"
 
 @pytest.fixture
 def address(scene: PoolScene) -> str:
-    """The map of a cluster with work of two priorities and a node that takes no work."""
+    """The map of a cluster with work of two priorities and a node that is not ready."""
     scene.run_workflows(scene.pool, gpus=6)
     scene.run_workflows(scene.pool, gpus=3, priority="LOW")
     with scene.stack.orm():
@@ -77,10 +77,10 @@ def test_pointer_finger_and_no_script(scene: PoolScene, address: str, signed_in:
     page = signed_in(scene.pool_user, viewport=PHONE, has_touch=True).open(address)
     tile = page.locator(TILES, has_text="n7")
     tile.tap()
-    expect_text(page.get_by_role("tooltip"), "takes no work")
+    expect_text(page.get_by_role("tooltip"), "not ready")
     tile.tap()
     page.wait_for_url("**/n7")
     page = signed_in(scene.pool_user, java_script_enabled=False).open(address)
-    assert page.locator(TILES, has_text="n7").get_attribute("title").startswith("n7: takes no work; 0 of 8 GPUs free")
+    assert page.locator(TILES, has_text="n7").get_attribute("title").startswith("n7: not ready; 0 of 8 GPUs free")
     page.locator(TILES, has_text="n7").click()
     page.wait_for_url("**/n7")

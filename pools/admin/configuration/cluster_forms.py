@@ -16,7 +16,7 @@ from pools.domain.configuration import cluster_config
 from pools.models import Backend, KubernetesSettings
 
 _ACCESS_CHOICES = (
-    (cluster_config.KUBECONFIG, "a kubeconfig, stored encrypted in the database"),
+    (cluster_config.KUBECONFIG, "a kubeconfig that is stored sealed"),
     (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
     (cluster_config.IN_CLUSTER, "in-cluster: OSMO Admin runs in the cluster"),
 )

@@ -112,7 +112,7 @@ def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], C
     assert (shown["ready"], shown["other"], shown["free"], shown["closed"]) == (False, 2, 0, 6)
     assert (body["free"], body["other"], body["closed"]) == (152, 2, 6)
     page = root.get("/nodes/sim/n3").content.decode()
-    assert "takes no work" in page
+    assert "not ready" in page
     assert "Ready=False" in page
 
 

@@ -110,7 +110,7 @@ class TestOverHttp:
     def test_it_is_audited(self, admin: ApiClient) -> None:
         admin("PATCH", ADDRESS, {FIELD: 5, "description": "nightly drill"})
         (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
-        assert entry["sentence"] == ("root set the drain monitor's interval from 15 to 5 minutes: nightly drill")
+        assert entry["sentence"] == ("root set the time between checks of drains from 15 to 5 minutes: nightly drill")
         assert AuditEntry.objects.get(pk=entry["id"]).actor == "root"
 
 

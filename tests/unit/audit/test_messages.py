@@ -263,7 +263,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"subpool_drain_interval_minutes": 15},
         {"subpool_drain_interval_minutes": 5},
-        "root set the drain monitor's interval from 15 to 5 minutes",
+        "root set the time between checks of drains from 15 to 5 minutes",
     ),
     "submitted": (
         "workflow.submitted",

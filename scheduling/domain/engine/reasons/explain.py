@@ -108,7 +108,7 @@ class Explainer:
         if held_back is not None:
             return held_back
         if not blockers:
-            message = "Nothing blocks it; it starts in the next pass."
+            message = "Nothing blocks it; it is about to start."
             return Reason(ReasonCode.NEXT_PASS, message, queue.fact.name)
         first = never or blockers[0]
         return Reason(
