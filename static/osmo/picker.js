@@ -69,10 +69,12 @@
       else timer = window.setTimeout(ask, WAIT);
     });
     input.addEventListener("keydown", (event) => {
-      const isOnlyOne = list.options.length === 1 && input.dataset.completed === input.value.trim();
-      if (event.key !== "Enter" || !input.dataset.into || !isOnlyOne) return;
+      const text = input.value.trim();
+      if (event.key !== "Enter" || !input.dataset.into || !text || input.dataset.completed !== text) return;
+      const fits = Array.from(list.options, (option) => option.value).filter((name) => name.includes(text));
+      if (fits.length !== 1 && !fits.includes(text)) return;
       event.preventDefault(); // the name first, the form with the next Enter
-      addName(input, list.options[0].value);
+      addName(input, fits.includes(text) ? text : fits[0]);
     });
   }
 })();

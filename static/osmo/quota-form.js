@@ -4,8 +4,8 @@
 
 (function () {
   const output = document.querySelector("output[data-note]");
-  const parent = document.querySelector("input[name=parent]");
-  if (parent) parent.setAttribute("list", "cohorts");
+  const cohort = document.querySelector("input[name=parent], input[name=cohort]");
+  if (cohort && document.getElementById("cohorts")) cohort.setAttribute("list", "cohorts");
   if (!output) return;
   const input = document.getElementById(output.htmlFor.value);
   const numbers = JSON.parse(output.dataset.numbers);

@@ -127,3 +127,35 @@ def test_a_half_typed_date_is_no_lasting_quota(scene: PoolScene, signed_in: Call
     page.get_by_role("button", name="Preview").click()
     expect_text(page.locator("[data-field=until]"), "Enter a valid date/time.")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
+
+
+def test_a_role_is_found_and_chosen_by_keyboard(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    page = signed_in("admin", **DESK).open("/users/-/create")
+    box = page.get_by_label("Further roles")
+    role = f"osmo-{scene.pool}-user"
+    box.focus()
+    page.keyboard.type(role)
+    expect(page.locator(f"#id_more_roles-suggestions option[value='{role}']")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator(f"input[name=roles][value='{role}']")).to_be_checked()
+    expect(box).to_have_value("")
+    expect(box, "the form was not sent, and the next name can be typed").to_be_focused()
+
+
+def test_a_workflow_file_has_line_numbers_and_examples(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_user, **DESK)
+    page = tab.open("/submit")
+    file, numbers = page.get_by_label("Workflow or PodGroup"), page.locator(".oa-lines")
+    file.fill("workflow:\n  name: x\n  tusks: []")
+    expect(numbers).to_have_text(re.compile(r"^1\s+2\s+3\s*$"))
+    page.get_by_label("Example").select_option("two_nodes")
+    expect(file).to_have_value(re.compile("name: two-nodes"))
+    page.keyboard.press("Control+z")
+    expect(file, "the text of before is not lost").to_have_value(re.compile("tusks"))
+    page.get_by_role("button", name="Check").click()
+    expect(numbers.locator("b").first).to_have_text(re.compile(r"^[13]\s*$"))
+    tab.assert_accessible_in_both_colours()
+    plain = signed_in(scene.pool_user, java_script_enabled=False).open("/submit")
+    plain.get_by_label("Example").select_option("steps")
+    plain.get_by_role("button", name="Use the example").click()
+    expect(plain.get_by_label("Workflow or PodGroup")).to_have_value(re.compile("default-values"))

@@ -15,7 +15,7 @@ from pools.admin.live_notes import LiveNote
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.list_columns import HOLDER_COLUMNS
 from pools.domain.people.roles import Actor
-from pools.models import Pool, Reservation
+from pools.models import Cohort, Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.selectors.quotas import pool_tree
 from pools.selectors.quotas.pool_tree import PoolTree
@@ -58,9 +58,11 @@ class PoolTreePreview(Generic[ResultT]):
     live_note: Callable[[PoolTree | None], LiveNote | None] = no_note
 
     def form_context(self) -> dict[str, Any]:
-        """The tree as it is now."""
+        """The tree as it is now, and the names to choose a cohort from."""
         tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
-        return {"pool": self.pool, "tree": tree, "live_note": self.live_note(tree)}
+        cohorts = Cohort.objects.order_by("name") if self.changes_configuration else Cohort.objects.none()
+        names = list(cohorts.values_list("name", flat=True))
+        return {"pool": self.pool, "tree": tree, "live_note": self.live_note(tree), "names": names}
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the pool's tree."""
