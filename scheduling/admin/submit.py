@@ -136,7 +136,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
 
 
 def _read_starts(actor: Actor, prepared: PreparedSubmissions, *, with_ways: bool) -> dict[str, Any]:
-    """The start of the work; with `with_ways` also the other ways in."""
+    """The start of the work; with `with_ways` also other ways to start."""
     if not with_ways:
         return {"start": starts_if_submitted(actor, prepared)[0]}
     ways = compare_ways_in(actor, prepared)

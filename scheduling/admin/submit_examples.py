@@ -74,6 +74,7 @@ _POD_GROUP: Final = """\
 kind: PodGroup
 metadata:
   name: workers
+  annotations: {osmo/gpus-per-pod: 1}
 spec:
   minMember: 4
 """

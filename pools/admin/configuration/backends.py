@@ -40,7 +40,7 @@ NEW_BACKEND_VALUES = {
 
 _VICTIM_CHOICES = (
     (VictimRule.YOUNGEST.value, "the youngest work first, as KAI"),
-    (VictimRule.LEAST_LOST.value, "the work that is enough and loses least"),
+    (VictimRule.LEAST_LOST.value, "the work that frees enough and loses least"),
 )
 
 

@@ -56,8 +56,8 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     ),
     "victims": ChangeField(
         choice([rule.value for rule in VictimRule]),
-        "Victims",
-        "Which work is preempted of that which the rules allow equally.",
+        "Preempted first",
+        "Which work is preempted first where the rules allow several.",
     ),
     "offline": ChangeField(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
     "access": ChangeField(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),

@@ -80,7 +80,7 @@ class SubmissionAnswer(TypedDict):
     status: str | None
     pool: str
     start: NotRequired[Annotated[StartAnswer | None, "Of a dry run: when the work would start."]]
-    ways: NotRequired[Annotated[list[WayAnswer], "Of a dry run with `ways`: other ways in, the earliest start first."]]
+    ways: NotRequired[Annotated[list[WayAnswer], "Of a dry run with `ways`: other ways to start, the earliest first."]]
 
 
 class BatchSubmissionAnswer(TypedDict):

@@ -47,6 +47,6 @@ class SubmissionQuery(BatchQuery):
     """How one workflow is submitted."""
 
     ways: bool = parameter(
-        BOOLEAN, "With dry_run: also list other ways in with their starts. Takes up to some seconds.", default=False
+        BOOLEAN, "With dry_run: also list other ways to start. Takes up to some seconds.", default=False
     )
     validation_only: bool = parameter(BOOLEAN, "Check the file and answer a message; submit nothing.", default=False)

@@ -257,7 +257,7 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     assert Backend.objects.get(name="sim").nodes.count() == 4
     assert Backend.objects.get(name="sim").reserve_after is None, "empty: never"
     assert Backend.objects.get(name="sim").victims == "least_lost"
-    assert "the work that is enough and loses least" in root.get("/clusters/sim").content.decode()
+    assert "the work that frees enough and loses least" in root.get("/clusters/sim").content.decode()
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert stale.context["hidden"]["nodes"] == "n0 8"

@@ -57,7 +57,7 @@ def test_a_cluster_names_its_fields_its_pools_and_the_work_that_waits(as_person:
         "Description": ("empty", "moves"),
         "Offline": ("no", "yes"),
         "Reserve after": ("3600 seconds", "never"),
-        "Victims": ("the youngest work first, as KAI", "the work that is enough and loses least"),
+        "Preempted first": ("the youngest work first, as KAI", "the work that frees enough and loses least"),
     }
     assert "3 pools are on cluster sim (other, team, team-admin), with 1 running workflow." in _said(page)
     assert "goes offline" in _said(page)

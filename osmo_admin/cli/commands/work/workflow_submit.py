@@ -144,7 +144,7 @@ def forecast(
     set_values: SetOption = None,
     set_strings: SetStringOption = None,
 ) -> None:
-    """Say when a workflow would start, and which other way in is shorter. Nothing is submitted.
+    """Say when a workflow would start, and what would start it earlier. Nothing is submitted.
 
     Starts about is as exact as the forecast is sure. The other ways are your other pools, priority LOW, a smaller
     minimum, and fewer GPUs.
