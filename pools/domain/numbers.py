@@ -39,12 +39,13 @@ QUOTA = NamedNumber(
 )
 CAN_START_NOW = NamedNumber(
     "Can start now",
-    "GPUs that HIGH and NORMAL work may start at this moment without taking them from other work: at most the"
+    "GPUs that new HIGH and NORMAL work may start at this moment without taking them from other work: at most the"
     " guaranteed free GPUs, and at most what LOW work may start. Work also needs room on nodes.",
 )
 LOW_CAN_START_NOW = NamedNumber(
     "LOW can start now",
-    "GPUs that quotas and limits let LOW work start at this moment, borrowing included. Work also needs room on nodes.",
+    "GPUs that quotas and limits let new LOW work start at this moment, borrowing included: 0 where a subpool drains,"
+    " or a pool is in maintenance or offline. Work also needs room on nodes.",
 )
 TOTAL_IN_USE = NamedNumber(
     "Total in use", "GPUs of all running work: HIGH, NORMAL and LOW. A pool or cohort has all work below it."

@@ -343,9 +343,11 @@ def guaranteed_free(row: PoolTreeRow) -> SafeString | str:
 
 
 def can_start(row: PoolTreeRow) -> SafeString:
-    """What HIGH and NORMAL work may start now, and beside it what LOW work may."""
+    """What HIGH and NORMAL work may start now, and beside it what LOW work may; one quiet 0 if nothing may start."""
+    if not row.can_start_now and not row.low_can_start_now:
+        return mark_safe('<span class="oa-zero">0</span>')
     return format_html(
-        '{} <span class="oa-quiet" title="{}">LOW {}</span>',
+        '{} <span class="oa-quiet" title="{}">· {} LOW</span>',
         amount(row.can_start_now),
         POOL_NUMBERS["low_can_start_now"].meaning,
         amount(row.low_can_start_now),

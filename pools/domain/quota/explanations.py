@@ -41,6 +41,9 @@ class ExplanationTerm:
         return self.sign * self.amount if self.amount else 0
 
 
+NO_NEW_WORK = ExplanationTerm(0, "no new work starts here: it drains, or is in maintenance or offline")
+
+
 @dataclass(frozen=True, slots=True)
 class NumberExplanation:
     """A number and the terms that add up to it. `rule` is its definition; `is_floored`: a sum below 0 counts as 0."""
@@ -85,9 +88,10 @@ def explain_totals(tree: QuotaTree, key: str, node: str, totals: Mapping[str, No
             excess = _sum(terms) - amount if amount != UNLIMITED else 0
             return (*terms, ExplanationTerm(excess, "not at the same time", sign=-1)) if excess else terms
         reach = ExplanationTerm(available, TREE_NUMBERS["available"].term, node, "available")
-        if at_a_leaf is None:
+        bounds = [reach, *([at_a_leaf] if at_a_leaf else []), *([NO_NEW_WORK] if here.is_closed else [])]
+        if len(bounds) == 1:
             return (reach,)
-        least = tuple(replace(each, is_deciding=each.amount == amount) for each in (reach, at_a_leaf))
+        least = tuple(replace(each, is_deciding=each.amount == amount) for each in bounds)
         return (ExplanationTerm(amount, "the least of these", least_of=least),)
 
     return [

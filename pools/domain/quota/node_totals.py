@@ -22,7 +22,8 @@ from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus, Number
 @dataclass(frozen=True, slots=True)
 class NodeTotals:
     """Of one (flavor, resource) of a node. `can_start_now` is what HIGH and NORMAL work may start on the leaves below
-    at the same time without taking anything from other work, `low_can_start_now` the same of LOW work."""
+    at the same time without taking anything from other work, `low_can_start_now` the same of LOW work. `is_closed`: no
+    new work starts here."""
 
     quota: Amount
     total_usage: Number
@@ -30,6 +31,7 @@ class NodeTotals:
     can_start_now: Amount
     low_can_start_now: Amount
     bar: UsageBar
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class _LeafPart:
     quota: Gpus
     guaranteed_free: Gpus
     bar: UsageBar
+    is_closed: bool = False
 
 
 NOTHING = _LeafPart(0, 0, UsageBar())
@@ -64,10 +67,11 @@ def node_totals(
             usage[parent] += usage[x]
             free[parent] += free[x]
             bars[parent] = _add(bars[parent], bars[x])
-    of_leaves = [0 if has_children[x] else free[x] for x in range(len(parents))]
-    starts = _starts(tree, column, parents, available, of_leaves)
+    closed = [parts.get(name, NOTHING).is_closed for name in tree.names]
+    is_open_leaf = [not (above or shut) for above, shut in zip(has_children, closed, strict=True)]
+    starts = _starts(tree, column, parents, available, [free[x] if each else 0 for x, each in enumerate(is_open_leaf)])
     low = _starts(
-        tree, column, parents, available, [0 if each else available[x] for x, each in enumerate(has_children)]
+        tree, column, parents, available, [available[x] if each else 0 for x, each in enumerate(is_open_leaf)]
     )
     return {
         name: NodeTotals(
@@ -77,6 +81,7 @@ def node_totals(
             starts[x],
             low[x],
             _bar(bars[x], quota[x], usage[x]).lending(held[name].lent),
+            closed[x],
         )
         for x, name in enumerate(tree.names)
     }
@@ -113,13 +118,20 @@ def _leaf_parts(balances: Iterable[PoolBalance]) -> Iterator[tuple[str, _LeafPar
         kept = min(balance.unallocated, balance.shared_scheduling_quota)
         yield (
             pool_key(names.canonical_name(balance.name, names.SHARED_QUEUE)),
-            _LeafPart(balance.unallocated, max(0, kept - shared.used), leaf_bar(balance.unallocated, shared)),
+            _LeafPart(
+                balance.unallocated,
+                max(0, kept - shared.used),
+                leaf_bar(balance.unallocated, shared),
+                balance.is_closed,
+            ),
         )
         for part in balance.subpools:
             if part.state is not SubpoolState.ARCHIVED:
                 yield (
                     pool_key(names.canonical_name(balance.name, part.name)),
-                    _LeafPart(part.quota, max(0, part.available), subpool_bar(part)),
+                    _LeafPart(
+                        part.quota, max(0, part.available), subpool_bar(part), balance.is_closed or part.is_closed
+                    ),
                 )
 
 

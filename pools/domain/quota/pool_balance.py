@@ -70,6 +70,11 @@ class Subpool:
         return self.quota
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the subpool takes no new work."""
+        return self.state is not SubpoolState.ACTIVE
+
+    @property
     def available(self) -> int:
         """Quota minus running HIGH and NORMAL work; a negative number is the amount that has to drain."""
         return self.quota - self.usage.used
@@ -77,13 +82,15 @@ class Subpool:
 
 @dataclass(frozen=True, slots=True)
 class PoolBalance:
-    """A pool with all its leaves; the shared leaf has the quota that no subpool has."""
+    """A pool with all its leaves; the shared leaf has the quota that no subpool has. `is_closed`: no new work starts in
+    it, because it is archived, in maintenance or offline."""
 
     name: str
     guarantee: Gpus
     maximum: Gpus
     subpools: tuple[Subpool, ...]
     shared_usage: UsageCounts = UsageCounts()
+    is_closed: bool = False
 
     @property
     def is_unlimited(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from django.db.models import Q
+
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, Pool
@@ -18,7 +20,8 @@ def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
     """The balance of each tree by the id of its top-level pool; two queries however many there are."""
     wanted = {root.pk: root for root in roots}
     subpools: dict[int, list[Subpool]] = {pk: [] for pk in wanted}
-    usage = {row.pool_id: row.as_usage() for row in LeafUsage.objects.filter(pool__in=wanted)}
+    held = LeafUsage.objects.filter(pool__in=wanted).annotate(is_online=Q(pool__backend__offline=False))
+    usage = {row.pool_id: row for row in held}
     # Plain values: of a large installation there are twenty thousand.
     rows = Pool.objects.filter(parent__in=wanted).order_by("subpool_name").values_list(*_SUBPOOL_COLUMNS)
     for parent, name, state, last_quota, until, quota_after, *counts in rows:
@@ -31,7 +34,8 @@ def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
             root.effective_guarantee,
             root.effective_maximum,
             tuple(subpools[pk]),
-            usage.get(pk, UsageCounts()),
+            usage[pk].as_usage() if pk in usage else UsageCounts(),
+            root.archived or root.enable_maintenance or not getattr(usage.get(pk), "is_online", True),
         )
         for pk, root in wanted.items()
     }

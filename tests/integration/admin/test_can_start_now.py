@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from django.test import Client
 
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool
+from pools.models import Backend
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, reconcile
 
@@ -86,3 +88,29 @@ def test_what_low_work_of_others_holds_cannot_start_now(as_person: Callable[[str
     reconcile()
     rows = _rows(as_person("root"), "/pools/other")
     assert rows["subpool", "other--x"] == (2, 2), "8 of its 10 guaranteed GPUs are lent out, and have to be taken back"
+
+
+def test_nothing_new_starts_in_a_subpool_that_drains(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("other--x", gpus=8, username="root", name="leaving")
+    reconcile()
+    before = _rows(as_person("root"), "/pools/other")
+    assert before["subpool", "other--x"] == (2, 42)
+    apply_change(DeleteSubpool(parent="other", subpool_name="x"))
+    rows = _rows(as_person("root"), "/pools/other")
+    assert rows["subpool", "other--x"] == (0, 0), "admission refuses all new work there"
+    assert rows["shared", "other--_shared"] == rows["pool", "other"] == (42, 42)
+    text = as_person("root").get("/pools/other--x/quota").content.decode()
+    assert "no new work starts here" in text
+
+
+@pytest.mark.parametrize("state", ["maintenance", "offline"])
+def test_nothing_new_starts_in_a_closed_pool(as_person: Callable[[str], Client], state: str) -> None:
+    if state == "offline":
+        Backend.objects.update(offline=True)
+    else:
+        apply_change(PatchPool(name="other", patch={"enable_maintenance": True}))
+    root = as_person("root")
+    rows = _rows(root, "/pools/other")
+    assert set(rows.values()) == {(0, 0)}
+    tree = _tree(root)
+    assert {key: tree[key] for key in rows} == rows
