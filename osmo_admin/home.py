@@ -3,6 +3,7 @@ what changed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.contrib.admin import AdminSite
@@ -26,6 +27,24 @@ from scheduling.selectors.work.preemptions import preemption_news
 
 MAX_WAITING_SHOWN = 6
 MAX_NEWS = 3
+MAX_FINDINGS = 6
+MAX_NAMED = 4
+GROUP_WORDS = {
+    ProblemCode.SILENT_CLUSTER: "{} clusters do not answer",
+    ProblemCode.OFFLINE: "{} clusters are offline",
+    ProblemCode.QUEUE_SYNC: "The queues of {} clusters differ from their quotas",
+    ProblemCode.LATE_JOB: "{} background jobs are late",
+    ProblemCode.OVERSUBSCRIBED: "On {} clusters the quotas are more than the nodes have",
+    ProblemCode.GPU_QUOTA: "{} namespaces are near or above their GPU quota",
+    ProblemCode.LONG_DRAIN: "{} subpools drain for more than a day",
+    ProblemCode.OVERDUE_DRAIN: "{} subpools drain beyond their deadline",
+    ProblemCode.LONG_WAIT: "In {} pools work waits longer than usual",
+    ProblemCode.IDLE_QUOTA: "On {} clusters quota is idle while work waits",
+    ProblemCode.STUCK_GANG: "{} gangs wait although nothing may stop them",
+    ProblemCode.OVERDUE_START: "{} gangs did not start by the time that was promised",
+    ProblemCode.CONTRADICTED_START: "{} promised starts contradict their forecasts",
+}
+"""What several problems of one kind are together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +56,38 @@ class ProblemRow:
     action: str
     action_address: str
 
+    @property
+    def name(self) -> str:
+        """The name of its object."""
+        return self.problem.subject.partition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The problems of one kind, as one row of the page."""
+
+    rows: Sequence[ProblemRow]
+
+    @property
+    def first(self) -> ProblemRow:
+        """Its only problem, or the first of several."""
+        return self.rows[0]
+
+    @property
+    def words(self) -> str:
+        """What several problems are together."""
+        return GROUP_WORDS[self.first.problem.code].format(len(self.rows))
+
+    @property
+    def named(self) -> Sequence[ProblemRow]:
+        """The first of several problems, which the row names."""
+        return self.rows[:MAX_NAMED]
+
+    @property
+    def unnamed(self) -> int:
+        """The number of the others."""
+        return max(0, len(self.rows) - MAX_NAMED)
+
 
 def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     """The overview; the number of queries does not depend on the number of pools or workflows."""
@@ -44,6 +95,8 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     overview = read_overview(actor)
     totals = platform_totals.platform_totals(actor)
     visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
+    problems = [_problem_row(actor, each) for each in overview.problems]
+    findings = group_problems(problems)
     request.current_app = site.name
     context = {
         **site.each_context(request),
@@ -51,7 +104,9 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "crumbs": (),
         "overview": overview,
         "approvals": count_decidable(actor),
-        "problems": [_problem_row(actor, each) for each in overview.problems],
+        "problems": problems,
+        "findings": findings[:MAX_FINDINGS],
+        "more_findings": findings[MAX_FINDINGS:],
         "preemptions": preemption_news(actor, limit=MAX_NEWS),
         "columns": WORKFLOW_COLUMNS,
         "idle_columns": IDLE_COLUMNS,
@@ -69,6 +124,14 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "actor_reads_all": actor.can_read_all,
     }
     return TemplateResponse(request, "osmo/home.html", context)
+
+
+def group_problems(rows: Sequence[ProblemRow]) -> list[Finding]:
+    """One finding for each kind of problem, in the order of their first problems."""
+    kinds: dict[tuple[ProblemCode, bool], list[ProblemRow]] = {}
+    for row in rows:
+        kinds.setdefault((row.problem.code, row.problem.is_urgent), []).append(row)
+    return [Finding(each) for each in kinds.values()]
 
 
 def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from osmo_admin.home import GROUP_WORDS, ProblemRow, group_problems
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.models import Group, PromisedStart, QueueSync, StartForecast, StuckGroup
-from scheduling.selectors.status.problems import long_drains
+from scheduling.selectors.status.problems import Problem, ProblemCode, long_drains
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, make_subpool, reconcile
 
@@ -299,3 +302,24 @@ def test_the_number_of_queries_is_constant(as_person: Callable[[str], Client], a
     assert queries() <= before + 2  # the own work of root, and the reasons of its cluster
     assert before <= 24
     assert Pool.objects.count() > 8
+
+
+def test_problems_of_one_kind_are_one_row_that_unfolds(as_person: Callable[[str], Client]) -> None:
+    since = timezone.now() - timedelta(days=2)
+    late = [
+        Problem(ProblemCode.LONG_WAIT, f"pool/p{number}", f"In pool p{number} work waits.", False, since)
+        for number in range(6)
+    ]
+    alone = Problem(ProblemCode.LATE_JOB, "job/nightly", "The job nightly is late.", True)
+    found = group_problems([ProblemRow(each, "", "", "") for each in (alone, *late)])
+    assert [each.first.problem for each in found] == [alone, late[0]]
+    words = " ".join(re.sub(r"<[^>]+>", "", render_to_string("osmo/parts/finding.html", {"finding": found[1]})).split())
+    assert words.startswith("check In 6 pools work waits longer than usual: p0 2 d, p1 2 d, p2 2 d, p3 2 d and 2 more")
+    assert all(f"In pool p{number} work waits." in words for number in range(6)), "unfolded, each says its own sentence"
+    assert "The job nightly is late." in render_to_string("osmo/parts/finding.html", {"finding": found[0]})
+    assert {*GROUP_WORDS} == {*ProblemCode}
+
+
+def test_own_work_stands_before_the_fleet(as_person: Callable[[str], Client]) -> None:
+    text = as_person("worker").get("/").content.decode()
+    assert text.index("mine-title") < text.index("fleet-title") < text.index("problems-title")
