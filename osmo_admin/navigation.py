@@ -65,8 +65,6 @@ def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Users and roles", "admin:pools_user_changelist", reads_platform),
                 ("Clusters and nodes", "admin:pools_backend_changelist", reads_platform),
-                ("Cluster sync", "admin:scheduling_queuesync_changelist", reads_platform),
-                ("Admission webhooks", "admin:scheduling_queueguard_changelist", reads_platform),
                 ("Scheduler settings", "admin:scheduling_workflowconfig_changelist", reads_platform),
                 ("Background jobs", "admin:django_celery_beat_periodictask_changelist", reads_platform),
             ],
@@ -104,11 +102,7 @@ def tabs_of(request: HttpRequest, menu: list[dict[str, Any]]) -> list[dict[str, 
     return []
 
 
-_SPECIAL_ENDS = {
-    ("pools", "quota"): "admin:pools_cohort_changelist",
-    ("clusters", "sync"): "admin:scheduling_queuesync_changelist",
-    ("clusters", "webhooks"): "admin:scheduling_queueguard_changelist",
-}
+_SPECIAL_ENDS = {("pools", "quota"): "admin:pools_cohort_changelist"}
 """Pages below one list that belong to another, by the first and the third word of their address."""
 
 

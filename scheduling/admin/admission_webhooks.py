@@ -10,6 +10,7 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import reason_field
+from pools.admin.configuration.backends import cluster_tabs
 from pools.domain.changes.command import body_fields, read_command
 from pools.domain.errors import DomainError, Stale
 from pools.domain.people.roles import Permission, is_allowed
@@ -63,7 +64,12 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             {"backend": row, "guard": row.guard if hasattr(row, "guard") else queue_guard_for(row)} for row in clusters
         ]
         return self.render_page(
-            request, "osmo/admission_webhooks.html", title="Admission webhooks", columns=WEBHOOK_COLUMNS, rows=rows
+            request,
+            "osmo/admission_webhooks.html",
+            title="Admission webhooks",
+            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            columns=WEBHOOK_COLUMNS,
+            rows=rows,
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -98,8 +104,9 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         return self.render_page(
             request,
             "osmo/admission_webhook.html",
-            title=f"Admission webhooks of {object_id}",
-            crumbs=[("Admission webhooks", reverse("admin:scheduling_queueguard_changelist"))],
+            title=object_id,
+            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            tabs=cluster_tabs(request, row.backend),
             form=form,
             row=row,
             installation=WebhookInstallation.objects.filter(backend=row.backend).first(),

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.configuration.backends import cluster_tabs
 from pools.admin.configuration.pool_changes import pool_form_values
 from pools.admin.forms import script_media
 from pools.domain.errors import DomainError
@@ -62,6 +63,7 @@ class ClusterSyncAdmin(PolicyAdmin):
             request,
             "osmo/cluster_sync_list.html",
             title="Cluster sync",
+            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
             columns=SYNC_COLUMNS,
             rows=rows,
             wrong=sum(not row.state["in_step"] and row.state["mode"] != "off" for row in rows),
@@ -81,8 +83,9 @@ class ClusterSyncAdmin(PolicyAdmin):
         return self.render_page(
             request,
             "osmo/cluster_sync.html",
-            title=f"Queues of {backend.name}",
-            crumbs=[("Cluster sync", reverse("admin:scheduling_queuesync_changelist"))],
+            title=backend.name,
+            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            tabs=cluster_tabs(request, backend),
             backend=backend,
             row=row,
             state=shown.state,

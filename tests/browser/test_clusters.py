@@ -38,7 +38,7 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     page.get_by_role("button", name="Connect the cluster").click()
     expect_text(page.locator("#page"), f"Cluster {name} was added", "The queues")
     tab.assert_accessible()
-    page.get_by_role("link", name="Cluster page").click()
+    page.get_by_role("navigation", name=f"Pages of {name}").get_by_role("link", name="Overview").click()
     expect_text(page.locator("main"), kube_server.address)
     tab.assert_accessible()
 

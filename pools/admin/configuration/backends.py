@@ -175,6 +175,7 @@ class BackendAdmin(PolicyAdmin):
                 for row in rows
                 if row.pk in capacities
             ],
+            has_kubernetes=any(row.kind == Backend.Kind.KUBERNETES for row in rows),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
@@ -186,6 +187,7 @@ class BackendAdmin(PolicyAdmin):
             "osmo/backend.html",
             title=backend.name,
             crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            tabs=cluster_tabs(request, backend),
             backend=backend,
             columns=MACHINE_COLUMNS,
             nodes=list(backend.nodes.order_by("name")),
@@ -254,6 +256,21 @@ class BackendAdmin(PolicyAdmin):
             success_url=_address(name),
         )
         return ConfirmFlow(self, request, change).respond()
+
+
+_CLUSTER_PAGES = (
+    ("Overview", "admin:pools_backend_change"),
+    ("Sync", "admin:scheduling_queuesync_change"),
+    ("Webhooks", "admin:scheduling_queueguard_change"),
+)
+
+
+def cluster_tabs(request: HttpRequest, backend: Backend) -> list[dict[str, Any]]:
+    """The pages of a Kubernetes cluster as tabs in the head of each of them; none of a simulated one, which has one."""
+    if backend.kind != Backend.Kind.KUBERNETES:
+        return []
+    pages = [(title, reverse(view, args=[backend.name])) for title, view in _CLUSTER_PAGES]
+    return [{"title": title, "link": link, "active": link == request.path} for title, link in pages]
 
 
 def _command(name: str, form: Any) -> PutBackend:

@@ -125,3 +125,20 @@ def test_the_cause_of_a_failure_is_said_once(prod: Backend, as_person: Callable[
     unusable = f"Only the database keeps other processes away: the Lease cannot be used. {cause}"
     ClusterState.objects.create(backend=prod, cluster_lease="unusable", cluster_lease_message=unusable)
     assert _text(as_person("root"), PAGE).count("Connection refused") == 1
+
+
+def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_person: Callable[[str], Client]) -> None:
+    root, tabs = as_person("root"), ["/clusters/prod", PAGE, "/clusters/prod/webhooks"]
+    for page in tabs:
+        answer = root.get(page)
+        assert [tab["link"] for tab in answer.context["tabs"]] == tabs
+        assert [tab["link"] for tab in answer.context["tabs"] if tab["active"]] == [page]
+        assert "<h1>prod</h1>" in answer.content.decode()
+    titles = [re.search("<title>(.*?)</title>", _text(root, page)) for page in tabs]
+    assert [found and found[1].partition(" · ")[0] for found in titles] == [
+        "prod: Overview",
+        "prod: Sync",
+        "prod: Webhooks",
+    ]
+    assert root.get("/clusters/sim").context["tabs"] == [], "a simulated cluster has one page"
+    assert {LIST, "/clusters/-/webhooks"} <= set(re.findall(r'href="([^"]+)"', _text(root, "/clusters")))
