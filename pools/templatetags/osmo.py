@@ -261,7 +261,6 @@ def bar_legend() -> SafeString:
     return format_html('<ul class="oa-legend" aria-label="Legend of the bars">{}</ul>', lines)
 
 
-_LIMITS = ' <span class="oa-quiet oa-limits">{}</span>'
 _BRIEF = ' <abbr class="oa-quiet" title="{}">({})</abbr>'
 _ON_PHONES = ("quota", "can_start_now")
 _TREE_CELLS = '<td data-label="GPUs" class="oa-wide">{}</td>' + "".join(
@@ -272,21 +271,17 @@ _TREE_CELLS = '<td data-label="GPUs" class="oa-wide">{}</td>' + "".join(
 
 
 @register.simple_tag
-def tree_cells(row: PoolTreeRow, *, is_brief: bool = False) -> SafeString:
+def tree_cells(row: PoolTreeRow) -> SafeString:
     """The numbers of a pool or one of its leaves, as cells of a table. Built in Python because a page has hundreds.
-    `is_brief` keeps a row to one line: of a quota that changes later, the tooltip says when."""
+    Each row is one line: of a quota that changes later, the tooltip says when."""
     later: SafeString | str = ""
     if row.kind == "shared" and row.quota_now != row.quota:
         until_drained = f"{gpus(row.quota_now)} until the drain ends"
-        now = f"now {gpus(row.quota_now)}"
-        later = format_html(_BRIEF, until_drained, now) if is_brief else format_html(_LIMITS, until_drained)
+        later = format_html(_BRIEF, until_drained, f"now {gpus(row.quota_now)}")
     temporary: SafeString | str = ""
-    if row.until and is_brief:
+    if row.until:
         after = gpus(row.quota_after)
         temporary = format_html(_BRIEF, f"temporary; {after} again {_utc(row.until)}", f"then {after}")
-    elif row.until:
-        until = format_html("temporary; {} again {}", gpus(row.quota_after), ago(row.until))
-        temporary = format_html(_LIMITS, until)
     return format_html(
         _TREE_CELLS,
         usage_bar(row.bar, row.name),
