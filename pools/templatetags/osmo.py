@@ -126,8 +126,10 @@ def with_meaning(label: str, meaning: str) -> SafeString | str:
 
 @register.filter
 def cell(text: str, term: str) -> SafeString:
-    """The text of a number as a cell of a table; the term of the number says the name that narrow windows show."""
-    return format_html('<td data-label="{}" class="oa-right">{}</td>', NUMBERS[term].label, text)
+    """The text of a number as a cell of a table; the term of the number says the name that narrow windows show. A 0 is
+    quiet, and phones leave it out of the rows of lists."""
+    quiet = " oa-zero" if text == "0" else ""
+    return format_html('<td data-label="{}" class="oa-right{}">{}</td>', NUMBERS[term].label, quiet, text)
 
 
 @register.filter
