@@ -208,7 +208,7 @@ def test_a_researcher(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=scene.stack.unique_name("job"), gpus=8))
     walk.click("button", "Submit")
     walk.page.wait_for_url("**/workflows/*")
-    job = walk.page.url.split("/")[-3]
+    job = walk.page.url.split("/")[-1]
     walk.end("Submit from text", 2)
 
     walk.begin()
