@@ -63,7 +63,7 @@ class ProblemRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HomeFinding:
     """The problems of one kind, as one row of the page."""
 
     rows: Sequence[ProblemRow]
@@ -126,12 +126,12 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     return TemplateResponse(request, "osmo/home.html", context)
 
 
-def group_problems(rows: Sequence[ProblemRow]) -> list[Finding]:
+def group_problems(rows: Sequence[ProblemRow]) -> list[HomeFinding]:
     """One finding for each kind of problem, in the order of their first problems."""
     kinds: dict[tuple[ProblemCode, bool], list[ProblemRow]] = {}
     for row in rows:
         kinds.setdefault((row.problem.code, row.problem.is_urgent), []).append(row)
-    return [Finding(each) for each in kinds.values()]
+    return [HomeFinding(each) for each in kinds.values()]
 
 
 def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:

@@ -460,6 +460,11 @@ class Pool(models.Model):
         return names.k8s_queue_name(self.queue)
 
     @property
+    def takes_no_work(self) -> bool:
+        """Whether a top-level pool admits no new work: archived, or in maintenance."""
+        return self.archived or self.enable_maintenance
+
+    @property
     def effective_guarantee(self) -> Gpus:
         """The quota of a pool (`guarantee`); `UNLIMITED` without one."""
         return decode_gpus(self.guarantee)

@@ -35,7 +35,7 @@ def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
             root.effective_maximum,
             tuple(subpools[pk]),
             usage[pk].as_usage() if pk in usage else UsageCounts(),
-            root.archived or root.enable_maintenance or not getattr(usage.get(pk), "is_online", True),
+            root.takes_no_work or not getattr(usage.get(pk), "is_online", True),
         )
         for pk, root in wanted.items()
     }
