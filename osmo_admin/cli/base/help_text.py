@@ -13,13 +13,12 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 EXAMPLE = "Example: "
-SHARED_VARIABLES = (
-    "OSMO_OUTPUT", "OSMO_POOL", "OSMO_DRY_RUN", "OSMO_YES", "OSMO_URL", "OSMO_TOKEN", "OSMO_TIMEOUT", "OSMO_USERNAME",
-)  # fmt: skip
+SHARED_VARIABLES = ("OSMO_OUTPUT", "OSMO_POOL", "OSMO_DRY_RUN", "OSMO_YES", "OSMO_URL", "OSMO_TOKEN", "OSMO_USERNAME")
 """Those that several commands read."""
 VARIABLES = (
     "Each option has an environment variable, and the command line wins: OSMO_POOL_LIST_MODE is that of osmo pool list "
-    f"--mode. Several commands share {', '.join(SHARED_VARIABLES[:-1])} and {SHARED_VARIABLES[-1]}."
+    f"--mode, and OSMO_TIMEOUT that of osmo --timeout. Several commands share {', '.join(SHARED_VARIABLES[:-1])} and "
+    f"{SHARED_VARIABLES[-1]}."
 )
 _UNWRAPPED = "\b\n"
 
