@@ -264,7 +264,7 @@ def check_queue_page(context: Mapping[str, Any]) -> Iterator[str]:
     rows = {row.node.name: row for row in context["tree"]}
     waiting: dict[str, int] = {}
     in_use: dict[str, set[int]] = {}
-    for gang in context["pending"].rows:
+    for gang in context["window"].rows:
         leaf = LEAF.sub("", gang.queue)
         if leaf not in rows:
             yield f"{gang.workflow} waits in {leaf}, which is not in {sorted(rows)}"
@@ -272,7 +272,7 @@ def check_queue_page(context: Mapping[str, Any]) -> Iterator[str]:
         waiting[leaf] = waiting.get(leaf, 0) + gang.gpus
         yield from (f"{gang.workflow}: {fault}" for fault in _reason_faults(gang, rows, leaf, in_use))
     for name, row in rows.items():
-        if not row.has_children and not context["pending"].next and row.pending != waiting.get(name, 0):
+        if not row.has_children and not context["window"].next and row.pending != waiting.get(name, 0):
             yield f"{name}: {row.pending} GPUs wait, and its gangs ask for {waiting.get(name, 0)}"
     yield from (f"{name}: guaranteed GPUs in use {found}" for name, found in in_use.items() if len(found) > 1)
 
@@ -489,7 +489,7 @@ def test_numbers_of_another_state_are_noticed() -> None:
     world.reconcile()
     root = Reader("root")
     page, body = root.get(QUEUE_PAGE).context, root.get("/api/quota_tree").json()
-    assert {gang.reason.code for gang in page["pending"].rows} == {"over_quota", "no_room"}
+    assert {gang.reason.code for gang in page["window"].rows} == {"over_quota", "no_room"}
 
     def faults_with(**changes: int) -> list[str]:
         """The faults of the page with these numbers of `team--a`."""
@@ -498,7 +498,7 @@ def test_numbers_of_another_state_are_noticed() -> None:
             numbers = {key: value for key, value in changes.items() if key != "pending"}
             changed = replace(row, numbers=replace(row.numbers, **numbers), pending=changes.get("pending", row.pending))
             tree.append(changed if row.node.name == "team--a" else row)
-        return list(check_queue_page({"tree": tree, "pending": page["pending"]}))
+        return list(check_queue_page({"tree": tree, "window": page["window"]}))
 
     assert faults_with() == []
     for changes in ({"pending": 1}, {"subtree_quota": 9}, {"usage": 0}, {"available": 7}):
