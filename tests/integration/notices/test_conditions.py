@@ -133,6 +133,8 @@ def test_a_silent_cluster(hook: Hook) -> None:
     prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod")
     assert _planned() == []
     KubernetesSettings.objects.create(backend=prod, access="in_cluster")
+    assert _planned() == []  # it is not judged yet
+    Backend.objects.filter(pk=prod.pk).update(offline=True)
     assert _planned() == [("ops", "cluster_silent", "backend/prod")]
 
 
