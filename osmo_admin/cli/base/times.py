@@ -12,25 +12,23 @@ AGE_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(
 
 def format_local_time(timestamp: str | None) -> str | None:
     """A naive UTC time of the server as local time with its zone; any other text unchanged."""
-    if not timestamp:
-        return None
-    try:
-        parsed = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return timestamp
-    local = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone()
-    return f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    time = _read_server_time(timestamp)
+    return f"{time.astimezone():%Y-%m-%d %H:%M:%S %Z}" if time else timestamp or None
 
 
 def utc_time(timestamp: str | None) -> str | None:
     """A naive UTC time of the server with its zone, in whole seconds; any other text unchanged."""
-    if not timestamp:
-        return None
+    time = _read_server_time(timestamp)
+    return time.astimezone(UTC).isoformat(timespec="seconds") if time else timestamp or None
+
+
+def _read_server_time(timestamp: str | None) -> datetime | None:
+    """A time that the server sent, naive in UTC; None for any other text."""
     try:
-        parsed = datetime.fromisoformat(timestamp)
+        parsed = datetime.fromisoformat(timestamp or "")
     except ValueError:
-        return timestamp
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False) -> str:
