@@ -5,6 +5,7 @@ A section is one entry of the menu; its pages are the tabs in the head of each o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest
@@ -12,6 +13,7 @@ from django.urls import reverse
 
 from pools.admin.base import actor_of
 from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.selectors.inbox import MOST_COUNTED, count_unread
 
 PERSON = "You"
 """The section that the menu of the person shows."""
@@ -73,6 +75,7 @@ def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
             PERSON,
             "",
             [
+                ("Inbox", "admin:pools_inboxnotice_changelist", True),
                 ("Notices", "admin:pools_noticetarget_changelist", True),
                 ("Access tokens", "admin:pools_accesstoken_changelist", True),
             ],
@@ -100,6 +103,22 @@ def tabs_of(request: HttpRequest, menu: list[dict[str, Any]]) -> list[dict[str, 
         if len(section["items"]) > 1 and any(item["link"] == request.path for item in section["items"]):
             return list(section["items"])
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """What the bell in the head of a page says: a sentence for those who hear it, and a number, empty for 0."""
+
+    label: str
+    number: str
+
+
+def bell_of(request: HttpRequest) -> Bell:
+    """The bell of the person: the unread news of the inbox. One query."""
+    count = count_unread(actor_of(request))
+    if count >= MOST_COUNTED:
+        return Bell(f"{MOST_COUNTED} or more unread notices", f"{MOST_COUNTED - 1}+")
+    return Bell(f"{count or 'No'} unread notice{'' if count == 1 else 's'}", str(count or ""))
 
 
 _SPECIAL_ENDS = {("pools", "quota"): "admin:pools_cohort_changelist"}

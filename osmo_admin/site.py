@@ -50,11 +50,12 @@ class AdminSite(admin.AdminSite):
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         """What the frame of a page shows. Django's list of all models is not among it: the menu takes its place."""
-        from osmo_admin.navigation import menu_of, tabs_of  # noqa: PLC0415  # pages, which are loaded later
+        from osmo_admin.navigation import bell_of, menu_of, tabs_of  # noqa: PLC0415  # pages, which are loaded later
 
-        menu = menu_of(request) if self.has_permission(request) else []
+        is_known = self.has_permission(request)
+        menu = menu_of(request) if is_known else []
         words = {"site_title": self.site_title, "site_subheader": "GPUs that teams share"}
-        return {**words, "menu": menu, "tabs": tabs_of(request, menu)}
+        return {**words, "menu": menu, "tabs": tabs_of(request, menu), "bell": bell_of(request) if is_known else None}
 
     def has_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.is_active and request.user.is_authenticated)

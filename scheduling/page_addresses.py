@@ -44,6 +44,7 @@ _PLACES: Mapping[SearchAction | SearchPage, str] = {
     SearchPage.APPROVALS: "admin:pools_approvalrequest_changelist",
     SearchPage.AUDIT: "admin:pools_auditentry_changelist",
     SearchPage.VIEWS: "admin:pools_savedview_changelist",
+    SearchPage.INBOX: "admin:pools_inboxnotice_changelist",
     SearchPage.NOTICES: "admin:pools_noticetarget_changelist",
     SearchPage.TOKENS: "admin:pools_accesstoken_changelist",
     SearchPage.USERS: "admin:pools_user_changelist",

@@ -2,7 +2,7 @@
 
 from pools.admin import audit
 from pools.admin.configuration import approvals, backends, cohorts, gpu_quota, pools
-from pools.admin.people import notices, saved_views, tokens, users
+from pools.admin.people import inbox, notices, saved_views, tokens, users
 
 __all__ = [
     "approvals",
@@ -10,6 +10,7 @@ __all__ = [
     "backends",
     "cohorts",
     "gpu_quota",
+    "inbox",
     "notices",
     "pools",
     "saved_views",

@@ -19,7 +19,7 @@ from pools.api.configuration import (
     subpools,
 )
 from pools.api.gpu_quota import gpu_allocations, gpu_quotas
-from pools.api.people import auth, client_logins, notices, password_login, profile, saved_views, tokens, users
+from pools.api.people import auth, client_logins, inbox, notices, password_login, profile, saved_views, tokens, users
 
 auth_urls = [
     path("login", auth.LoginInfo.as_view()),
@@ -81,6 +81,9 @@ gpu_quota_urls = [
     path("<str:namespace>/history", gpu_quotas.GpuUsageHistory.as_view()),
 ]
 notices_urls = [
+    path("inbox", inbox.Inbox.as_view()),
+    path("inbox/read", inbox.InboxReadAll.as_view()),
+    path("inbox/<int:news>/read", inbox.InboxReadOne.as_view()),
     path("target", notices.NoticeTargetList.as_view()),
     path("target/<int:target>", notices.NoticeTargetDetail.as_view()),
     path("target/<int:target>/test", notices.NoticeTargetTest.as_view()),

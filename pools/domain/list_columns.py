@@ -143,6 +143,12 @@ TARGET_COLUMNS = list_columns(
 )  # fmt: skip
 """Of the targets of notices."""
 
+INBOX_COLUMNS = list_columns(
+    Column("id", "ID"), Column("time", cell="created_at", is_time=True), Column("news", cell="text"),
+    Column("read", cell=lambda row: "read" if row["read"] else "new"), "kind", Column("about", cell="subject"), "page",
+)  # fmt: skip
+"""Of the news of a person."""
+
 NOTICE_COLUMNS = list_columns(
     Column("id", "ID"), Column("notice", cell="title"), Column("target", cell="target_name"), "status",
     Column("time", cell="created_at", is_time=True), Column("attempts", is_right=True), "error",

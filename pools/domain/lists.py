@@ -181,6 +181,14 @@ class NoticeQuery(Page):
 
 
 @dataclass(frozen=True, slots=True)
+class InboxQuery(Page):
+    """The news of the query."""
+
+    limit: int = page_limit(20, option="--count")
+    unread: bool = parameter(BOOLEAN, "Only news that you have not read.", default=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalQuery(Page):
     """The requests for an approval of the query."""
 

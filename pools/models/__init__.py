@@ -13,6 +13,7 @@ from pools.models.installation.idempotency import IdempotencyRecord
 from pools.models.installation.secret_key import SecretKeyCheck
 from pools.models.ownership import ConfigurationOwner
 from pools.models.people.client_login import ClientLogin
+from pools.models.people.inbox import InboxNotice, InboxRead
 from pools.models.people.membership import AccessToken, RoleAssignment, User
 from pools.models.people.notice import Notice, NoticeCondition, NoticeProgress, NoticeTarget
 from pools.models.people.saved_view import SavedView
@@ -35,6 +36,8 @@ __all__ = [
     "GpuUsage",
     "GpuUsageSample",
     "IdempotencyRecord",
+    "InboxNotice",
+    "InboxRead",
     "KubernetesSettings",
     "LastBackup",
     "LeafUsage",

@@ -121,5 +121,6 @@ def _upgrade(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     dependencies = [("pools", "0001_initial"), ("scheduling", "0001_initial")]
+    run_before = [("pools", "0002_inbox")]  # a database that the bridge refuses stays as it is
 
     operations = [migrations.RunPython(_upgrade, migrations.RunPython.noop)]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 ROWS = 32
 WORKFLOWS = "/workflows"
-LONG_LISTS = (WORKFLOWS, "/pools?q={pool}", "/users?q={pool}-member", "/activity/audit?q={pool}")
+LONG_LISTS = ("/inbox", WORKFLOWS, "/pools?q={pool}", "/users?q={pool}-member", "/activity/audit?q={pool}")
 SHORT_LISTS = (
     "/clusters", "/tokens", "/activity/approvals?state=all", "/views",
     "/clusters/-/sync", "/jobs",
@@ -44,7 +44,7 @@ _CUT = """() => {
 
 @pytest.fixture(scope="module")
 def full_lists(stack: Stack) -> PoolScene:
-    """Each long list has more rows than one screen: subpools, waiting work with reasons, users, audit entries."""
+    """Each long list has more rows than one screen: subpools, waiting work with reasons, users, audit entries, news."""
     scene = PoolScene.build(stack)
     scene.create_subpool("a-subpool-with-a-long-name", 10)
     for number in range(ROWS):
@@ -60,6 +60,17 @@ def full_lists(stack: Stack) -> PoolScene:
         for number in range(ROWS):
             roles = (f"osmo-{scene.pool}-user", f"osmo-{scene.pool}-admin", "osmo-viewer")
             create_user(CreateUser(id=f"{scene.pool}-member-{number}", roles=roles), actor=SYSTEM)
+        from pools.models import InboxNotice, User
+
+        owner = User.objects.get(username="admin")
+        text = "Workflow was preempted: HIGH work needed its quota back, and this work was LOW. " * 3
+        subject = f"workflow/{scene.pool}-train-1"
+        InboxNotice.objects.bulk_create(
+            InboxNotice(
+                entry=-number - 1, kind="preempted", subject=subject, title="x", text=text, page="/", owner=owner
+            )
+            for number in range(ROWS)
+        )
     return scene
 
 

@@ -73,6 +73,8 @@ DATABASE_RULES: dict[str, str] = {
     "pools_gpuusage:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_gpuusage:move_tokens]",
     "pools_gpuusage:protect_counters": f"{_RAW_WRITES}::test_what_follows_from_other_rows_is_not_written_by_hand[pools_gpuusage]",
     "pools_idempotencyrecord:idempotency_key_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[idempotency_key_once]",
+    "pools_inboxnotice:inbox_news_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[inbox_news_once]",
+    "pools_inboxread:inbox_read_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[inbox_read_once]",
     "pools_kubernetessettings:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_kubernetessettings]",
     "pools_kubernetessettings:cluster_has_one_credential": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cluster_has_one_credential]",
     "pools_kubernetessettings:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_kubernetessettings:move_tokens]",

@@ -56,6 +56,8 @@ CHANGE_ONLY = (
     "api/configs/approval/<int:approval>/reject",
     "api/configs/approval/<int:approval>/withdraw",
     "api/configs/history/rollback",
+    "api/notices/inbox/read",
+    "api/notices/inbox/<int:news>/read",
     "api/notices/target/<int:target>/test",
     "api/notices/target/<int:target>/secret",
     "api/notices/target/<int:target>/replay",
@@ -202,6 +204,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "tokens/<str:name>/revoke": ["/tokens/mine/revoke"],
     "views/-/save/<str:page>": ["/views/-/save/workflows?pool=team"],
     "views/-/delete/<str:page>/<str:name>": ["/views/-/delete/workflows/mine"],
+    "inbox/<int:news>/read": ["/inbox/1/read"],
     "notices/-/replay/<str:notice>": ["/notices/-/replay/msg_1"],
     **{
         f"notices/<int:target>/{page}": [f"/notices/RITAS_TARGET/{page}"]

@@ -17,6 +17,7 @@ from pools.domain.changes.command import fields_of, summary_of
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
+    MarkRead,
     RenewSecret,
     ReplayDeadNotices,
     ReplayNotice,
@@ -24,11 +25,18 @@ from pools.domain.changes.notices import (
     UpdateTarget,
 )
 from pools.domain.columns import pick
-from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
-from pools.domain.lists import NoticeQuery
+from pools.domain.list_columns import INBOX_COLUMNS, NOTICE_COLUMNS, TARGET_COLUMNS
+from pools.domain.lists import InboxQuery, NoticeQuery
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")
 _ON_OR_OFF = typer.Option("--on/--off", help=fields_of(UpdateTarget)["enabled"].help)
+
+
+_NEWS = typer.Argument(metavar="[NEWS]", help=fields_of(MarkRead)["news"].help)
+
+
+def _inbox_url(*rest: str) -> str:
+    return url_path("api", "notices", "inbox", *rest)
 
 
 def _target_url(*rest: str) -> str:
@@ -114,6 +122,28 @@ def list_(session: ClientSession, query: dict[str, Any]) -> None:
     answer = session.http().get(url_path("api", "notices"), query=query)
     columns = pick(NOTICE_COLUMNS, "id time target notice status attempts error")
     print_list(session, answer, columns, answer["notices"], "No notices found.")
+
+
+@list_command(app, "inbox", InboxQuery)
+def inbox(session: ClientSession, query: dict[str, Any]) -> None:
+    """List your news, the newest first: of your work, and of pools that you administer.
+
+    Example: osmo notice inbox --unread
+    """
+    answer = session.http().get(_inbox_url(), query=query)
+    columns = pick(INBOX_COLUMNS, "id time read news")
+    print_list(session, answer, columns, answer["news"], "There is nothing new.")
+
+
+@change_command(app, "read", MarkRead, options={"news": Annotated[int | None, _NEWS]})
+def read(_: ClientSession, change: TypedChange) -> None:
+    """Mark a piece of news as read, or all without a number.
+
+    Example: osmo notice read 7
+    """
+    news = change["news"]
+    answer = change.send("POST", _inbox_url("read") if news is None else _inbox_url(str(news), "read"))
+    change.show(answer, lambda body: f"Marked as read: {body.get('marked')}.")
 
 
 _REPLAY_OPTIONS = {

@@ -138,3 +138,23 @@ class ReplayNotice(NoticeChange):
     has_preview: ClassVar = False
 
     notice: str = in_address("NOTICE", "Notice", "Id of a notice: msg_….")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkRead(NoticeChange):
+    """Mark a piece of news of the own inbox as read."""
+
+    service: ClassVar = "mark_read"
+    audit: ClassVar = ()
+    has_preview: ClassVar = False
+
+    news: int = in_address("NEWS", "News", "Number of the news, from osmo notice inbox.", kind=NUMBER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkAllRead(NoticeChange):
+    """Mark all news of the own inbox as read."""
+
+    service: ClassVar = "mark_all_read"
+    audit: ClassVar = ()
+    has_preview: ClassVar = False

@@ -31,6 +31,8 @@ from pools.models import (
     AccessToken,
     ClientLogin,
     IdempotencyRecord,
+    InboxNotice,
+    InboxRead,
     NoticeTarget,
     Pool,
     RoleAssignment,
@@ -108,6 +110,8 @@ def delete_user(command: DeleteUser, *, actor: Actor, description: str = "") -> 
             SignOnIdentity.objects.filter(user=user).delete()
             IdempotencyRecord.objects.filter(user_id=user.pk).delete()
             SavedView.objects.filter(owner=user).delete()
+            InboxNotice.objects.filter(owner=user).delete()
+            InboxRead._default_manager.filter(person=user).delete()
             ClientLogin.objects.filter(user=user).delete()
             user.replays.all().delete()  # the scheduling app defines this reverse relation, too
         else:

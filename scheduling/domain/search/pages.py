@@ -36,6 +36,7 @@ class SearchPage(StrEnum):
     APPROVALS = "Approvals"
     AUDIT = "Audit log"
     VIEWS = "Saved views"
+    INBOX = "Inbox"
     NOTICES = "Notices"
     TOKENS = "Access tokens"
     USERS = "Users and roles"
@@ -75,6 +76,7 @@ OTHER_WORDS: Mapping[SearchAction | SearchPage, str] = {
     SearchPage.APPROVALS: "approve reject request second person",
     SearchPage.AUDIT: "changes changed who history revert undo activity",
     SearchPage.VIEWS: "filters bookmarks",
+    SearchPage.INBOX: "news unread notifications alerts messages bell",
     SearchPage.NOTICES: "mail email slack webhook alerts notifications",
     SearchPage.TOKENS: "api keys password",
     SearchPage.USERS: "people accounts permissions rights admin",

@@ -27,7 +27,7 @@ from pools.domain.people.roles import SYSTEM, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
-from pools.models import AuditEntry, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
+from pools.models import AuditEntry, InboxNotice, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
 from pools.services.people.notice_targets import profile_targets
 from scheduling.locking import lock_notice_progress
@@ -110,6 +110,7 @@ def _make_notices(entries: Collection[AuditEntry]) -> int:
         # In a savepoint, because the position in the trail moves with the notices of the others.
         with left_out_on_error("the notices of an audit entry", entry.pk), transaction.atomic():
             news += [_News(entry, facts) for facts in _read_facts(entry, names)]
+    InboxNotice.objects.bulk_create(_inbox_notices(news))
     targets = _find_targets(news)
     rows = [
         _notice(target, each)
@@ -325,10 +326,49 @@ def _readable_pools(users: Collection[User]) -> dict[int, frozenset[str] | None]
     return found
 
 
+def _inbox_notices(news: Collection[_News]) -> list[InboxNotice]:
+    """What is kept in the product. News of a person who is no longer there is for nobody else."""
+    kept = [each for each in news if _is_for_the_inbox(each)]
+    owners = {each.facts.owner_id for each in kept if each.facts.owner_id is not None}
+    there = {None, _NOBODY, *User.objects.filter(pk__in=owners, is_active=True).values_list("pk", flat=True)}
+    return [_inbox_notice(each) for each in kept if each.facts.owner_id in there]
+
+
+def _is_for_the_inbox(each: _News) -> bool:
+    """All news except work that ended as it should, or that its owner ended: nobody has to act on it."""
+    if each.facts.kind is not NoticeKind.WORKFLOW_ENDED:
+        return True
+    status = str((each.entry.after or {}).get("status"))
+    return status.startswith("FAILED") and each.entry.actor != each.entry.owner
+
+
+def _inbox_notice(each: _News) -> InboxNotice:
+    facts = each.facts
+    return InboxNotice(
+        entry=each.entry.pk,
+        kind=facts.kind,
+        subject=facts.subject,
+        title=_title(facts),
+        text=facts.text,
+        page=_page(facts.subject),
+        pool_id=facts.pool_id,
+        owner_id=None if facts.owner_id == _NOBODY else facts.owner_id,
+        created_at=each.entry.time,
+    )
+
+
+def _title(facts: NoticeFacts) -> str:
+    return f"{TITLES[facts.kind]}: {facts.name or facts.subject.partition('/')[2]}"
+
+
+def _page(subject: str) -> str:
+    kind, _, name = subject.partition("/")
+    return PAGES.get(kind, "").format(quote(split_name(name).parent if kind == "pool" else name, safe=""))
+
+
 def _notice(target: NoticeTarget, each: _News) -> Notice:
     facts = each.facts
-    kind, _, name = facts.subject.partition("/")
-    page = PAGES.get(kind, "").format(quote(split_name(name).parent if kind == "pool" else name, safe=""))
+    page = _page(facts.subject)
     link = f"{settings.OSMO.public_url}{page}" if page and settings.OSMO.public_url else ""
     data: dict[str, Any] = {
         "subject": facts.subject,
@@ -344,7 +384,7 @@ def _notice(target: NoticeTarget, each: _News) -> Notice:
         entry=each.entry.pk,
         kind=facts.kind,
         subject=facts.subject,
-        title=f"{TITLES[facts.kind]}: {facts.name or name}",
+        title=_title(facts),
         text=f"{facts.text}\n\n{link}" if link else facts.text,
         data=data,
     )

@@ -11,10 +11,11 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Min, Q
+from django.db.models import F, Min, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -22,7 +23,7 @@ from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
 from pools.domain.people.notices import MAX_AGE, MAX_ATTEMPTS, Channel, NoticeStatus, Outcome, retry_pause
 from pools.domain.people.roles import SYSTEM
-from pools.models import Notice, NoticeProgress, NoticeTarget
+from pools.models import InboxNotice, Notice, NoticeProgress, NoticeTarget
 from pools.security.sealing import UnreadableSecret, unseal
 from scheduling.locking import lock_notice_target
 from scheduling.services.notices.sender_process import ATTEMPT_SECONDS, SenderProcess
@@ -188,12 +189,17 @@ def _request(target: NoticeTarget, notice: Notice) -> SendRequest:
 
 
 def delete_old_notices() -> int:
-    """Delete notices that ended, or began to wait, longer ago than the retention; returns their number."""
+    """Delete notices that ended, or began to wait, longer ago than the retention, and news of the inbox of this age;
+    returns their number."""
     oldest = timezone.now() - timedelta(days=settings.OSMO.notice_retention_days)
+    return _delete_older(Notice.objects.all(), oldest) + _delete_older(InboxNotice.objects.all(), oldest)
+
+
+def _delete_older(rows: QuerySet[Any], oldest: datetime) -> int:
     deleted = 0
     while True:
-        old = Notice.objects.filter(created_at__lt=oldest).order_by("pk").values("pk")[:_DELETED_AT_ONCE]
-        count, _ = Notice.objects.filter(pk__in=list(old.values_list("pk", flat=True))).delete()
-        deleted += count
-        if count < _DELETED_AT_ONCE:
+        old = list(rows.filter(created_at__lt=oldest).order_by("pk").values_list("pk", flat=True)[:_DELETED_AT_ONCE])
+        rows.filter(pk__in=old).delete()
+        deleted += len(old)
+        if len(old) < _DELETED_AT_ONCE:
             return deleted

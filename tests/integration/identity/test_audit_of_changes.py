@@ -23,6 +23,8 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
+    MarkAllRead,
+    MarkRead,
     RenewSecret,
     ReplayDeadNotices,
     ReplayNotice,
@@ -64,12 +66,12 @@ from pools.domain.configuration.cluster_addresses import LOOPBACK
 from pools.domain.people.roles import Actor
 from pools.domain.people.saved_views import FilteredList
 from pools.domain.values.quantities import parse_quantity
-from pools.models import AuditEntry, Notice, SignOnIdentity, User
+from pools.models import AuditEntry, InboxNotice, Notice, SignOnIdentity, User
 from pools.services.configuration import approvals, backends, cohorts, config_history, pools, subpool_quotas, subpools
 from pools.services.configuration.config_history import current_revision
 from pools.services.configuration.config_rollback import rollback_configuration
 from pools.services.gpu_quota import gpu_allocations, gpu_quotas
-from pools.services.people import accounts, notice_targets, saved_views, users
+from pools.services.people import accounts, inbox, notice_targets, saved_views, users
 from pools.services.people.access_tokens import create_token, delete_token
 from pools.sign_on import accounts as sign_on
 from scheduling.domain.changes.replays import RequestReplay
@@ -252,6 +254,9 @@ def _notices(make: Trail) -> None:
     Notice.objects.update(status="dead")
     make(notice_targets.replay_dead_notices, ReplayDeadNotices(target=target.pk))
     make(notice_targets.delete_target, DeleteTarget(target=target.pk))
+    news = InboxNotice.objects.create(entry=1, kind="job_late", subject="job/x", title="x", text="x")
+    make(inbox.mark_read, MarkRead(news=news.pk))
+    make(inbox.mark_all_read, MarkAllRead())
 
 
 def _gpu_quotas(make: Trail) -> None:

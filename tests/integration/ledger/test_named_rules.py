@@ -19,6 +19,8 @@ from pools.models import (
     ConfigRevision,
     GpuAllocation,
     IdempotencyRecord,
+    InboxNotice,
+    InboxRead,
     Node,
     Notice,
     NoticeCondition,
@@ -107,6 +109,8 @@ UNIQUE = {
     "node_unique_in_backend": "pools_node",
     "notice_once_per_target": "pools_notice",
     "notice_condition_once": "pools_noticecondition",
+    "inbox_news_once": "pools_inboxnotice",
+    "inbox_read_once": "pools_inboxread",
     "group_name_once_per_workflow": "scheduling_group",
     "task_attempt_once": "scheduling_task",
     "bypass_once_per_caller": "scheduling_bypass",
@@ -223,6 +227,8 @@ def filled() -> None:
     Notice.objects.create(target=target, entry=1, kind="job_late", subject="job/x", title="x", text="x")
     RefusedFile.objects.create(source="config-file", path="config.yaml", digest="x", faults=1, message="It is wrong.")
     NoticeCondition.objects.create(kind="job_late", subject="job/x", message="It is late.")
+    news = InboxNotice.objects.create(entry=1, kind="job_late", subject="job/x", title="x", text="x")
+    InboxRead._default_manager.create(person=owner, notice=news)
     world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}))
     cluster = kubernetes_backend("osmo")
     for model in (QueueGuard, ClusterState, QueueSync, GpuControllerLease):

@@ -63,6 +63,8 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_configurationowner": "the trigger of the audit trail records it; the object is the admins' again",
     "pools_accesstoken": "a service deletes tokens; the trigger of the audit trail records it",
     "pools_notice": "old ones are deleted by age; what they reported is in the audit trail",
+    "pools_inboxnotice": "old news is deleted by age; what it told is in the audit trail",
+    "pools_inboxread": "a mark of one person; it goes with its news",
     "pools_noticecondition": "a condition that has ended; the trigger of the audit trail records it",
     "pools_noticetarget": "a service removes targets; the trigger of the audit trail records it",
     "pools_roleassignment": "a service revokes roles; the trigger of the audit trail records it",

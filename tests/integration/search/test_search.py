@@ -177,7 +177,7 @@ def test_the_best_come_first(installation: None) -> None:
         ("help", "API reference"), ("logout", "Log out"), ("log out", "Log out"), ("resize", "Pools"),
         ("temporary", "Pools"), ("borrow", "Quota tree"), ("quota tree", "Quota tree"), ("tree quota", "Quota tree"),
         ("preempted", "Scheduler events"), ("cancel", "Workflows"), ("why", "Queue"), ("api key", "Access tokens"),
-        ("run job", "Submit a workflow"), ("who changed", "Audit log"), ("slack", "Notices"),
+        ("run job", "Submit a workflow"), ("who changed", "Audit log"), ("slack", "Notices"), ("unread", "Inbox"),
     ],
 )  # fmt: skip
 def test_pages_and_actions_have_other_words(installation: None, text: str, name: str) -> None:

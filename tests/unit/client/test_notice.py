@@ -16,6 +16,12 @@ NOTICE = {
     "created_at": "2026-11-23T07:00:00", "attempted_at": None, "ended_at": None, "error": "The receiver answered 500.",
 }  # fmt: skip
 
+NEWS = {
+    "id": 7, "kind": "drain", "subject": "pool/team--a", "title": "A subpool drains: team--a",
+    "text": "Subpool team--a was deleted by root and drains.", "page": "/pools/team", "read": False,
+    "created_at": "2026-11-23T07:00:00",
+}  # fmt: skip
+
 
 def test_targets(osmo, stub):
     off = TARGET | {"id": 8, "user": None, "pool": "team", "enabled": False, "off_reason": "gone (410)"}
@@ -68,3 +74,18 @@ def test_list_and_replay(osmo, stub):
     stub.on("POST", f"{TARGETS}/7/replay", {"notices": 3})
     assert osmo.ok("notice", "replay", "--target", "7") == "3 notices wait to be sent again.\n"
     assert osmo("notice", "replay").exit_code == 2
+
+
+def test_the_inbox(osmo, stub):
+    inbox = f"{NOTICES}/inbox"
+    stub.on("GET", inbox, {"news": [NEWS, NEWS | {"id": 6, "read": True}], "unread": 1, "more_entries": False})
+    heads, first, second = osmo.ok("notice", "inbox", "--unread", "-o", "csv").splitlines()
+    assert heads == "id,time,read,news"
+    assert (first.split(",")[2], second.split(",")[2]) == ("new", "read")
+    assert stub.last.query == {"unread": ["True"], "limit": ["20"], "offset": ["0"]}
+    stub.on("GET", inbox, {"news": [], "unread": 0, "more_entries": False})
+    assert osmo.ok("notice", "inbox").startswith("There is nothing new.")
+    stub.on("POST", f"{inbox}/7/read", {"marked": 1})
+    assert osmo.ok("notice", "read", "7") == "Marked as read: 1.\n"
+    stub.on("POST", f"{inbox}/read", {"marked": 3})
+    assert osmo.ok("notice", "read") == "Marked as read: 3.\n"

@@ -18,6 +18,8 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
+    MarkAllRead,
+    MarkRead,
     RenewSecret,
     ReplayDeadNotices,
     ReplayNotice,
@@ -102,6 +104,8 @@ CHANGES: list[type[ChangeCommand]] = [
     RenewSecret,
     ReplayDeadNotices,
     ReplayNotice,
+    MarkRead,
+    MarkAllRead,
     CancelWorkflow,
     EndWorkflow,
     TagWorkflow,
