@@ -10,11 +10,13 @@ One request and one answer are lines of JSON: `{"name", "module", "arguments", "
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -82,6 +84,7 @@ def main() -> None:
 
 
 def _load() -> None:
+    _build_static_files()
     for module in MODULES:
         __import__(module)
     app = sys.modules["osmo_admin.celery"].app
@@ -92,6 +95,16 @@ def _load() -> None:
         raise RuntimeError(f"A module started a thread while it was loaded: {threading.enumerate()}.")
     gc.collect()
     gc.freeze()  # a collection in a service would write to the shared memory of these objects
+
+
+def _build_static_files() -> None:
+    """The settings name the build of static files that exists when they are read, so on a first start it is made before
+    that, by a process of its own. If it fails, the sources are sent, and the log says why."""
+    from osmo_admin import settings as first_reading  # noqa: PLC0415  # with the environment of the services
+
+    if first_reading.STATIC_ROOT is None:
+        subprocess.run([sys.executable, "-m", "osmo_admin.web.static_build"], check=False)
+        importlib.reload(first_reading)
 
 
 def _compute_once() -> None:

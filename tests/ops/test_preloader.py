@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from osmo_admin.ops.programs import preloader
 from osmo_admin.ops.programs.errors import OperationError
 from osmo_admin.ops.programs.preloader import Preloader
 from osmo_admin.ops.programs.processes import ForkedProcess, read_tail, reap_adopted
+from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
 
 pytestmark = pytest.mark.skipif(not preloader.can_preload(), reason="an orphan goes to the supervisor on Linux only")
@@ -105,6 +107,32 @@ def test_a_service_of_celery_does_not_repeat_what_was_done_before_the_fork(
     preloads.close()
     parent.popen.wait()
     assert read_tail(log) == "True False True True", read_tail(parent.log)
+
+
+def test_the_services_of_a_first_start_send_built_static_files(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("osmo_admin", "static"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pools", "scheduling", "templates"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)  # where `python -m` looks first
+    (tmp_path / "own_service.py").write_text(
+        "from django.conf import settings\n"
+        "from django.templatetags.static import static\n"
+        "print(settings.STATIC_ROOT, static('osmo/osmo.css'), flush=True)\n"
+    )
+    log = tmp_path / "service.log"
+    preloads = Preloader(log=tmp_path / "preloaded.log", env=environment)
+    parent = preloads.start()
+    service = preloads.start_service("own", [sys.executable, "-m", "own_service"], log=log, env=environment)
+    wait_for(lambda: service.exit_code() is not None)
+    preloads.close()
+    parent.popen.wait()
+    build = next((tmp_path / ".static").iterdir(), None)
+    assert build is not None, read_tail(parent.log)
+    hashed = next(path.name for path in (build / "osmo").glob("osmo.*.css"))
+    assert read_tail(log) == f"{build} /static/osmo/{hashed}", read_tail(parent.log)
 
 
 class AllBut:
