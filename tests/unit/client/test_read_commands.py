@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+
+from pools.domain.numbers import USAGE_NUMBERS
 
 TASK = {"user": "alice", "workflow_id": "w-1", "task_name": "t", "status": "RUNNING", "pool": "team", "priority": "LOW"}
 TASK |= {"node": "n1", "start_time": None, "storage": 1, "cpu": 2, "memory": 4, "gpu": 8}
@@ -147,3 +150,17 @@ def test_an_answer_in_json_is_unchanged(osmo, stub):
     body = {"entries": [{"description": "ä\u2028\x1b", "x": 1.0}], "more_entries": False, "extra": None}
     stub.on("GET", "/api/audit", body)
     assert json.loads(osmo.ok("audit", "-o", "json")) == body
+
+
+def test_usage_of_a_month(osmo, stub):
+    zero = dict.fromkeys(USAGE_NUMBERS, 0)
+    stub.on("GET", "/api/usage", {"rows": [], "totals": zero, "more_entries": False})
+    osmo.ok("usage", "--month", "2025-12", "--by", "user")
+    asked = stub.last_of("/api/usage").query
+    assert (asked["since"], asked["until"]) == (["2025-12-01T00:00:00"], ["2026-01-01T00:00:00"])
+    osmo.ok("usage", "--month", datetime.now(UTC).strftime("%Y-%m"))
+    assert "until" not in stub.last_of("/api/usage").query, "the month goes on"
+    osmo.ok("usage")
+    assert "since" not in stub.last_of("/api/usage").query, "the server has the usual time"
+    for words in (["--month", "2026-13"], ["--month", "2099-01"], ["--month", "2025-12", "--since", "7d"]):
+        assert osmo("usage", *words).exit_code == 2

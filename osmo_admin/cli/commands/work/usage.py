@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -28,8 +30,7 @@ FILE_NAMES = [key.replace("_gpu_s", "_gpu_hours") for key in USAGE_NUMBERS]
 def add_to(app: typer.Typer) -> None:
     """Register the command at the top level, with `export` below it."""
     family = typer.Typer(rich_markup_mode=None, add_completion=False)
-    usual = {"since": "30d", "bucket": USUAL_BUCKET}
-    list_command(family, "usage", UsageQuery, usual=usual, in_utc=True, is_group=True)(usage)
+    list_command(family, "usage", UsageQuery, usual={"bucket": USUAL_BUCKET}, in_utc=True, is_group=True)(usage)
     family.command("export", cls=HelpedCommand)(export)
     app.add_typer(family, name="usage")
 
@@ -73,13 +74,36 @@ def export(
     typer.echo(session.http().get_text("api/usage/trace", query), nl=False)
 
 
-def usage(session: ClientSession, query: dict[str, Any]) -> None:
+def usage(
+    session: ClientSession,
+    query: dict[str, Any],
+    *,
+    month: Annotated[
+        str, typer.Option(metavar="YYYY-MM", help="This month, in UTC, in place of --since and --until.")
+    ] = "",
+) -> None:
     """Show GPU-hours that were used, lent, idle and waited for.
 
-    Example: osmo usage --since 30d --by user --pool vision
+    Example: osmo usage --month 2026-10 --by user --pool vision
     """
+    if month:
+        if "since" in query or "until" in query:
+            raise ClientError("Give either --month or --since and --until.")
+        query |= _times_of_month(month)
     answer = session.http().get("api/usage", query)
     print_answer(session, answer, lambda: _usage_text(answer, query["by"], query["bucket"]))
+
+
+def _times_of_month(text: str) -> dict[str, str]:
+    """The beginning of the month, and its end unless that is in the future. Raises ClientError."""
+    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", text):
+        raise ClientError("This is not a month. Write 2026-10 for October 2026.")
+    year, number = int(text[:4]), int(text[5:])
+    first, end = datetime(year, number, 1), datetime(year + number // 12, number % 12 + 1, 1)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    if first > now:
+        raise ClientError("This month has not begun, so nothing is on record.")
+    return {"since": first.isoformat(), **({"until": end.isoformat()} if end <= now else {})}
 
 
 def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
