@@ -18,7 +18,11 @@ _GPUS = Column("gpus", "GPUs", is_right=True)
 WORKFLOW_COLUMNS = list_columns(
     Column("workflow", None, lambda row: row.workflow.name, "name", "name", cell="name", published="Workflow ID"),
     Column("status", None, lambda row: row.workflow.status, "status", "status"),
-    Column("reason", None, lambda row: row.waiting.reason.message if row.waiting else ""),
+    Column(
+        "reason", None, lambda row: row.waiting.reason.short if row.waiting else "",
+        meaning="The first thing that keeps it from starting",
+    ),
+    Column("message", "", lambda row: row.waiting.reason.message if row.waiting else ""),
     Column("gpus", "GPUs", lambda row: row.gpus, None, "gpus", is_right=True),
     Column("pool", None, lambda row: row.workflow.pool.name, "pool__name", "pool"),
     "subpool",

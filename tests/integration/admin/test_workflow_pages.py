@@ -60,6 +60,7 @@ def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[
     assert row.waiting.pool in entry["reason"]["message"]
     assert row.waiting.queue not in entry["reason"]["message"]
     assert entry["reason"]["message"] in page.content.decode()
+    assert f"<summary>{row.waiting.reason.short}<" in page.content.decode()
     assert page.context["count"] == body["total"] == 4
     assert f'id="workflow-{waiting.name}"' in page.content.decode()
     assert all(row.run_seconds is not None for row in page.context["rows"] if row.waiting is None)
