@@ -39,12 +39,17 @@ IDLE_COLUMNS = list_columns("pool", Column("idle", is_right=True), number_column
 """Of the pools with the most idle quota."""
 
 BACKEND_COLUMNS = list_columns(
-    "cluster", "state", "kind", "namespace",
+    "cluster", "state",
     Column("nodes", is_right=True),
     Column("gpus", "GPUs", is_right=True),
     Column("quota", meaning="The quotas of its pools together", is_right=True),
     number_column(TOTAL_IN_USE),
-    "work_ends", "pools",
+    Column("use", meaning="All its GPUs, and what holds them"),
+    Column("hours", "24 hours", meaning="GPUs in use, on average of each hour", is_extra=True),
+    Column("kind", is_extra=True),
+    Column("namespace", is_extra=True),
+    Column("work_ends", is_extra=True),
+    "pools",
 )  # fmt: skip
 
 MACHINE_COLUMNS = list_columns(

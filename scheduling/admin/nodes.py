@@ -98,6 +98,7 @@ class NodeAdmin(PolicyAdmin):
             backend=Backend.objects.get(name=backend),
             columns=WORKFLOW_COLUMNS,
             node=node,
+            drawn=draw_tiles([node], ColourBy.POOL),
             pools=pools_of_node(actor, node.usage),
             reads_platform=is_allowed(actor, Permission.PLATFORM_READ),
         )

@@ -2,21 +2,24 @@
 
 {% load fleet %}
 {% fleet_bar fleet %}                        all GPUs as one bar, and its parts with their numbers
-{% spark fleet.used fleet.whole "In use" %}  the hours before as a small line; without a scale its highest value is
+{% spark fleet.used "In use" fleet.whole %}  the hours before as a small line; without a scale its highest value is
                                              the top
+{% read_clusters as clusters %}              the use of each cluster, for a reader of the platform
+{% cluster_cells clusters "dgx" %}           its bar and its last 24 hours, as two cells of a table
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django import template
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.templatetags.osmo import signed
-from scheduling.selectors.status.fleet import Fleet
+from pools.templatetags.osmo import signed, usage_bar
+from scheduling.selectors.status.fleet import ClusterUse, Fleet, read_clusters
 
 register = template.Library()
 
@@ -27,6 +30,7 @@ _SPARK = (
     '<svg class="oa-spark" viewBox="0 0 {} 100" preserveAspectRatio="none" role="img" aria-label="{}"><title>{}</title>'
     '<path class="oa-spark__area" d="{} V100 H0 Z"/><path class="oa-spark__line" d="{}"/></svg>'
 )
+_CLUSTER = '<td data-label="Use" class="oa-wide">{}</td><td data-label="24 hours" class="oa-aside">{}</td>'
 
 
 @register.simple_tag
@@ -45,6 +49,21 @@ def fleet_bar(fleet: Fleet) -> SafeString:
         "All GPUs" if fleet.has_nodes else "The quota of my pools",
         lines,
     )
+
+
+@register.simple_tag(takes_context=True, name="read_clusters")
+def clusters_of(context: dict[str, Any]) -> dict[str, ClusterUse]:
+    """The use of each cluster by its name."""
+    from pools.admin.base import actor_of  # noqa: PLC0415  # Django loads tags before the apps, which pages need
+
+    return read_clusters(actor_of(context["request"]))
+
+
+@register.simple_tag
+def cluster_cells(clusters: Mapping[str, ClusterUse], name: str) -> SafeString:
+    """The bar of a cluster, and its last hours."""
+    use = clusters[name]
+    return format_html(_CLUSTER, usage_bar(use.bar, name), spark(use.used, f"{name}, in use", use.whole) or "–")
 
 
 def _number(pools: str, key: str, size: int) -> SafeString | str:

@@ -8,11 +8,10 @@ from typing import Any
 from django import template
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.templatetags.osmo import span
-from scheduling.selectors.cluster.node_map import MappedNode
 from scheduling.selectors.cluster.node_tiles import NodeTile, TileMap
 
 register = template.Library()
@@ -21,27 +20,12 @@ NAMED_TILES = 150
 """Above this number of nodes the tiles are small and have no names."""
 _NAME = "NAME"  # replaced in an address, which is then made once for all nodes
 
-_BAR = '<div class="oa-bar oa-gpus{}" style="--gpus:{}" aria-hidden="true">{}</div>'
-_PART = '<span class="oa-part--{}" style="flex-grow:{}" title="{}"></span>'
-
 
 @register.simple_tag
-def gpu_bar(node: MappedNode) -> SafeString:
-    """The GPUs of a node: one part for each workflow, then hidden and foreign work, unusable and free GPUs. The text
-    next to the bar has the same numbers."""
-    parts = [
-        ("low" if each.priority == "LOW" else "inside", each.gpus, f"{each.workflow}: {each.gpus}")
-        for each in node.work
-    ]
-    parts += [
-        ("unseen", node.unseen_gpus, f"work of other pools: {node.unseen_gpus}"),
-        ("ending", node.usage.ending_gpus, f"pods that end or start: {node.usage.ending_gpus}"),
-        ("other", node.usage.other_gpus, f"pods outside OSMO Admin: {node.usage.other_gpus}"),
-        ("closed", node.closed_gpus, f"unusable: {node.closed_gpus}"),
-        ("free", node.usage.free_gpus, f"free: {node.usage.free_gpus}"),
-    ]
-    segments = format_html_join("", _PART, [part for part in parts if part[1]])
-    return format_html(_BAR, "" if segments else " oa-bar--empty", max(1, node.usage.gpus), segments)
+def node_cells(drawn: TileMap) -> SafeString:
+    """The cells of the only node of a map; the table of its work says the same."""
+    cells = "".join(_cells(tile) for tile in drawn.tiles)
+    return mark_safe(f'<div class="oa-tiles oa-tiles--one" aria-hidden="true"><span>{cells}</span></div>')  # noqa: S308  names of shades
 
 
 @register.simple_tag
@@ -61,12 +45,15 @@ def node_tiles(drawn: TileMap, backend: str) -> SafeString:
 
 def _tile(tile: NodeTile, address: str) -> str:
     name = escape(tile.node.usage.name)
-    cells = "".join(f'<i class="oa-part--{shade}"></i>' * gpus for shade, gpus in tile.cells)
     closed = "" if tile.node.usage.ready else ' class="oa-tile--closed"'
     return (
         f'<li{closed}><a href="{address.replace(_NAME, name)}" title="{escape(tile.title)}">'
-        f"<span>{cells}</span>{name}</a></li>"
+        f"<span>{_cells(tile)}</span>{name}</a></li>"
     )
+
+
+def _cells(tile: NodeTile) -> str:
+    return "".join(f'<i class="oa-part--{shade}"></i>' * gpus for shade, gpus in tile.cells)
 
 
 @register.filter

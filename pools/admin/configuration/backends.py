@@ -170,6 +170,7 @@ class BackendAdmin(PolicyAdmin):
             "osmo/backends.html",
             title="Clusters and nodes",
             columns=BACKEND_COLUMNS,
+            script=forms.script_media("columns"),
             backends=[
                 {"row": row, "capacity": capacities[row.pk], "used": used.get(row.pk, 0)}
                 for row in rows

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
@@ -40,7 +42,7 @@ class PlatformTotals:
 # The arithmetic is that of `leaf_bar`, `subpool_bar` and `pool_bar` in :mod:`pools.domain.quota.usage_bar`. The pools
 # of an installation have twenty thousand subpools, so nothing but the sums leaves the database.
 _TOTALS = f"""
-    WITH root (id, guarantee, used, total) AS MATERIALIZED ({{roots}}),
+    WITH root (id, backend, guarantee, used, total) AS MATERIALIZED ({{roots}}),
     below AS (
         SELECT part.parent_id, count(*) AS count, sum(last_quota) FILTER (WHERE is_active) AS quota,
             sum(total_usage) AS total,
@@ -56,39 +58,56 @@ _TOTALS = f"""
         GROUP BY part.parent_id
     ),
     pool AS (
-        SELECT guarantee, guarantee IS NULL OR guarantee = {NO_LIMIT} AS is_unlimited, root.used AS own, root.total,
-            guarantee - COALESCE(below.quota, 0) AS quota_of_own, COALESCE(below.count, 0) AS count,
+        SELECT backend, guarantee, guarantee IS NULL OR guarantee = {NO_LIMIT} AS is_unlimited, root.used AS own,
+            root.total, guarantee - COALESCE(below.quota, 0) AS quota_of_own, COALESCE(below.count, 0) AS count,
             COALESCE(below.total, 0) AS below, COALESCE(below.over, 0) AS over,
             COALESCE(below.guaranteed, 0) AS guaranteed, COALESCE(below.draining, 0) AS draining
         FROM root LEFT JOIN below ON below.parent_id = root.id
     ),
     bar AS (
-        SELECT count, is_unlimited, guarantee, total + below AS total,
+        SELECT backend, count, is_unlimited, guarantee, total + below AS total,
             guaranteed + CASE WHEN is_unlimited THEN own ELSE LEAST(own, quota_of_own) END AS guaranteed,
             over + CASE WHEN is_unlimited THEN 0 ELSE GREATEST(total - GREATEST(quota_of_own, own), 0) END AS over,
             draining + CASE WHEN is_unlimited THEN 0 ELSE GREATEST(own - quota_of_own, 0) END AS draining
         FROM pool
     )
-    SELECT count(*), sum(count), count(*) FILTER (WHERE is_unlimited), sum(guarantee) FILTER (WHERE NOT is_unlimited),
+    SELECT {{column}}, count(*), sum(count), count(*) FILTER (WHERE is_unlimited),
+        sum(guarantee) FILTER (WHERE NOT is_unlimited),
         sum(total), sum(guaranteed), sum(total - guaranteed - over - draining), sum(over), sum(draining),
         sum(GREATEST(guarantee - total, 0)) FILTER (WHERE NOT is_unlimited)
-    FROM bar
+    FROM bar GROUP BY GROUPING SETS (({{key}}))
 """
 
 
 def platform_totals(actor: Actor) -> PlatformTotals:
     """The totals of the pools that `actor` may see. One query."""
+    return _read_totals(actor, "").get(None, _NOTHING)
+
+
+def bars_of_clusters(actor: Actor) -> dict[int, UsageBar]:
+    """The bars of the pools that `actor` may see, added up by the id of their cluster. One query."""
+    return {backend: totals.bar for backend, totals in _read_totals(actor, "backend").items() if backend is not None}
+
+
+_NOTHING = PlatformTotals(0, 0, 0, 0, 0, UsageBar())
+
+
+def _read_totals(actor: Actor, key: str) -> dict[int | None, PlatformTotals]:
+    """By the column `key`; without one, all totals are those of None."""
     roots = Pool.objects.visible_to(actor).roots().filter(archived=False)
-    columns = roots.order_by().values_list("pk", "guarantee", "usage__used", "usage__total_usage")
+    columns = roots.order_by().values_list("pk", "backend", "guarantee", "usage__used", "usage__total_usage")
     try:
         text, values = columns.query.sql_with_params()
     except EmptyResultSet:  # Django knows without a query that the actor sees no pool
-        nothing = UsageBar(guaranteed=0, low_inside=0, free=0, over_quota=0, draining=0)
-        return PlatformTotals(0, 0, 0, 0, 0, nothing)
+        return {}
     with connection.cursor() as cursor:
-        cursor.execute(_TOTALS.format(roots=text), values)
-        pools, subpools, unlimited, quota, used, guaranteed, low, over, draining, free = (
-            int(number or 0) for number in cursor.fetchone()
-        )
+        cursor.execute(_TOTALS.format(roots=text, key=key, column=key or "NULL"), values)
+        return {backend: _totals_of(sums) for backend, *sums in cursor}
+
+
+def _totals_of(sums: Iterable[Any]) -> PlatformTotals:
+    pools, subpools, unlimited, quota, used, guaranteed, low, over, draining, free = (
+        int(number or 0) for number in sums
+    )
     bar = UsageBar(guaranteed=guaranteed, low_inside=low, free=free, over_quota=over, draining=draining)
     return PlatformTotals(pools, subpools, unlimited, quota, used, bar)

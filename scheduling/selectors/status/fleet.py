@@ -17,7 +17,8 @@ from django.utils import timezone
 
 from pools.domain.people.roles import Actor
 from pools.domain.quota.usage_bar import UsageBar
-from pools.selectors.quotas.platform_totals import PlatformTotals
+from pools.models import Backend
+from pools.selectors.quotas.platform_totals import PlatformTotals, bars_of_clusters
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.selectors.reports.usage import HOUR, UsageQuestion, UsageRow, read_closed_until, read_usage
 
@@ -26,12 +27,12 @@ _MS_PER_HOUR = HOUR / timedelta(milliseconds=1)
 
 # The nodes as the record of use knows them: a node that accepts no pods is away, and every node of a lost cluster.
 _CAPACITY = """
-    SELECT COALESCE(sum(node.gpus), 0)::bigint, COALESCE(sum(node.gpus) FILTER (WHERE EXISTS (
+    SELECT {column}, COALESCE(sum(node.gpus), 0)::bigint, COALESCE(sum(node.gpus) FILTER (WHERE EXISTS (
         SELECT FROM scheduling_offlinespan away
         WHERE away.until IS NULL AND away.backend_id = node.backend_id
             AND (away.node_id IS NULL OR away.node_id = node.node_id)
     )), 0)::bigint
-    FROM scheduling_nodespan node WHERE node.until IS NULL
+    FROM scheduling_nodespan node WHERE node.until IS NULL GROUP BY GROUPING SETS (({key}))
 """
 
 
@@ -61,14 +62,22 @@ class Fleet:
         return round(100 * self.bar.in_use / self.whole) if self.whole else 0
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterUse:
+    """In GPUs. `whole` is the GPUs of the nodes, or the use where it is more; `bar` has the use and, as its free part,
+    what is idle. `used` is the average of each of the last full hours, the oldest first."""
+
+    whole: int
+    bar: UsageBar
+    used: Sequence[float]
+
+
 def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
     """The picture for this reader, whose `totals` are those of the pools that the reader may see. The hours are those
     of the record that are closed: the page is fetched often."""
     has_nodes, gpus, offline = False, totals.quota, 0
     if actor.can_read_all:
-        with connection.cursor() as cursor:
-            cursor.execute(_CAPACITY)
-            gpus, offline = cursor.fetchone()
+        gpus, offline = _read_capacities("").get(None, (0, 0))
         has_nodes = gpus > 0
         gpus = gpus or totals.quota
     whole = max(gpus, totals.bar.in_use)
@@ -85,6 +94,28 @@ def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
         idle=_averages(since, rows, _idle_of_nodes if has_nodes else _idle_quota),
         waiting=_averages(since, rows, lambda row: row.waiting),
     )
+
+
+def read_clusters(actor: Actor) -> dict[str, ClusterUse]:
+    """The use of each cluster by its name, for readers of the platform."""
+    names = dict(Backend.objects.values_list("pk", "name"))
+    capacities, bars = _read_capacities("node.backend_id"), bars_of_clusters(actor)
+    since, rows = _rows_of_hours(actor)
+    found = {}
+    for pk, name in names.items():
+        gpus, offline = capacities.get(pk, (0, 0))
+        bar = bars.get(pk, UsageBar())
+        whole = max(gpus, bar.in_use)
+        used = _averages(since, [row for row in rows if row.key == name], lambda row: row.used)
+        found[name] = ClusterUse(whole, bar.with_quota(whole - min(offline, whole - bar.in_use)), used)
+    return found
+
+
+def _read_capacities(key: str) -> dict[int | None, tuple[int, int]]:
+    """The GPUs of the nodes and those that are away, by the column `key`; without one, all are those of None."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CAPACITY.format(key=key, column=key or "NULL"))
+        return {backend: (gpus, offline) for backend, gpus, offline in cursor}
 
 
 def _rows_of_hours(actor: Actor) -> tuple[datetime | None, Sequence[UsageRow]]:

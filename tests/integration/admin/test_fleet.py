@@ -1,4 +1,5 @@
-"""The picture of the fleet on the home page: it adds up, it has the hours before, and it tells nobody of others."""
+"""The picture of the fleet on the home page: it adds up, it has the hours before, and it tells nobody of others. The
+list of clusters has a part of it for each."""
 
 from __future__ import annotations
 
@@ -84,3 +85,12 @@ def test_what_changed_has_no_tokens_and_roles(as_person: Callable[[str], Client]
     kinds = {entry.action.partition(".")[0] for entry in as_person("root").get("/").context["overview"].changes}
     assert kinds <= {"pool", "subpool", "cohort", "backend", "node", "gpu_quota"}
     assert AuditEntry.objects.filter(action="token.created").exists()
+
+
+def test_each_cluster_has_its_bar_and_its_hours(busy: None, as_person: Callable[[str], Client]) -> None:
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    UsageProgress.objects.update_or_create(pk=1, defaults={"closed_until": hour})
+    text = as_person("viewer").get("/clusters").content.decode()
+    assert 'aria-label="sim" title="24 guaranteed, 8 LOW inside, 128 free"' in text
+    assert 'aria-label="sim, in use in the last 24 hours: 0 GPUs at first' in text
+    assert as_person("worker").get("/clusters").status_code == 403

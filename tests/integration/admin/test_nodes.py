@@ -80,6 +80,7 @@ def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str
     for address in ("/nodes", f"/nodes/sim/{node}"):
         page = worker.get(address).content.decode()
         assert "secret" not in page
+        assert page.count('<i class="oa-part--unseen"></i>') == 4, "cells of the node, and no name"
     for colour in ("pool", "user", "priority"):
         answer = worker.get("/nodes", {"colour": colour})
         page = answer.content.decode()

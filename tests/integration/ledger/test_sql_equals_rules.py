@@ -21,7 +21,7 @@ from pools.locking import lock_leaf
 from pools.models import Cohort, Pool
 from pools.selectors.pool_filters import PoolFilter, rows_in_state
 from pools.selectors.pool_lists import list_pools
-from pools.selectors.quotas.platform_totals import platform_totals
+from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_totals
 from pools.selectors.quotas.pool_balance import read_balance, read_balances
 from pools.selectors.quotas.quota_facts import read_admission_tree
 from pools.services.configuration.reservations import ReservationUpdate, reservations_sql, update_reservations
@@ -104,6 +104,7 @@ def test_the_totals_are_the_sums_of_the_bars(seed: int) -> None:
     balances = read_balances(roots).values()
     totals = platform_totals(SYSTEM)
     assert totals.bar == sum_bars(pool_bar(balance) for balance in balances)
+    assert sum_bars(bars_of_clusters(SYSTEM).values()) == totals.bar
     assert totals.used == sum(balance.total_usage for balance in balances)
     assert totals.quota == sum(balance.guarantee for balance in balances if not balance.is_unlimited)
     assert totals.subpools == sum(
