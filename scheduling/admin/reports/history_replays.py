@@ -31,7 +31,7 @@ from scheduling.history.own.history_replays import find_replay, list_replays
 from scheduling.history.own.own_replay import ReplayQuestion, viewpoint, visible_roots
 from scheduling.history.own.replays import cancel_replay, request_replay
 from scheduling.models import HistoryReplay
-from scheduling.selectors.reports.replay_bars import compare_bars
+from scheduling.selectors.reports.replay_bars import compare_bars, compared_teams
 from scheduling.selectors.reports.usage_periods import PERIODS
 
 ROWS = 4
@@ -163,6 +163,7 @@ class HistoryReplayAdmin(PolicyAdmin):
             answer=answer,
             changes=[entry["set"] for entry in row.question["changes"]],
             bars=[] if answer is None else compare_bars(answer),
+            compared=None if answer is None else compared_teams(answer),
             teams=[row for row in rows if row["changes"] or not is_compared],
             other_teams=[row for row in rows if is_compared and not row["changes"]],
             advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),
@@ -267,11 +268,12 @@ def _preview(actor: Actor, change: dict[str, Any]) -> str | None:
 
 
 def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row for each team, those that change first. A cell is (title, as it was, as it would have been), the last
-    one None where it reads the same."""
-    against = answer["against"]["teams"] if answer["against"] else answer["on"]["teams"]
+    """One row for each team, those that change first. A cell is (title, before, after), the last one None where it
+    reads the same."""
+    compared = compared_teams(answer)
+    after = compared.before if compared.after is None else compared.after
     rows = []
-    for name, on in sorted(answer["on"]["teams"].items()):
-        cells = [_cell(key, on[key], against[name][key]) for key in TEAM_KEYS.split()]
+    for name, before in sorted(compared.before.items()):
+        cells = [_cell(key, before[key], after[name][key]) for key in TEAM_KEYS.split()]
         rows.append({"name": name, "cells": cells, "changes": any(would is not None for _, _, would in cells)})
     return [*(row for row in rows if row["changes"]), *(row for row in rows if not row["changes"])]

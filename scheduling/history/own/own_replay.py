@@ -30,6 +30,7 @@ from scheduling.history.replay.history_clock import (
 )
 from scheduling.history.replay.measures import Course, CourseDifference, compare
 from scheduling.history.replay.past_measures import PersonAnswer, affected_people, summarize, summarize_queues
+from scheduling.history.replay.recorded import follow_record
 from scheduling.history.replay.sentences import replay_sentences
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.fields import exact_number
@@ -70,6 +71,7 @@ class ReplayResultAnswer(TypedDict):
     steps: int
     identical: bool
     first_difference: FirstDifferenceAnswer | None
+    recorded: Course
     on: Course
     against: Course | None
     difference: CourseDifference | None
@@ -232,6 +234,7 @@ def answer_without_changes(
         "steps": len(history.steps) if view.reads_all else _count_steps(history, known),
         "identical": difference is None,
         "first_difference": first,
+        "recorded": _numbers(view, follow_record(history, unchanged.capacity), known),
         "on": _numbers(view, shown, known),
         "against": None,
         "difference": None,

@@ -63,10 +63,10 @@ class PastJob:
     runs: list[tuple[int, int]] = field(default_factory=list)
     _counted_from: int = 0
 
-    def begin(self, now: int) -> None:
-        """It holds its GPUs from now on."""
+    def begin(self, now: int, counted_from: int | None = None) -> None:
+        """It holds its GPUs from now on; what it uses counts from then, or from the beginning of the window."""
         self.stop_waiting(now)
-        self.start = self._counted_from = now
+        self.start, self._counted_from = now, now if counted_from is None else counted_from
         self.turn += 1
 
     def stop(self, now: int) -> None:
@@ -83,6 +83,14 @@ class PastJob:
         if self.waits_since is not None:
             self.waits.append((self.waits_since, now))
         self.waits_since = None
+
+    def close(self, since: int, until: int) -> None:
+        """The window ends."""
+        self.stop_waiting(until)
+        if self.start is not None:
+            begin = max(self.start, since)
+            self.used += until - begin
+            self.runs.append((begin, until))
 
     @property
     def waited(self) -> int:
@@ -167,11 +175,7 @@ class HistoryClock:
                 self._follow(now, self._state.run(seconds(now)).steps)
         self._count_capacity(history.until)
         for past in self._past.jobs.values():
-            past.stop_waiting(history.until)
-            if past.start is not None:
-                since = max(past.start, history.since)
-                past.used += history.until - since
-                past.runs.append((since, history.until))
+            past.close(history.since, history.until)
         return self._past
 
     # -- when -----------------------------------------------------------------------------------------------------
@@ -204,8 +208,7 @@ class HistoryClock:
                 past.arrived = job.ready
                 self._state.arrived(gang_of(self._configuration, job, job.running))
                 assert job.started is not None
-                past.begin(job.started)
-                past._counted_from = history.since
+                past.begin(job.started, history.since)
                 self._plan_end(past)
             elif not job.after:
                 self._push(max(job.ready, history.since), _Kind.ARRIVE, number, job.name)

@@ -1,4 +1,4 @@
-"""The waits and the use of teams in a replay as bars, as they were and as they would have been."""
+"""The waits and the use of teams in a replay as bars: as they were and with the changes, or recorded and replayed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TeamBars:
-    """One team: the number as it was, and as it would have been; None without a change to compare."""
+    """One team: the number before and after; None where there is nothing to compare."""
 
     team: str
     was: Bar
@@ -38,9 +38,29 @@ class BarPicture:
     left_out: int
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedTeams:
+    """The numbers of teams that an answer compares, and their words. Answers of former versions have no record."""
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any] | None
+    before_words: str = "as it was"
+    after_words: str = "with the changes"
+
+
+def compared_teams(answer: Mapping[str, Any]) -> ComparedTeams:
+    """What was and would have been; without changes, what was recorded and replayed."""
+    if answer["against"] is not None:
+        return ComparedTeams(answer["on"]["teams"], answer["against"]["teams"])
+    if answer.get("recorded") is None:
+        return ComparedTeams(answer["on"]["teams"], None)
+    return ComparedTeams(answer["recorded"]["teams"], answer["on"]["teams"], "as recorded", "replayed")
+
+
 def compare_bars(answer: Mapping[str, Any]) -> list[BarPicture]:
     """The pictures of an answer of a replay; a number that is 0 for all teams has none."""
-    on, against = answer["on"]["teams"], (answer["against"] or {}).get("teams")
+    compared = compared_teams(answer)
+    on, against = compared.before, compared.after
     found = []
     for key in KEYS:
         rows = [(name, _value(on[name], key), _value(against[name], key) if against else None) for name in on]

@@ -50,6 +50,20 @@ def test_a_replay_is_asked_for_followed_and_read(chief: Client) -> None:
     assert "COMPLETED" in chief.get(PAGE).content.decode()
 
 
+def test_a_replay_without_changes_stands_beside_the_record(chief: Client) -> None:
+    submit_workflow("team--a")
+    submit_workflow("other--x", username="stranger")
+    reconcile()
+    address = chief.post(PAGE, {"backend": "sim", "period": "24h"}).headers["Location"]
+    replays.run_replay(HistoryReplay.objects.get().pk)
+    answer = chief.get(f"/api{address}").json()["answer"]
+    assert set(answer["recorded"]["teams"]) == {"team--a"}, "no other pool is named"
+    assert answer["recorded"]["summary"] is None
+    page = chief.get(address).content.decode()
+    assert "as recorded" in page and "replayed</li>" in page
+    assert "makes all 1 recorded starts and preemptions again, exactly" in page
+
+
 def test_teams_are_compared_as_bars() -> None:
     on = {"a": {"wait_mean_s": 60.0, "used_gpu_h": 0}, "b": {"wait_mean_s": None, "used_gpu_h": 0}}
     against = {"a": {"wait_mean_s": 30.0, "used_gpu_h": 0}, "b": {"wait_mean_s": 120.0, "used_gpu_h": 0}}
@@ -58,6 +72,8 @@ def test_teams_are_compared_as_bars() -> None:
     assert picture.teams == [TeamBars("b", Bar(0, 0), Bar(120, 100)), TeamBars("a", Bar(60, 50), Bar(30, 25))]
     (alone,) = compare_bars({"on": {"teams": on}, "against": None})
     assert alone.teams[0] == TeamBars("a", Bar(60, 100), None)
+    (replayed,) = compare_bars({"recorded": {"teams": against}, "on": {"teams": on}, "against": None})
+    assert replayed.teams[1] == TeamBars("a", Bar(30, 25), Bar(60, 50))
     many = {f"t{number:02}": {"wait_mean_s": float(number), "used_gpu_h": 0} for number in range(MAX_TEAMS + 2)}
     (picture,) = compare_bars({"on": {"teams": many}, "against": None})
     assert (len(picture.teams), picture.left_out, picture.teams[0].team) == (MAX_TEAMS, 2, f"t{MAX_TEAMS + 1}")

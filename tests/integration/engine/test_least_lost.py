@@ -49,3 +49,4 @@ def test_previews_decisions_and_replays_have_the_same_victim(db: None, victims: 
     replays.run_replay(UUID(replay["id"]))
     answer = cluster.get(f"/api/replay/{replay['id']}")["answer"]
     assert (answer["identical"], answer["first_difference"]) == (True, None)
+    assert answer["recorded"] == answer["on"]

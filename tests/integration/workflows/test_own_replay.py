@@ -78,6 +78,7 @@ def test_without_changes_it_is_the_record(story: Story, admin: Any) -> None:
     assert (answer["against"], answer["difference"], answer["people"]) == (None, None, [])
     assert answer["on"]["teams"]["team--a"]["starts"] == 2
     assert answer["on"]["summary"]["starts"] == 3
+    assert answer["recorded"] == answer["on"], "the record, counted without the engine, has the numbers of its replay"
     assert AuditEntry.objects.count() == before
 
 
