@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import Request
 
 from pools.domain.changes.users import CreateUser
 from tests.browser.pool_scene import PoolScene
@@ -21,6 +22,8 @@ SHORT_LISTS = (
     "/clusters/-/sync", "/jobs",
 )  # fmt: skip
 DESK_HEIGHT = 900
+FIRST_LOAD_BYTES = 120_000
+OPENED = ("/", WORKFLOWS, "/pools", "/queue", "/usage", "/nodes")
 _ROWS = """() => {
   const rows = [...document.querySelectorAll('main tbody tr')].filter((row) => row.offsetParent);
   const place = rows.map((row) => row.getBoundingClientRect());
@@ -112,6 +115,24 @@ def test_a_screen_of_each_list(full_lists: PoolScene, enter: Callable[..., Tab])
             page = tab.open(path)
             assert page.evaluate(_CUT) == [], (path, width)
         tab.assert_accessible()
+
+
+@pytest.mark.parametrize("path", OPENED)
+def test_the_first_load_of_a_page_is_small(path: str, full_lists: PoolScene, enter: Callable[..., Tab]) -> None:
+    """Nothing is in the browser's cache: the page, its styles, scripts and fonts, as they are sent."""
+    tab = enter(full_lists.pool_admin)
+    sent: list[Request] = []
+
+    def note(request: Request) -> None:  # Playwright takes no method of a list
+        sent.append(request)
+
+    tab.page.on("requestfinished", note)
+    page = tab.open(path)
+    page.wait_for_load_state("networkidle")
+    sizes = {request.url: request.sizes() for request in sent}
+    total = sum(each["responseHeadersSize"] + each["responseBodySize"] for each in sizes.values())
+    assert len(sizes) > 5, "with its files"
+    assert total <= FIRST_LOAD_BYTES, {url: each["responseBodySize"] for url, each in sizes.items()}
 
 
 def test_a_filter_becomes_a_chip_by_keyboard_in_forced_colours(
