@@ -7,13 +7,15 @@ the sources are served as they are. The files of other packages (the page of the
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import logging
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,25 +46,43 @@ def build_static_files(sources: Path, places: Sequence[Path]) -> Path | None:
     for place in places:
         try:
             place.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix="new-", dir=place))
+            with _one_builder(place):
+                if _build_in(place, name, sources):
+                    return place / name
         except OSError:
             continue
-        try:
-            _write_build(sources, folder)
-            folder.chmod(0o755)
-            folder.rename(place / name)
-        except FileExistsError:  # another process was faster
-            pass
-        except OSError as problem:
-            if not (place / name).is_dir():
-                logger.warning("static files were not built: %s", problem)
-                continue
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        _remove_old_builds(place)
-        return place / name
     logger.warning("static files are sent uncompressed: none of %s can be written", ", ".join(map(str, places)))
     return None
+
+
+@contextlib.contextmanager
+def _one_builder(place: Path) -> Iterator[None]:
+    """Two processes of a first start need the build at the same time: the second waits, and finds that of the first."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: both build, and the first is kept
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _build_in(place: Path, name: str, sources: Path) -> bool:
+    if (place / name).is_dir():
+        return True
+    folder = Path(tempfile.mkdtemp(prefix="new-", dir=place))
+    try:
+        _write_build(sources, folder)
+        folder.chmod(0o755)
+        folder.rename(place / name)
+    except OSError as problem:
+        if not (place / name).is_dir():
+            logger.warning("static files were not built: %s", problem)
+            return False
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _remove_old_builds(place)
+    return True
 
 
 def _write_build(sources: Path, folder: Path) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import brotli
 import pytest
 
 from osmo_admin import settings
-from osmo_admin.web.static_build import BUILDS_KEPT, build_static_files, find_build, source_hash
+from osmo_admin.web import static_build
+from osmo_admin.web.static_build import BUILDS_KEPT, _write_build, build_static_files, find_build, source_hash
 from tests.support.services import ROOT
 
 VENDOR = ROOT / "static" / "osmo" / "vendor"
@@ -51,6 +55,24 @@ def test_a_change_of_a_file_makes_another_build(sources: Path, tmp_path: Path) -
         assert find_build(places, source_hash(sources)) is None
         assert build_static_files(sources, places) is not None
     assert len(list(places[0].iterdir())) == BUILDS_KEPT
+
+
+def test_two_processes_at_once_build_once(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, written = threading.Event(), []
+
+    def write(*arguments: Path) -> None:
+        begun.set()
+        time.sleep(0.1)  # the other is here meanwhile
+        written.append(arguments)
+        _write_build(*arguments)
+
+    monkeypatch.setattr(static_build, "_write_build", write)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(build_static_files, sources, [tmp_path])
+        assert begun.wait(60)
+        second = pool.submit(build_static_files, sources, [tmp_path])
+        assert first.result() == second.result() == find_build([tmp_path], source_hash(sources))
+    assert len(written) == 1
 
 
 def test_a_folder_that_cannot_be_written_leaves_the_next_place(sources: Path, tmp_path: Path) -> None:
