@@ -60,6 +60,16 @@ class PoolScene:
         """The pool's address."""
         return f"/pools/{self.pool}"
 
+    def create_platform_admin(self) -> str:
+        """A new platform admin, who has no work of their own, whatever other tests have left to user `admin`."""
+        name = self.stack.unique_name("platform")
+        with self.stack.orm():
+            from pools.domain.people.roles import SYSTEM
+            from pools.services.people.users import create_user
+
+            create_user(CreateUser(id=name, roles=("osmo-admin",)), actor=SYSTEM, password=self.password)
+        return name
+
     def create_subpool(self, name: str, quota: int) -> None:
         """Create a subpool."""
         answer = self.stack.admin_client.post(

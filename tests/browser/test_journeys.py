@@ -276,7 +276,7 @@ def test_a_morning_look_by_keyboard_alone_in_forced_colours(scene: PoolScene, tr
     scene.create_subpool("a", 8)
     scene.run_workflows(f"{scene.pool}--a", gpus=8)
     waiting = scene.submit_workflow(f"{scene.pool}--a", gpus=8)
-    walk = travel("admin", DESK, "light", forced_colors="active")
+    walk = travel(scene.create_platform_admin(), DESK, "light", forced_colors="active")
     page = walk.page
     walk.begin()
     _tab_to(page, "element.matches('.oa-problem a, .oa-skip')", 1)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Request
 
+from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.pools import PutPool
 from pools.domain.changes.users import CreateUser
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import Tab, expect, expect_text
@@ -74,7 +76,20 @@ def full_lists(stack: Stack) -> PoolScene:
             )
             for number in range(ROWS)
         )
+        for _ in range(2):
+            _promise_more_than_there_is(stack.unique_name("small"))
     return scene
+
+
+def _promise_more_than_there_is(name: str) -> None:
+    """A cluster of 8 GPUs with a pool of 100: the lists of pools warn of it."""
+    from pools.domain.people.roles import SYSTEM
+    from pools.services.configuration.backends import put_backend
+    from pools.services.configuration.pools import put_pool
+
+    put_backend(PutBackend(name=name, body={"namespace": name, "nodes": [{"name": "n", "gpus": 8}]}), actor=SYSTEM)
+    gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
+    put_pool(PutPool(name=name, body={"backend": name, "resources": {"gpu": gpu}}), actor=SYSTEM)
 
 
 @pytest.fixture
