@@ -21,7 +21,19 @@ from scheduling.scenario.bounds import WEB_BOUNDS
 from scheduling.scenario.parse import parse_scenario
 from scheduling.selectors.what_if.live_question import answer_live_question
 
-SIMULATION_CHANGE = object_with({"set": OBJECT, "remove": TEXT, "finish": {}, "submit": OBJECT}, required=[])
+SIMULATION_CHANGE = object_with(
+    {
+        "set": OBJECT,
+        "remove": TEXT,
+        "finish": {},
+        "submit": OBJECT,
+        "set_node": OBJECT,
+        "remove_node": TEXT,
+        "remove_nodes": {"description": "Names, or `{label: KEY=VALUE}` or `{name: PATTERN}`."},
+        "remove_backend": TEXT,
+    },
+    required=[],
+)
 SIMULATION_BODY = object_with(
     {
         "live": {**BOOLEAN, "description": "true: the live state instead of a scenario; then `changes` alone."},

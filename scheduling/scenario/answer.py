@@ -23,6 +23,7 @@ from scheduling.domain.engine.state.records import GangState
 from scheduling.domain.engine.state_facts import task_state
 from scheduling.domain.engine.steps import Step
 from scheduling.garbage_collector import garbage_collector
+from scheduling.scenario.loss import NodeLossAnswer, describe_loss
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.rule_checks import find_rule_violations
 
@@ -113,7 +114,8 @@ ScenarioStepAnswer = TypedDict(
 
 
 class ScenarioAnswer(TypedDict):
-    """The state after the run, and the steps to it; `live` and `backend` are there for the live state."""
+    """The state after the run, and the steps to it; `live` and `backend` are there for the live state, `loss` if nodes
+    were changed."""
 
     live: NotRequired[bool]
     backend: NotRequired[str]
@@ -123,12 +125,17 @@ class ScenarioAnswer(TypedDict):
     steps: list[ScenarioStepAnswer]
     settled: bool
     violations: list[ScenarioViolationAnswer]
+    loss: NotRequired[NodeLossAnswer]
 
 
 def answer_scenario(scenario: Scenario) -> ScenarioAnswer:
     """Run the scenario and answer the result."""
     with garbage_collector.paused():
-        return render_answer(scenario, run_cycle(scenario.facts))
+        settled = run_cycle(scenario.facts)
+        answer = render_answer(scenario, settled)
+        if scenario.loss is not None:
+            answer["loss"] = describe_loss(scenario, scenario.loss, run_cycle(scenario.loss.baseline), settled)
+        return answer
 
 
 def render_answer(scenario: Scenario, settled: CycleResult) -> ScenarioAnswer:

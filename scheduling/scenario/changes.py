@@ -8,9 +8,10 @@ from typing import Any
 from pools.domain.errors import Fault
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, ScenarioValue
+from scheduling.scenario.node_changes import NODE_CHANGE_KINDS, apply_node_change
 from scheduling.scenario.workloads import read_workload
 
-CHANGE_KINDS = ("set", "remove", "finish", "submit")
+CHANGE_KINDS = ("set", "remove", "finish", "submit", *NODE_CHANGE_KINDS)
 Setter = Any
 """`set_queue` or `set_cohort`: (the object as it is, the entry) → the object as it will be."""
 
@@ -39,6 +40,8 @@ def apply_changes(
                 _remove(draft, entry)
             elif operation == "finish":
                 _finish(draft, entry)
+            elif operation in NODE_CHANGE_KINDS:
+                apply_node_change(draft, entry, operation)
             else:
                 read_workload(
                     draft, RecordReader(entry.raw_value("submit"), entry.path_of("submit"), draft.faults, "a workload")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pools.domain.errors import Fault, Violation
+from pools.domain.quota.degraded import DegradedRule
 from pools.domain.quota.tree import find_cycles
 from pools.domain.structured_input import Faults
 from pools.domain.values.amounts import Amount, Number
@@ -53,6 +54,20 @@ class ScenarioDraft:
     """By queue, the only nodes that a new workload there may use; all nodes for a queue that is not named."""
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     policy: PolicyFacts | None = None
+    degraded: DegradedRule = DegradedRule.PROPORTIONAL
+    backend: str | None = None
+    """The cluster of live facts; a file has none."""
+    nameable_nodes: Collection[str] | None = None
+    """The only nodes that the asker may name; None for all."""
+    lost_nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    resized_nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    """Nodes that changes took away, and nodes of another size as they were before."""
+    lost_gangs: dict[str, GangFacts] = field(default_factory=dict)
+    """Work that lost a node, as it was before."""
+
+    def may_name(self, node: str) -> bool:
+        """Whether the asker may name this node."""
+        return self.nameable_nodes is None or node in self.nameable_nodes
 
     def to_facts(self) -> ClusterFacts:
         """The facts for the engine."""

@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pools.domain.quota.degraded import DegradedRule
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar
 from scheduling.scenario.bounds import find_broken_bounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader
-from scheduling.scenario.parse import CHANGE_SETTERS, Scenario, ScenarioError
+from scheduling.scenario.node_changes import has_node_changes, without_node_changes
+from scheduling.scenario.parse import CHANGE_SETTERS, Scenario, ScenarioError, draft_scenario
 
 LIVE_KEYS = ("live", "backend", "changes")
 GROUP_SEPARATOR = "/"
@@ -21,17 +23,28 @@ GROUP_SEPARATOR = "/"
 class LiveNames:
     """The names that users know for these facts. `queues`: other names of queues; `submission_aliases`: the same where
     work is submitted, which goes to a leaf; `allowed_nodes`: by leaf, the nodes that new work there may
-    use, None for all; `bars`: what keeps it from the others."""
+    use, None for all; `bars`: what keeps it from the others. `backend`: the name of the cluster; `nodes`: those that
+    the asker may name, None for all; `degraded`: how its pools share too few GPUs."""
 
     queue_aliases: Mapping[str, str] = field(default_factory=dict)
     submission_aliases: Mapping[str, str] = field(default_factory=dict)
     allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     bars: Mapping[str, tuple[NodeBar, ...]] = field(default_factory=dict)
+    backend: str | None = None
+    nodes: Collection[str] | None = None
+    degraded: DegradedRule = DegradedRule.PROPORTIONAL
 
 
 def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenario:
     """The facts with the `changes` of `question` (`{live: true, changes: [...]}`) applied in order; the names in it are
     written out in place. Raises `ScenarioError` with every fault."""
+    draft = _read_draft(facts, question, names)
+    if not has_node_changes(question):
+        return draft_scenario(draft)
+    return draft_scenario(draft, _read_draft(facts, without_node_changes(question), names).to_facts())
+
+
+def _read_draft(facts: ClusterFacts, question: Any, names: LiveNames) -> ScenarioDraft:
     draft = ScenarioDraft(
         nodes=None if facts.nodes is None else {node.name: node for node in facts.nodes},
         capacity=facts.capacity,
@@ -48,6 +61,9 @@ def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) ->
         bars=names.bars,
         units=facts.units,
         policy=facts.policy,
+        degraded=names.degraded,
+        backend=names.backend,
+        nameable_nodes=names.nodes,
     )
     root = RecordReader(question, "", draft.faults, "a question about the live state")
     root.reject_unknown_keys(LIVE_KEYS)
@@ -63,7 +79,7 @@ def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) ->
         )
     if draft.faults.violations:
         raise ScenarioError.of_faults(draft.faults.violations)
-    return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations)
+    return draft
 
 
 def _write_out(changes: Any, manners: LiveNames, gangs: Collection[str]) -> None:

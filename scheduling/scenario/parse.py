@@ -8,18 +8,21 @@ from typing import Any
 
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
 from pools.domain.errors import DomainError, ErrorCode, Fault, Violation
+from pools.domain.quota.degraded import DegradedRule
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.values.amounts import Number
-from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, NodeFacts, PolicyFacts, QueueFacts
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, read_resources
+from scheduling.scenario.node_changes import has_node_changes, without_node_changes
 from scheduling.scenario.workloads import TIME_KEYS, read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
 COHORT_KEYS = ("name", "parent", "quota", *LIMIT_KEYS, "weight")
-POLICY_KEYS = (*POLICY_DEFAULTS, "now")
+NODE_KEYS = ("name", "gpus", "resources", "labels")
+POLICY_KEYS = (*POLICY_DEFAULTS, "degraded", "now")
 QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created")
 
 
@@ -37,18 +40,47 @@ class ScenarioError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """What changes of nodes did. `baseline` are the facts with all other changes; `lost` and `resized` are nodes, and
+    `gangs` the work that lost one of them, as they were before."""
+
+    baseline: ClusterFacts
+    lost: Mapping[str, NodeFacts]
+    resized: Mapping[str, NodeFacts]
+    gangs: Mapping[str, GangFacts]
+    degraded: DegradedRule
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """The facts of a document with its changes applied. `paths` and `gang_paths` lead back to the file;
-    `rule_violations` are broken rules that were found while reading."""
+    `rule_violations` are broken rules that were found while reading. `loss` is there if nodes were changed."""
 
     facts: ClusterFacts
     paths: dict[str, str]
     gang_paths: dict[str, str]
     rule_violations: list[Violation]
+    loss: NodeLoss | None = None
 
 
 def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scenario:
     """Read one document. Raises `ScenarioError` with every fault and its path."""
+    draft = _read_draft(value, bounds)
+    if not has_node_changes(value):
+        return draft_scenario(draft)
+    return draft_scenario(draft, _read_draft(without_node_changes(value), bounds).to_facts())
+
+
+def draft_scenario(draft: ScenarioDraft, baseline: ClusterFacts | None = None) -> Scenario:
+    """The scenario of a draft that has been read; `baseline` are its facts without the changes of nodes, if it has
+    some."""
+    loss = None
+    if baseline is not None:
+        loss = NodeLoss(baseline, draft.lost_nodes, draft.resized_nodes, draft.lost_gangs, draft.degraded)
+    return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations, loss)
+
+
+def _read_draft(value: Any, bounds: ScenarioBounds) -> ScenarioDraft:
     draft = ScenarioDraft(bounds=bounds)
     root = RecordReader(value, "", draft.faults, "a scenario")
     root.reject_unknown_keys(ROOT_KEYS)
@@ -74,7 +106,7 @@ def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scena
         _note_unread_times(draft)
     if draft.faults.violations:
         raise ScenarioError.of_faults(draft.faults.violations)
-    return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations)
+    return draft
 
 
 def _note_unread_times(draft: ScenarioDraft) -> None:
@@ -92,14 +124,21 @@ def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
         return
     draft.nodes = {}
     for entry in root.records("nodes", "a node"):
-        entry.reject_unknown_keys(("name", "gpus", "resources"))
+        entry.reject_unknown_keys(NODE_KEYS)
         name = entry.name("name", required=True)
-        resources = read_resources(entry)
+        resources, labels = read_resources(entry), _labels(entry)
         if name is None:
             continue
         if name in draft.nodes:
             draft.faults.add(entry.path_of("name"), Fault.DUPLICATE_NAME, "Two nodes have this name.")
-        draft.nodes[name] = NodeFacts(name, resources)
+        draft.nodes[name] = NodeFacts(name, resources, labels)
+
+
+def _labels(entry: RecordReader) -> dict[str, str]:
+    if not entry.is_given("labels"):
+        return {}
+    record = RecordReader(entry.raw_value("labels"), entry.path_of("labels"), entry.faults, "labels")
+    return {key: text for key in record if (text := record.name(key)) is not None}
 
 
 def _policy(draft: ScenarioDraft, root: RecordReader) -> None:
@@ -115,6 +154,7 @@ def _policy(draft: ScenarioDraft, root: RecordReader) -> None:
         ageing=times["ageing"],
         victims=VictimRule(entry.choice("victims", VictimRule, VictimRule.YOUNGEST)),
     )
+    draft.degraded = DegradedRule(entry.choice("degraded", DegradedRule, DegradedRule.PROPORTIONAL))
 
 
 def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, dict[str, Number]]:

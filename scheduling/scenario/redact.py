@@ -81,4 +81,5 @@ def _gang(gang: GangFacts, queue: str, alias: str | None) -> GangFacts:
     if alias is None:
         return gang if gang.queue == queue else replace(gang, queue=queue)
     tasks = tuple(replace(task, name=f"{alias}-{n}") for n, task in enumerate(gang.tasks))
-    return replace(gang, name=alias, queue=queue, tasks=tasks)
+    lead = next((tasks[n].name for n, task in enumerate(gang.tasks) if task.name == gang.lead), "")
+    return replace(gang, name=alias, queue=queue, tasks=tasks, lead=lead)

@@ -11,7 +11,18 @@ from scheduling.scenario.fields import RecordReader, read_resources
 
 TIME_KEYS = ("started", "time_limit", "expected_time")
 """Keys of workloads that only a policy reads."""
-WORKLOAD_KEYS = ("name", "queue", "priority", "preemptible", "submitted", "state", *TIME_KEYS, "gang", "tasks")
+WORKLOAD_KEYS = (
+    "name",
+    "queue",
+    "priority",
+    "preemptible",
+    "submitted",
+    "state",
+    *TIME_KEYS,
+    "restarts",
+    "gang",
+    "tasks",
+)
 TASK_KEYS = ("name", "count", "gpus", "resources", "state", "node", "sub_group")
 GANG_KEYS = ("min_member", "min_sub_group", "sub_groups")
 GROUP_KEYS = ("name", "parent", "min_member", "min_sub_group")
@@ -49,6 +60,7 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
         started=times["started"],
         time_limit=times["time_limit"],
         expected_time=times["expected_time"],
+        restarts=entry.boolean("restarts", default=True),
     )
     draft.gang_paths[name] = entry.path
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pools.domain.numbers import TREE_NUMBERS
+from pools.domain.values.counting import counted
 
 
 def simulation_text(answer: dict[str, Any]) -> str:
     """Steps, workloads, queues and cohorts; empty sections are left out."""
     sections = [
+        *(_loss_sections(answer["loss"]) if "loss" in answer else ()),
         _section_text("STEPS", [f"{step['pass']:>3}  {step['message']}" for step in answer["steps"]]),
         _section_text("WORKLOADS", _workload_lines(answer["workloads"])),
         _section_text("RESERVATIONS", _reservation_lines(answer["workloads"])),
@@ -21,6 +23,53 @@ def simulation_text(answer: dict[str, Any]) -> str:
     if not answer["settled"]:
         sections.append("Stopped at the limit of passes: the last pass still changed something.")
     return "\n\n".join(section for section in sections if section) or "Nothing to schedule."
+
+
+def _loss_sections(loss: dict[str, Any]) -> list[str]:
+    """What the changes of nodes do: work, quotas, queues."""
+    nodes = counted(len(loss["nodes"]), "node")
+    lines = [
+        f"{each['node']}: {each['gpus_before']} to {each['gpus']} GPUs; {each['held']} are held, {each['free']} free"
+        for each in loss["resized"]
+    ]
+    heads = ["Loses GPUs at once", "Queue", "GPUs", "Priority", "Afterwards"]
+    rows = [
+        [each["workload"], each["queue"], str(each["gpus"]), _priority_text(each), _afterwards_text(each)]
+        for each in loss["workloads"]
+    ]
+    rows += [
+        [each["workload"], each["queue"], str(each["gpus"]), "", "waits: its GPUs go to other work"]
+        for each in loss["displaced"]
+    ]
+    guarantees = [
+        f"{each['queue']}: {each['held']} of {each['quota']} GPUs, {each['missing']} missing"
+        for each in loss["guarantees"]
+    ]
+    queues = [
+        f"{each['queue']}: {counted(each['gangs'], 'gang waits', 'gangs wait')} for {each['gpus']} GPUs, "
+        f"{each['gangs_before']} for {each['gpus_before']} before"
+        for each in loss["queues"]
+    ]
+    title = f"WITHOUT {nodes} ({loss['gpus']} GPUs)".upper() if loss["nodes"] else "NODES OF ANOTHER SIZE"
+    nothing = ["No work runs there."] if loss["nodes"] and not rows else []
+    return [
+        _section_text(title, [*lines, *nothing, *_table_lines(heads, rows)]),
+        _section_text("QUOTAS THAT NO LONGER HOLD", guarantees),
+        _section_text("QUEUES THAT CHANGE", queues),
+    ]
+
+
+def _priority_text(work: dict[str, Any]) -> str:
+    return "LOW" if work["preemptible"] else "HIGH or NORMAL"
+
+
+def _afterwards_text(work: dict[str, Any]) -> str:
+    if not work["restarts"]:
+        return "has ended: its exit actions do not restart it"
+    if work["state"] == "running":
+        return f"{'runs' if not work['whole'] else 'starts again'} on {', '.join(work['nodes'])}"
+    position = "" if work["position"] is None else f" at position {work['position']}"
+    return f"waits{position}"
 
 
 def validation_text(answer: dict[str, Any]) -> str:

@@ -28,10 +28,11 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node and its capacity."""
+    """A node and its capacity. `labels` choose it in a what-if, and decide nothing else."""
 
     name: str
     resources: Mapping[str, Number]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,9 @@ class GangFacts:
     """Tasks that start together as far as `tree` requires; None requires all of them. Names are unique in the facts.
 
     The times are seconds, and only a policy reads them: `waiting_since` (None: `submitted`), `started` of a running
-    gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs."""
+    gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs. Only a what-if about
+    nodes reads the last two: `restarts`, whether it waits again after it has lost its place with a node, and the task
+    `lead`, which it cannot lose alone."""
 
     name: str
     queue: str
@@ -137,6 +140,8 @@ class GangFacts:
     time_limit: Number | None = None
     expected_time: Number | None = None
     topology: tuple[TopologyNeed, ...] = ()
+    restarts: bool = True
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

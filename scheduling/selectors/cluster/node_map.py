@@ -15,7 +15,7 @@ from django.db.models import Count, Min, QuerySet, Sum
 from pools.domain.configuration.platforms import platforms_of
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
-from pools.models import Backend, Pool
+from pools.models import Backend, Node, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster.nodes import NodeUsage, read_node_usage
 from scheduling.selectors.work.tasks import visible_tasks
@@ -139,12 +139,24 @@ def _visible_roots(actor: Actor) -> QuerySet[Pool]:
     return Pool.objects.visible_to(actor).roots().filter(archived=False)
 
 
+def visible_nodes(actor: Actor, backend: Backend) -> list[str]:
+    """The names of the nodes that `actor` may see: those of the platforms of their pools, all for platform readers."""
+    rows = Node.objects.filter(backend=backend)
+    if not actor.can_read_all:
+        rows = rows.filter(platform__in=_visible_platforms(actor, backend))
+    return sorted(rows.values_list("name", flat=True))
+
+
+def _visible_platforms(actor: Actor, backend: Backend) -> set[str]:
+    configs = _visible_roots(actor).filter(backend=backend).values_list("config", flat=True)
+    return {platform for config in configs for platform in platforms_of(config)}
+
+
 def _visible_nodes(actor: Actor, backend: str, name: str | None = None) -> tuple[Backend, list[NodeUsage]]:
     row = Backend.objects.filter(name=backend).first()
     platforms: set[str] = set()
     if row is not None and not actor.can_read_all:
-        configs = _visible_roots(actor).filter(backend=row).values_list("config", flat=True)
-        platforms = {platform for config in configs for platform in platforms_of(config)}
+        platforms = _visible_platforms(actor, row)
     if row is None or not (actor.can_read_all or platforms):
         raise NotFound(f"There is no cluster {backend} that you can see.")
     uses = read_node_usage(name, backend=row.pk)

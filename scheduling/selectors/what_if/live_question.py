@@ -21,10 +21,13 @@ from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
 from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
+from scheduling.scenario.node_changes import has_node_changes, removed_backend
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
+from scheduling.selectors.cluster.node_map import visible_nodes
 from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
 from scheduling.selectors.queue.live_facts import LiveFacts, SharedObjects, read_live_facts
+from scheduling.selectors.what_if.node_losses import with_node_losses
 
 
 def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioAnswer:
@@ -37,11 +40,13 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioA
     backend = find_backend(actor, question)
     with one_snapshot():
         live = read_live_facts(backend)
+        if has_node_changes(question):
+            live = replace(live, facts=with_node_losses(backend, live))
         rows = Pool.objects.roots().filter(pk__in=live.roots.values()).prefetch_related("subpools")
         roots = {pool.pk: pool for pool in rows}
         holds = read_dispatch_holds(backend, live)
         facts = live.facts if actor.can_read_all else _redacted_facts(actor, live, roots)
-        scenario_names = _scenario_names(backend, roots.values(), {queue.name for queue in facts.queues})
+        scenario_names = _scenario_names(actor, backend, roots.values(), {queue.name for queue in facts.queues})
     return {
         "live": True,
         "backend": backend.name,
@@ -60,7 +65,10 @@ def _with_holds(scenario: Scenario, before: ClusterFacts, live: LiveFacts, holds
     }
     held = holds.held_names(live, [gang for gang in scenario.facts.gangs if gang.name not in known])
     held = {name: first for name, first in held.items() if any(each in left or each not in known for each in first)}
-    return replace(scenario, facts=with_holds(scenario.facts, held))
+    loss = scenario.loss
+    if loss is not None:
+        loss = replace(loss, baseline=with_holds(loss.baseline, held))
+    return replace(scenario, facts=with_holds(scenario.facts, held), loss=loss)
 
 
 def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
@@ -74,7 +82,7 @@ def find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
         administered = administered.filter(name__in=names)
     with_pools = Backend.objects.filter(pools__in=administered).distinct()
     choice = Backend.objects.all() if actor.can_read_all else with_pools
-    name = question.get("backend")
+    name = question.get("backend", removed_backend(question))
     if name is None:
         found = list(with_pools.order_by("name") or choice.order_by("name"))
         if len(found) == 1:
@@ -113,7 +121,7 @@ def _cohorts_above_containers(facts: ClusterFacts, containers: Collection[str]) 
             above = parents[above]
 
 
-def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> LiveNames:
+def _scenario_names(actor: Actor, backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> LiveNames:
     """The visible pools and subpools by the names that users write, and the nodes of each pool's work."""
     nodes = list(Node.objects.filter(backend=backend))
     all_nodes, shapes = frozenset(node.name for node in nodes), SharedObjects(nodes)
@@ -135,4 +143,5 @@ def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collectio
             known[canonical_name(root.name, short)] = submits_to[canonical_name(root.name, short)] = leaf
             allowed[leaf], bars[leaf] = all_nodes - barred if barred else None, barring
         submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
-    return LiveNames(known, submits_to, allowed, bars)
+    seen = None if actor.can_read_all else frozenset(visible_nodes(actor, backend))
+    return LiveNames(known, submits_to, allowed, bars, backend.name, seen)

@@ -135,6 +135,37 @@ def test_a_pool_admin_sees_their_work_on_other_pools(team: Any, caller: Any, rec
     assert both.post("/api/simulate", {"live": True})["workloads"]["w-1"]["state"] == "running"
 
 
+def test_a_node_that_fails(alice: Any, chief: Any, admin: Any, caller: Any, reconcile_pool: Any) -> None:
+    """The admin of a pool names the nodes of their platforms, and learns no name of other pools' work."""
+    world.make_pool("private", 8)
+    caller("olga", "osmo-private-user").submit("private", workflow_file("hidden", 4))
+    alice.submit("team", workflow_file("mine", 2))
+    reconcile_pool()
+    Node.objects.create(backend=Backend.objects.get(name="sim"), name="secret-node", gpus=8, platform="big")
+
+    lost = chief.post("/api/simulate", {"live": True, "changes": [{"remove_backend": "sim"}]})["loss"]
+    text = json.dumps(lost["workloads"])
+    assert "mine-1" in text
+    assert not any(word in text for word in ("private", "hidden", "olga"))
+    assert [(each["gpus"], each["restarts"], each["state"]) for each in lost["workloads"]] == [
+        (4, False, "finished"),
+        (2, False, "finished"),
+    ]
+    for change in ({"remove_node": "secret-node"}, {"remove_nodes": ["secret-node"]},
+                   {"remove_nodes": {"name": "secret*"}}, {"remove_nodes": {"label": "osmo.platform=big"}},
+                   {"set_node": {"name": "secret-node", "gpus": 1}}):  # fmt: skip
+        refused = chief.post("/api/simulate", {"live": True, "changes": [change]})
+        assert [each["code"] for each in refused["details"]] == ["unknown_name"], change
+        assert admin.post("/api/simulate", {"live": True, "changes": [change]})["loss"]["nodes"] in (
+            ["secret-node"],
+            [],
+        )
+    alice.post("/api/simulate", {"live": True, "changes": [{"remove_node": "sim-n1"}]})
+    assert alice.status == 403
+    only = admin.post("/api/simulate", {"live": True, "changes": [{"remove_nodes": {"label": "osmo.platform=big"}}]})
+    assert (only["loss"]["nodes"], only["loss"]["gpus"], only["loss"]["workloads"]) == (["secret-node"], 8, [])
+
+
 def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any, team: Any) -> None:
     far = world.make_backend("far", namespace="far", nodes=1, gpus=8)
     world.make_pool("remote", 8, on=far)

@@ -11,7 +11,7 @@ import pytest
 from osmo_admin.cli.local.offline_text import simulation_text
 from pools.domain.errors import Fault
 from scheduling.scenario import ScenarioError, answer
-from scheduling.scenario.parse import COHORT_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS
+from scheduling.scenario.parse import COHORT_KEYS, NODE_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS
 from scheduling.scenario.workloads import GANG_KEYS, GROUP_KEYS, TASK_KEYS, WORKLOAD_KEYS
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -76,7 +76,7 @@ def test_work_that_is_releasing_has_the_documented_answers() -> None:
 @pytest.mark.parametrize(
     ("table", "keys"),
     [
-        ("nodes", {"name", "gpus", "resources"}),
+        ("nodes", set(NODE_KEYS)),
         ("queues", set(QUEUE_KEYS)),
         ("cohorts", set(COHORT_KEYS)),
         ("policy", set(POLICY_KEYS)),

@@ -9,7 +9,7 @@ import pytest
 
 from scheduling.scenario import answer_scenario_value
 from scheduling.scenario.changes import CHANGE_KINDS
-from scheduling.scenario.parse import COHORT_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS, ScenarioError
+from scheduling.scenario.parse import COHORT_KEYS, NODE_KEYS, POLICY_KEYS, QUEUE_KEYS, ROOT_KEYS, ScenarioError
 from scheduling.scenario.workloads import GANG_KEYS, GROUP_KEYS, TASK_KEYS, WORKLOAD_KEYS
 
 GROUPS = [{"name": "x", "min_member": 1}, {"name": "y", "min_member": 1}]
@@ -51,6 +51,13 @@ TWO_VICTIMS: dict[str, Any] = {
         {"name": "new", "queue": "a", "submitted": 3, "tasks": [{"gpus": 1}]},
     ],
 }  # fmt: skip
+LOST_NODE: dict[str, Any] = {
+    "policy": {"now": 100},
+    "nodes": [{"name": "n1", "gpus": 4, "labels": {"rack": "r1"}}, {"name": "n2", "gpus": 2}],
+    "queues": [{"name": "a", "quota": 4, "weight": 2}, {"name": "b", "quota": 2}],
+    "workloads": [{"name": "w", "queue": "a", "state": "running", "tasks": [{"gpus": 2, "node": "n1"}]}],
+    "changes": [{"remove_nodes": {"label": "rack=r1"}}],
+}
 
 # By kind of entry and key: (scenario, path of the entry, a value that the answer must tell from the one before).
 CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
@@ -70,6 +77,7 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
          "workloads": [{"name": "w", "queue": "a", "tasks": [{"resources": {"gpu": 1, "cpu": 4}}]}]},
         ("nodes", 0), {"gpu": 8, "cpu": 2},
     ),
+    ("node", "labels"): (LOST_NODE, ("nodes", 1), {"rack": "r1"}),
     ("cohort", "name"): (BASE, ("cohorts", 1), "other"),
     ("cohort", "parent"): (BASE, ("cohorts", 0), "top"),
     ("cohort", "quota"): (BASE, ("cohorts", 0), 6),
@@ -110,6 +118,7 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
     ),
     ("workload", "time_limit"): (LONG_WAIT, ("workloads", 0), 9000),
     ("workload", "expected_time"): (LONG_WAIT, ("workloads", 0), 9000),
+    ("workload", "restarts"): (LOST_NODE, ("workloads", 0), False),
     ("workload", "gang"): (BASE, ("workloads", 2), {"min_member": 1}),
     ("workload", "tasks"): (BASE, ("workloads", 1), [{"gpus": 1}]),
     ("task", "name"): (BASE, ("workloads", 1, "tasks", 0), "trainer"),
@@ -146,13 +155,18 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
         ("policy",), 600,
     ),
     ("policy", "victims"): (TWO_VICTIMS, ("policy",), "least_lost"),
+    ("policy", "degraded"): (LOST_NODE, ("policy",), "ordered"),
+    ("change", "set_node"): (LOST_NODE, ("changes", 0), {"name": "n1", "gpus": 1}),
+    ("change", "remove_node"): (LOST_NODE, ("changes", 0), "n2"),
+    ("change", "remove_nodes"): (LOST_NODE, ("changes", 0), ["n1", "n2"]),
+    ("change", "remove_backend"): (LOST_NODE, ("changes", 0), "sim"),
     ("change", "set"): (BASE, ("changes", 0), {"name": "a", "quota": 1}),
     ("change", "remove"): (BASE, ("changes", 0), "top"),
     ("change", "finish"): (BASE, ("changes", 0), ["low", "big"]),
     ("change", "submit"): (BASE, ("changes", 0), {"name": "s", "queue": "a", "tasks": [{"gpus": 1}]}),
 }  # fmt: skip
 KEYS = {
-    "root": ROOT_KEYS, "node": ("name", "gpus", "resources"), "cohort": COHORT_KEYS, "queue": QUEUE_KEYS,
+    "root": ROOT_KEYS, "node": NODE_KEYS, "cohort": COHORT_KEYS, "queue": QUEUE_KEYS,
     "workload": WORKLOAD_KEYS, "task": TASK_KEYS, "gang": GANG_KEYS, "group": GROUP_KEYS, "policy": POLICY_KEYS,
     "change": CHANGE_KINDS,
 }  # fmt: skip

@@ -1,0 +1,69 @@
+"""Which part of their quotas the pools of a cluster can have while it has fewer GPUs than it has promised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class DegradedRule(StrEnum):
+    """How the pools of a cluster share what is left while it has fewer GPUs than their quotas."""
+
+    PROPORTIONAL = "proportional"
+    ORDERED = "ordered"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The quota of a pool in whole GPUs, and its weight."""
+
+    pool: str
+    quota: int
+    weight: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPromise:
+    """A promise and the part of it that can be had now."""
+
+    pool: str
+    quota: int
+    held: int
+
+    @property
+    def missing(self) -> int:
+        """The GPUs of the quota that cannot be had now."""
+        return self.quota - self.held
+
+
+def hold_promises(promises: Sequence[Promise], capacity: int, rule: DegradedRule) -> tuple[HeldPromise, ...]:
+    """How the capacity is divided among the promises, in their order.
+
+    Nobody has more than their quota, and together they have the whole capacity, or all their quotas where it is enough.
+    `proportional`: each the same part of its quota, in whole GPUs; the GPUs that rounding leaves go to the largest
+    remainders, equal ones by name. `ordered`: one after the other, the largest weight first, equal ones by name, each
+    its whole quota as long as the capacity lasts.
+    """
+    total, capacity = sum(each.quota for each in promises), max(0, capacity)
+    if capacity >= total:
+        return tuple(HeldPromise(each.pool, each.quota, each.quota) for each in promises)
+    held = _in_order(promises, capacity) if rule is DegradedRule.ORDERED else _in_proportion(promises, capacity, total)
+    return tuple(HeldPromise(each.pool, each.quota, held[n]) for n, each in enumerate(promises))
+
+
+def _in_order(promises: Sequence[Promise], capacity: int) -> dict[int, int]:
+    held, left = {}, capacity
+    for n in sorted(range(len(promises)), key=lambda n: (-promises[n].weight, promises[n].pool)):
+        held[n] = min(promises[n].quota, left)
+        left -= held[n]
+    return held
+
+
+def _in_proportion(promises: Sequence[Promise], capacity: int, total: int) -> dict[int, int]:
+    held = {n: capacity * each.quota // total for n, each in enumerate(promises)}
+    left = capacity - sum(held.values())
+    by_remainder = sorted(held, key=lambda n: (-(capacity * promises[n].quota % total), promises[n].pool))
+    for n in by_remainder[:left]:
+        held[n] += 1
+    return held

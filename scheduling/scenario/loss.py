@@ -1,0 +1,250 @@
+"""The part of an answer about nodes that are gone or smaller: what is lost at once, whose quota no longer holds, what
+starts again, and how long queues get (docs/bad-day.md)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import TypedDict
+
+from pools.domain.quota.degraded import Promise, hold_promises
+from pools.domain.quota.tree import children_first_order
+from pools.domain.values.amounts import GPU, Amount, JsonAmount, Number, as_json
+from scheduling.domain.engine.cycle import CycleResult
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, TaskState
+from scheduling.domain.engine.outcome import GangResult, gang_result, queue_positions
+from scheduling.domain.engine.rules.world import World
+from scheduling.domain.engine.state.records import GangState
+from scheduling.domain.engine.state_facts import task_state
+from scheduling.scenario.parse import NodeLoss, Scenario
+
+
+class ResizedNodeAnswer(TypedDict):
+    """A node of another size: GPUs before and after, those that its work holds, and those that are free for work."""
+
+    node: str
+    gpus_before: JsonAmount
+    gpus: JsonAmount
+    held: JsonAmount
+    free: JsonAmount
+
+
+class LostWorkAnswer(TypedDict):
+    """Work that loses GPUs at once. `whole`: it loses all that it has, because the rest is below its minimum.
+    `restarts`: it waits again, or has ended for good. `state` and `nodes` are those after the next cycle; while it
+    waits, its position, and its certain or probable latest start in seconds where that is known."""
+
+    workload: str
+    queue: str
+    gpus: JsonAmount
+    preemptible: bool
+    whole: bool
+    restarts: bool
+    state: str
+    nodes: list[str]
+    position: int | None
+    latest_start: JsonAmount | None
+
+
+class DisplacedWorkAnswer(TypedDict):
+    """Work on other nodes that would run without the loss and does not with it."""
+
+    workload: str
+    queue: str
+    gpus: JsonAmount
+    state: str
+
+
+class GuaranteeAnswer(TypedDict):
+    """A pool that cannot have its whole quota any more: GPUs of it that it could have before and can have now."""
+
+    queue: str
+    quota: JsonAmount
+    held_before: JsonAmount
+    held: JsonAmount
+    missing: JsonAmount
+
+
+class QueueLengthAnswer(TypedDict):
+    """The work that waits in a queue without and with the loss."""
+
+    queue: str
+    gangs_before: int
+    gangs: int
+    gpus_before: JsonAmount
+    gpus: JsonAmount
+
+
+class NodeLossAnswer(TypedDict):
+    """What the changes of nodes do. `gpus` are those of the nodes that are gone."""
+
+    nodes: list[str]
+    gpus: JsonAmount
+    resized: list[ResizedNodeAnswer]
+    workloads: list[LostWorkAnswer]
+    displaced: list[DisplacedWorkAnswer]
+    guarantees: list[GuaranteeAnswer]
+    queues: list[QueueLengthAnswer]
+
+
+def describe_loss(scenario: Scenario, loss: NodeLoss, before: CycleResult, after: CycleResult) -> NodeLossAnswer:
+    """What the loss does, from the results of the cycle without it and with it."""
+    return {
+        "nodes": sorted(loss.lost),
+        "gpus": as_json(_gpus_of(loss.lost.values())),
+        "resized": [
+            _resized(scenario.facts, node, _gpus_of([was]))
+            for node, was in sorted(loss.resized.items())
+            if node not in loss.lost
+        ],
+        "workloads": _lost_work(loss, scenario.facts, after),
+        "displaced": _displaced(loss, before, after),
+        "guarantees": broken_guarantees(loss, scenario.facts),
+        "queues": _queue_lengths(before.world, after.world),
+    }
+
+
+def broken_guarantees(loss: NodeLoss, facts: ClusterFacts) -> list[GuaranteeAnswer]:
+    """The queues at the top that have less of their quota than without the loss, most missing GPUs first."""
+    promises = _promises(loss.baseline)
+    before = hold_promises(promises, _capacity(loss.baseline), loss.degraded)
+    after = hold_promises(promises, _capacity(facts), loss.degraded)
+    found: list[GuaranteeAnswer] = [
+        {"queue": now.pool, "quota": now.quota, "held_before": was.held, "held": now.held, "missing": now.missing}
+        for was, now in zip(before, after, strict=True)
+        if now.held < was.held
+    ]
+    return sorted(found, key=lambda each: (-(int(each["held_before"]) - int(each["held"])), each["queue"]))
+
+
+def _promises(facts: ClusterFacts) -> list[Promise]:
+    """The finite quotas of the queues that no other queue contains, in whole GPUs."""
+    index = {queue.name: n for n, queue in enumerate(facts.queues)}
+    parents = [-1 if queue.parent is None else index.get(queue.parent, -1) for queue in facts.queues]
+    below: list[Amount] = [0] * len(parents)
+    quotas: list[Amount] = [0] * len(parents)
+    for n in children_first_order(parents)[0]:
+        own = facts.queues[n].quota
+        quotas[n] = below[n] if own is None else own.get(GPU, 0)
+        if parents[n] >= 0:
+            below[parents[n]] += quotas[n]
+    return [
+        Promise(queue.name, math.floor(quotas[n]), float(queue.weight))
+        for n, queue in enumerate(facts.queues)
+        if parents[n] < 0 and not queue.is_external and quotas[n] < math.inf
+    ]
+
+
+def _capacity(facts: ClusterFacts) -> int:
+    given = (facts.capacity or {}).get(GPU)
+    gpus = _gpus_of(facts.nodes or ()) if given is None or given == math.inf else given
+    return math.floor(gpus)
+
+
+def _gpus_of(nodes: Iterable[NodeFacts]) -> Number:
+    return sum(node.resources.get(GPU, 0) for node in nodes)
+
+
+def _gang_gpus(gang: GangFacts, states: frozenset[TaskState]) -> Number:
+    return sum(task.request.get(GPU, 0) for task in gang.tasks if task.state in states)
+
+
+_RUNNING = frozenset({TaskState.RUNNING})
+
+
+def _resized(facts: ClusterFacts, name: str, before: Number) -> ResizedNodeAnswer:
+    node = next(each for each in facts.nodes or () if each.name == name)
+    held = sum(
+        task.request.get(GPU, 0)
+        for gang in facts.gangs
+        for task in gang.tasks
+        if task.node == name and task.state in {TaskState.RUNNING, TaskState.RELEASING}
+    )
+    gpus = node.resources.get(GPU, 0)
+    return {
+        "node": name,
+        "gpus_before": as_json(before),
+        "gpus": as_json(gpus),
+        "held": as_json(held),
+        "free": as_json(max(0, gpus - held)),
+    }
+
+
+def _lost_work(loss: NodeLoss, facts: ClusterFacts, after: CycleResult) -> list[LostWorkAnswer]:
+    world = after.world
+    positions = queue_positions(world)
+    left = {gang.name: gang for gang in facts.gangs}
+    found: list[LostWorkAnswer] = []
+    for name, was in loss.gangs.items():
+        held = _gang_gpus(was, _RUNNING)
+        gang = left[name]
+        state = world.gang_of[name]
+        result = gang_result(state)
+        nodes = {task_state(world, state, i)[1] for i in range(len(gang.tasks))} - {None}
+        has_ended = result is GangResult.FINISHED
+        latest = None if world.policy is None else world.policy.latest_start(name)
+        place = positions.get(name)
+        found.append(
+            {
+                "workload": name,
+                "queue": was.queue,
+                "gpus": as_json(held - _gang_gpus(gang, _RUNNING)),
+                "preemptible": was.preemptible,
+                "whole": not _gang_gpus(gang, _RUNNING) and not any(t.state in _RUNNING for t in gang.tasks),
+                "restarts": not has_ended,
+                "state": result.value,
+                "nodes": sorted(node for node in nodes if node is not None),
+                "position": place.overall if place is not None and result in _WAITS else None,
+                "latest_start": None if latest is None or latest.time is None else as_json(latest.time),
+            }
+        )
+    return sorted(found, key=lambda each: (each["preemptible"], -float(each["gpus"]), each["workload"]))
+
+
+_WAITS = frozenset({GangResult.PENDING, GangResult.PREEMPTED})
+
+
+def _displaced(loss: NodeLoss, before: CycleResult, after: CycleResult) -> list[DisplacedWorkAnswer]:
+    found: list[DisplacedWorkAnswer] = []
+    for name, gang in before.world.gang_of.items():
+        if name in loss.gangs or gang_result(gang) is not GangResult.RUNNING:
+            continue
+        result = gang_result(after.world.gang_of[name])
+        if result in _WAITS:
+            gpus = as_json(_gpus_in(before.world, gang, TaskState.RUNNING))
+            found.append({"workload": name, "queue": gang.fact.queue, "gpus": gpus, "state": result.value})
+    return sorted(found, key=lambda each: (-float(each["gpus"]), each["workload"]))
+
+
+def _gpus_in(world: World, gang: GangState, state: TaskState) -> Number:
+    """The GPUs of the tasks of a gang that are in this state after the cycle."""
+    tasks = enumerate(gang.fact.tasks)
+    return sum(task.request.get(GPU, 0) for i, task in tasks if task_state(world, gang, i)[0] is state)
+
+
+def _queue_lengths(before: World, after: World) -> list[QueueLengthAnswer]:
+    was, now = _waiting(before), _waiting(after)
+    found: list[QueueLengthAnswer] = [
+        {
+            "queue": queue,
+            "gangs_before": was[0][queue],
+            "gangs": now[0][queue],
+            "gpus_before": as_json(was[1][queue]),
+            "gpus": as_json(now[1][queue]),
+        }
+        for queue in sorted({*was[0], *now[0]})
+        if (was[0][queue], was[1][queue]) != (now[0][queue], now[1][queue])
+    ]
+    return found
+
+
+def _waiting(world: World) -> tuple[Counter[str], defaultdict[str, Number]]:
+    """By queue: the gangs that wait, and the GPUs of their tasks that wait."""
+    gangs: Counter[str] = Counter()
+    gpus: defaultdict[str, Number] = defaultdict(int)
+    for gang in world.gangs:
+        if gang_result(gang) in _WAITS:
+            gangs[gang.fact.queue] += 1
+            gpus[gang.fact.queue] += _gpus_in(world, gang, TaskState.PENDING)
+    return gangs, gpus
