@@ -34,6 +34,7 @@ GROUP_WORDS = {
     ProblemCode.OFFLINE: "{} clusters are offline",
     ProblemCode.QUEUE_SYNC: "The queues of {} clusters differ from their quotas",
     ProblemCode.LATE_JOB: "{} background jobs are late",
+    ProblemCode.DEGRADED: "{} clusters cannot hold the quotas of their pools now",
     ProblemCode.OVERSUBSCRIBED: "On {} clusters the quotas are more than the nodes have",
     ProblemCode.GPU_QUOTA: "{} namespaces are near or above their GPU quota",
     ProblemCode.LONG_DRAIN: "{} subpools drain for more than a day",
@@ -147,7 +148,7 @@ def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
         return ProblemRow(problem, page, "Change the caps" if change else "", change)
     if kind == "backend":
         page = reverse("admin:pools_backend_change", args=[name]) if reads_platform else ""
-        if problem.code == ProblemCode.OVERSUBSCRIBED:
+        if problem.code in (ProblemCode.OVERSUBSCRIBED, ProblemCode.DEGRADED):
             return ProblemRow(problem, page, "See its pools", _pools_of(name))
         if problem.code == ProblemCode.IDLE_QUOTA:
             return ProblemRow(problem, "#idle-title", "Compare its pools", _pools_of(name))

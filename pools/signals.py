@@ -19,6 +19,10 @@ overfull_nodes_requested = Signal()
 """Sent inside a transaction with `backend` and `nodes` (names); receivers return a text for each of these nodes whose
 running work holds more than the node has."""
 
+usable_gpus_requested = Signal()
+"""Sent to ask what the clusters can use now; receivers return by the id of a backend the GPUs on which its work runs or
+could start. A backend without nodes is missing."""
+
 impact_requested = Signal()
 """Sent in a dry run with `actor` and `backend_ids`, after the change and before its rollback. Receivers read the
 changed state and return an `ImpactReader`, which is called after the rollback, when no lock is held."""

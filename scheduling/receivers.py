@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -17,11 +18,12 @@ from pools.signals import (
     changes_committed,
     impact_requested,
     overfull_nodes_requested,
+    usable_gpus_requested,
     workflows_on_nodes_requested,
 )
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
-from scheduling.selectors.cluster.nodes import read_node_usage
+from scheduling.selectors.cluster.nodes import gpus_by_node_set, read_node_usage
 from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.what_if.impact import read_impact
 from scheduling.services.notifications import backends_changed
@@ -48,6 +50,15 @@ def overfull_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> list[s
     """What running work holds on these nodes beyond their sizes."""
     uses = read_node_usage(backend=backend.pk)
     return [f"{use.name} ({use.overfull})" for use in uses if use.name in nodes and use.overfull]
+
+
+@receiver(usable_gpus_requested)
+def usable_gpus(**_: Any) -> dict[int, int]:
+    """The GPUs of nodes that take work, and those that are in use on the others, by backend."""
+    found: Counter[int] = Counter()
+    for (backend, _platform), (gpus, _used) in gpus_by_node_set().items():
+        found[backend] += gpus
+    return dict(found)
 
 
 @receiver(impact_requested)

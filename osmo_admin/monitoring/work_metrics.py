@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from pools.database.one_by_one import left_out_on_error
 from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.selectors.quotas.degraded import read_degraded
 from pools.sign_on.identities import signed_on_counts
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.history.starts.background import forecast_scores
@@ -184,11 +185,24 @@ def _collect_capacity() -> Iterator[Metric]:
         "osmo_backend_promised_gpus", "The quotas of the pools of a backend; more than its capacity is oversubscribed.",
         labels=["backend"],
     )  # fmt: skip
-    for facts in read_capacities().values():
+    degraded = read_degraded()
+    missing = GaugeMetricFamily(
+        "osmo_backend_missing_gpus", "GPUs of the quotas of a backend's pools that it cannot give now.",
+        labels=["backend"],
+    )  # fmt: skip
+    short = GaugeMetricFamily(
+        "osmo_pool_missing_gpus", "GPUs of the quota of a pool that its backend cannot give now, where there are any.",
+        labels=["pool"],
+    )  # fmt: skip
+    for pk, facts in read_capacities().items():
         if facts.gpus is not None:
             capacity.add_metric([facts.backend], facts.gpus)
         promised.add_metric([facts.backend], facts.quota)
-    yield from (capacity, promised)
+        missing.add_metric([facts.backend], degraded[pk].missing if pk in degraded else 0)
+    for found in degraded.values():
+        for pool in found.short_of():
+            short.add_metric([pool.pool], pool.missing)
+    yield from (capacity, promised, missing, short)
 
 
 def _collect_fair_shares() -> Iterator[Metric]:

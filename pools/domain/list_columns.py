@@ -63,6 +63,14 @@ MACHINE_COLUMNS = list_columns(
 )  # fmt: skip
 """Of the nodes of clusters."""
 
+PROMISE_COLUMNS = list_columns(
+    "pool",
+    Column("quota", is_right=True),
+    Column("held", "Can have now", meaning="The part of the quota that the cluster can give now", is_right=True),
+    Column("missing", is_right=True),
+)
+"""Of the quotas of a cluster's pools while it has too few GPUs."""
+
 ARCHIVED_SUBPOOL_COLUMNS = list_columns("subpool", Column("last_quota", is_right=True), "archived")
 
 HOLDER_COLUMNS = list_columns("workflow", "owner", "priority", Column("holds", is_right=True), "how_long", "submitted")

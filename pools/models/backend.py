@@ -8,6 +8,7 @@ from django.db import models
 
 from pools.domain.configuration.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER, VictimRule
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.quota.degraded import DegradedRule
 from pools.models.change_tokens import MoveTokensTrigger, backend_subject, plan_of_backends
 from pools.models.ownership import OwnedTrigger
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
@@ -22,7 +23,8 @@ class Backend(models.Model):
 
     `namespace` is the `{ns}` in every queue name. `auto_end` ends simulated work when its run
     time is over; without it the work ends only by a report through the API. `reserve_after` and `ageing`, in seconds,
-    are the policy against endless waiting (null: never); `victims` says which work is preempted first (a `VictimRule`).
+    are the policy against endless waiting (null: never); `victims` says which work is preempted first (a `VictimRule`),
+    `degraded` how the pools share fewer GPUs than their quotas (a `DegradedRule`).
 
     No work starts while the backend is `offline`. An admin sets a simulated backend offline. A Kubernetes backend is
     `offline` while an admin requests it (`offline_requested`) or while its cluster does not answer.
@@ -40,6 +42,7 @@ class Backend(models.Model):
     reserve_after = models.PositiveIntegerField(null=True, default=DEFAULT_RESERVE_AFTER)
     ageing = models.PositiveIntegerField(null=True, default=DEFAULT_AGEING)
     victims = models.TextField(default=VictimRule.YOUNGEST.value)
+    degraded = models.TextField(default=DegradedRule.PROPORTIONAL.value, db_default=DegradedRule.PROPORTIONAL.value)
     offline = models.BooleanField(default=False)
     offline_requested = models.BooleanField(default=False)
     version = models.PositiveIntegerField(default=1)
@@ -66,6 +69,11 @@ class Backend(models.Model):
                 condition=models.Q(victims__in=[rule.value for rule in VictimRule]),
                 name="backend_victims_rule",
                 violation_error_message=f"The rule for victims is one of {', '.join(VictimRule)}.",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(degraded__in=[rule.value for rule in DegradedRule]),
+                name="backend_degraded_rule",
+                violation_error_message=f"The rule for too few GPUs is one of {', '.join(DegradedRule)}.",
             ),
         ]
         triggers = [

@@ -5,7 +5,17 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from scheduling.api import gpu_quotas, own_replay, simulation, usage, workflow_config
-from scheduling.api.cluster import drains, nodes, overview, podgroups, pool_lists, queue_sync, reconcile, resources
+from scheduling.api.cluster import (
+    drains,
+    nodes,
+    overview,
+    podgroups,
+    pool_lists,
+    promises,
+    queue_sync,
+    reconcile,
+    resources,
+)
 from scheduling.api.work import (
     comparison,
     pending_queue,
@@ -43,6 +53,7 @@ podgroup_urls = [
 ]
 backend_urls = [
     path("<str:backend>/nodes", nodes.NodeMapDetail.as_view()),
+    path("<str:backend>/promises", promises.ClusterPromisesDetail.as_view()),
     path("<str:backend>/settle", reconcile.ReconcileRequest.as_view()),
     path("<str:backend>/sync", queue_sync.QueueSyncStatus.as_view()),
     path("<str:backend>/test", queue_sync.ConnectionTestRequest.as_view()),

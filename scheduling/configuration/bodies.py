@@ -146,11 +146,14 @@ def _node_body(node: NodeSpec) -> dict[str, Any]:
     return {"name": node.name, "gpus": node.gpus, **different}
 
 
-def kubernetes_body(*, namespace: str, description: str, cluster: Body) -> dict[str, Any]:
-    """The form of a Kubernetes backend, without its credential. `cluster`: `access` and the keys after it."""
+def kubernetes_body(*, namespace: str, description: str, cluster: Body, degraded: Any) -> dict[str, Any]:
+    """The form of a Kubernetes backend, without its credential. `cluster`: `access` and the keys after it; `degraded`:
+    the rule for too few GPUs."""
     body: dict[str, Any] = {"type": KUBERNETES, "namespace": namespace}
     if description:
         body["description"] = description
+    if degraded != POLICY_DEFAULTS["degraded"]:
+        body["degraded"] = degraded
     different = {key: cluster[key] for key, default in CLUSTER_DEFAULTS.items() if cluster[key] != default}
     return body | {"access": cluster["access"], **different}
 
@@ -158,7 +161,8 @@ def kubernetes_body(*, namespace: str, description: str, cluster: Body) -> dict[
 def full_backend_body(body: Body) -> dict[str, Any]:
     """The JSON of a PUT that gives a backend exactly this form: with every default."""
     if body["type"] == KUBERNETES:
-        return {"description": "", **dict.fromkeys(CLUSTER_DEFAULTS, ""), "sync_mode": cluster_config.APPLY, **body}
+        defaults = {**dict.fromkeys(CLUSTER_DEFAULTS, ""), "degraded": POLICY_DEFAULTS["degraded"]}
+        return {"description": "", **defaults, "sync_mode": cluster_config.APPLY, **body}
     return {"description": "", "auto_end": True, **POLICY_DEFAULTS, **body}
 
 
@@ -242,7 +246,10 @@ def _spec_body(spec: BackendSpec) -> dict[str, Any]:
         )  # fmt: skip
     cluster = {key: getattr(spec.cluster, key) or default for key, default in CLUSTER_DEFAULTS.items()}
     return kubernetes_body(
-        namespace=namespace, description=description, cluster=cluster | {"access": _access_of(spec.cluster)}
+        namespace=namespace,
+        description=description,
+        cluster=cluster | {"access": _access_of(spec.cluster)},
+        degraded=spec.policy.get("degraded", POLICY_DEFAULTS["degraded"]),
     )
 
 

@@ -22,7 +22,7 @@ from scheduling.scenario.workloads import TIME_KEYS, read_workload
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes", "policy")
 COHORT_KEYS = ("name", "parent", "quota", *LIMIT_KEYS, "weight")
 NODE_KEYS = ("name", "gpus", "resources", "labels")
-POLICY_KEYS = (*POLICY_DEFAULTS, "degraded", "now")
+POLICY_KEYS = (*POLICY_DEFAULTS, "now")
 QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created")
 
 

@@ -14,7 +14,7 @@ from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import first_of, list_table
 from pools.domain.columns import pick
-from pools.domain.list_columns import BACKEND_COLUMNS
+from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
 from scheduling.domain.list_columns import STEP_COLUMNS
 
 app = command_group("Backends: the clusters on which workflows run.")
@@ -43,6 +43,22 @@ def _row(backend: dict[str, Any]) -> dict[str, Any]:
         "gpus": sum(node["gpus"] for node in nodes),
         "pools": first_of(backend.get("pools") or []),
     }
+
+
+@client_command(app, "promises", watches=True)
+def promises(
+    session: ClientSession,
+    name: Annotated[
+        str, typer.Argument(metavar="BACKEND", help="Name of the backend.", autocompletion=complete_backends)
+    ],
+) -> None:
+    """Show what of the quotas of its pools a cluster can give now.
+
+    Example: osmo backend promises dgx
+    """
+    answer = session.http().get(url_path("api", "backend", name, "promises"))
+    nothing = "No pool that you may see has a quota there, or the cluster has no nodes."
+    print_list(session, answer, PROMISE_COLUMNS.values(), answer["pools"], nothing)
 
 
 @client_command(app, "settle", writes=True)

@@ -13,6 +13,7 @@ from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label, form_
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.people.roles import Actor
+from pools.domain.quota.degraded import DegradedRule
 from pools.domain.values.byte_sizes import exact_size_text
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
 from pools.selectors.quotas.backend_capacity import read_capacities
@@ -77,6 +78,7 @@ def _state(name: str) -> dict[str, Any]:
 def _configuration(row: Backend) -> dict[str, Any]:
     found: dict[str, Any] = {
         "namespace": row.namespace, "description": row.description, "offline": row.desired_offline,
+        "degraded": row.degraded,
     }  # fmt: skip
     if row.kind == Backend.Kind.SIMULATED:
         nodes = {node.name: format_node_line(node).partition(" ")[2] for node in row.nodes.order_by("name")}
@@ -165,4 +167,10 @@ def _policy_messages(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
             "Of the work that the rules allow equally, the set that is enough and loses least is preempted."
             if new["victims"] == VictimRule.LEAST_LOST
             else "Of the work that the rules allow equally, the youngest is preempted first."
+        )
+    if old.get("degraded") != new.get("degraded"):
+        yield (
+            "With fewer GPUs than their quotas, the pools with the largest weight have theirs first."
+            if new["degraded"] == DegradedRule.ORDERED
+            else "With fewer GPUs than their quotas, each pool has the same part of its quota."
         )

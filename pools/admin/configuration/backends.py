@@ -22,12 +22,13 @@ from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRul
 from pools.domain.configuration.cluster_config import KUBECONFIG
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.errors import Conflict
-from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS
+from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS, PROMISE_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.selectors.quotas.backend_capacity import read_capacities, read_used_gpus
+from pools.selectors.quotas.degraded import read_degraded
 from pools.services.changes.ownership import find_owner
 from pools.services.configuration.backends import BackendResult, list_backends, put_backend, read_backend
 
@@ -56,6 +57,7 @@ class SimulatedBackendForm(ChangeForm):
     reserve_after = backend_field("reserve_after", inputmode="numeric")
     ageing = backend_field("ageing", inputmode="numeric")
     victims = backend_field("victims", partial(forms.choice_field, choices=_VICTIM_CHOICES, required=False))
+    degraded = cluster_forms.degraded_field()
     nodes = forms.code_field(
         "Nodes",
         rows=8,
@@ -77,6 +79,7 @@ class SimulatedBackendForm(ChangeForm):
             "reserve_after": typed_number(data["reserve_after"]) if data["reserve_after"] else None,
             "ageing": typed_number(data["ageing"]) if data["ageing"] else None,
             "victims": data["victims"] or POLICY_DEFAULTS["victims"],
+            "degraded": data["degraded"] or POLICY_DEFAULTS["degraded"],
             "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
@@ -191,6 +194,8 @@ class BackendAdmin(PolicyAdmin):
             tabs=cluster_tabs(request, backend),
             backend=backend,
             columns=MACHINE_COLUMNS,
+            degraded=read_degraded([backend.pk]).get(backend.pk),
+            promise_columns=PROMISE_COLUMNS,
             nodes=list(backend.nodes.order_by("name")),
             pools=list(pools[:MAX_POOLS_SHOWN]),
             pool_count=pools.count(),

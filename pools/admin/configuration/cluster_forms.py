@@ -13,6 +13,8 @@ from pools.admin.command_forms import reason_field
 from pools.admin.confirm_flow import ChangeForm, FieldGroup
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.configuration import cluster_config
+from pools.domain.configuration.backend_config import POLICY_DEFAULTS
+from pools.domain.quota.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 
 _ACCESS_CHOICES = (
@@ -27,11 +29,22 @@ _SYNC_MODE_CHOICES = (
 )
 
 
+_DEGRADED_CHOICES = (
+    (DegradedRule.PROPORTIONAL.value, "each pool has the same part of its quota"),
+    (DegradedRule.ORDERED.value, "the pools with the largest weight come first"),
+)
+
+
 def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **more: Any) -> Any:
     """The field of a key of a backend's configuration, with its declared label and sentence."""
     about = BACKEND_KEYS[key]
     words = {"unit": about.unit, "empty": about.empty} if make is forms.text_field else {}
     return make(about.label, help_text=about.help, **words, **more)
+
+
+def degraded_field() -> Any:
+    """The rule for too few GPUs, which simulated and other clusters have."""
+    return backend_field("degraded", partial(forms.choice_field, choices=_DEGRADED_CHOICES, required=False))
 
 
 class SealedTextarea(Textarea):
@@ -69,8 +82,12 @@ class ClusterForm(ChangeForm):
         FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
         FieldGroup(
             "Scheduler and state: the defaults fit KAI as it is installed",
-            ("scheduler_name", "node_pool_key", "node_pool", "offline"),
-            usual={"scheduler_name": cluster_config.SCHEDULER, "node_pool_key": cluster_config.NODE_POOL_KEY},
+            ("scheduler_name", "node_pool_key", "node_pool", "degraded", "offline"),
+            usual={
+                "scheduler_name": cluster_config.SCHEDULER,
+                "node_pool_key": cluster_config.NODE_POOL_KEY,
+                "degraded": POLICY_DEFAULTS["degraded"],
+            },
         ),
     )
     namespace = backend_field("namespace", required=True)
@@ -83,6 +100,7 @@ class ClusterForm(ChangeForm):
     scheduler_name = backend_field("scheduler_name")
     node_pool_key = backend_field("node_pool_key")
     node_pool = backend_field("node_pool")
+    degraded = degraded_field()
     sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
     description = reason_field()
     field_by_path = {"description": "about"}
@@ -93,6 +111,7 @@ class ClusterForm(ChangeForm):
         access = data["access"]
         body = {key: data[key] for key in BACKEND_KEYS if key in data and key not in ("kubeconfig", "kubeconfig_file")}
         body |= {"type": cluster_config.KUBERNETES, "description": data["about"]}
+        body["degraded"] = data["degraded"] or POLICY_DEFAULTS["degraded"]
         if access == cluster_config.KUBECONFIG:
             body["kubeconfig"] = data["kubeconfig"].strip() or None
         if access == cluster_config.FILE:
@@ -130,5 +149,6 @@ def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[
         "namespace": backend.namespace,
         "about": backend.description,
         "offline": backend.desired_offline,
+        "degraded": backend.degraded,
         **{key: getattr(settings, key) for key in cluster_config.ClusterKeys.__annotations__},
     }

@@ -18,8 +18,9 @@ from pools.admin.confirm_flow import change_paths
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.list_columns import NODE_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
-from pools.models import AuditEntry, Cohort
+from pools.models import AuditEntry, Cohort, Pool
 from pools.selectors.quotas import quota_pages
+from pools.selectors.quotas.degraded import capacity_warnings
 from pools.services.changes.ownership import find_owner
 
 MAX_ENTRIES_SHOWN = 8
@@ -92,6 +93,7 @@ class CohortAdmin(PolicyAdmin):
             filter_name=name,
             filter_form=TreeFilterForm(None, initial={"q": name}),
             has_nodes=bool(tree.rows),
+            warnings=capacity_warnings(actor, Pool.objects.visible_to(actor).roots().values("backend")),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
             can_read_all=actor.can_read_all,
         )

@@ -35,7 +35,7 @@ from pools.representations.csv_files import is_csv_request, list_csv
 from pools.selectors import leaf_holders
 from pools.selectors.list_order import read_list_order
 from pools.selectors.quotas import platform_totals, pool_tree
-from pools.selectors.quotas.backend_capacity import oversubscription_warnings, read_capacities
+from pools.selectors.quotas.degraded import capacity_warnings, clusters_of
 from pools.services.changes.ownership import find_owner
 
 MAX_ENTRIES_SHOWN = 8
@@ -84,7 +84,7 @@ class PoolAdmin(PolicyAdmin):
             order=order,
             columns=POOL_COLUMNS,
             filters=filters,
-            warnings=oversubscription_warnings(actor, read_capacities(visible.values("backend")).values()),
+            warnings=capacity_warnings(actor, visible.values("backend")),
             may_configure=is_allowed(actor, Permission.POOL_CONFIGURE),
             may_import=actor.is_admin or bool(actor.pools_with(Permission.POOL_PARTITION)),
         )
@@ -112,7 +112,7 @@ class PoolAdmin(PolicyAdmin):
             holder_columns=HOLDER_COLUMNS,
             archived_columns=ARCHIVED_SUBPOOL_COLUMNS,
             draining=[(row, held[row.name]) for row in draining_rows],
-            warnings=oversubscription_warnings(actor, read_capacities([root.backend_id]).values()),
+            warnings=capacity_warnings(actor, clusters_of([root])),
             archived=pool_tree.archived_subpools(root),
             entries=_audit_entries(request, root),
             may_partition=is_allowed(actor, Permission.POOL_PARTITION, root.name)

@@ -45,6 +45,7 @@ _CLUSTER_FIELDS: Final[Mapping[str, str]] = {
     "namespace": "namespace",
     "description": "about",
     "offline_requested": "offline",
+    "degraded": "degraded",
     **{
         column: column
         for column in (

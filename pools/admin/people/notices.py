@@ -51,6 +51,7 @@ KIND_LABELS = {
     NoticeKind.LONG_WAIT: "work waits longer than usual",
     NoticeKind.DRAIN: "a drain asks for work",
     NoticeKind.QUOTA_NEARLY_USED: "quota nearly used",
+    NoticeKind.DEGRADED: "quota that the cluster cannot give now",
     NoticeKind.APPROVAL: "approval of a change requested, or decided",
     NoticeKind.JOB_LATE: "background job late (installation)",
     NoticeKind.CLUSTER_SILENT: "cluster silent (installation)",

@@ -51,6 +51,7 @@ class BackendAnswer(ClusterKeys):
     reserve_after: int | None
     ageing: int | None
     victims: str
+    degraded: str
     offline: bool
     pools: list[str]
     version: int
@@ -124,6 +125,7 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> BackendAnswer
         "reserve_after": row.reserve_after,
         "ageing": row.ageing,
         "victims": row.victims,
+        "degraded": row.degraded,
         "offline": row.desired_offline,
         **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),

@@ -23,6 +23,7 @@ from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, Victi
 from pools.domain.configuration.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import Permission
+from pools.domain.quota.degraded import DegradedRule
 
 _NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
 _SECONDS = ValueKind("text", {"type": ["integer", "null"], "minimum": 0}, lambda reader, key: reader.body[key])
@@ -58,6 +59,11 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
         choice([rule.value for rule in VictimRule]),
         "Preempted first",
         "Which work is preempted first where the rules allow several.",
+    ),
+    "degraded": ChangeField(
+        choice([rule.value for rule in DegradedRule]),
+        "With too few GPUs",
+        "How the pools share what is left while the cluster has fewer GPUs than their quotas.",
     ),
     "offline": ChangeField(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
     "access": ChangeField(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),
@@ -97,7 +103,7 @@ class BackendChange(ChangeCommand):
 class PutBackend(BackendChange):
     """Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `victims`, and `reserve_after`
     and `ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys after it to a Kubernetes
-    backend. `kubeconfig` is never shown again."""
+    backend, `degraded` to both. `kubeconfig` is never shown again."""
 
     service: ClassVar = "put_backend"
     audit: ClassVar = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -12,6 +12,7 @@ from pools.domain.configuration import cluster_config
 from pools.domain.configuration.cluster_config import KUBERNETES, ClusterSpec
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
 from pools.domain.errors import Fault, Violation
+from pools.domain.quota.degraded import DegradedRule
 from pools.domain.structured_input.config_fields import TEXT, object_schema
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.values.byte_sizes import MAX_UNITS, parse_size
@@ -35,15 +36,20 @@ class VictimRule(StrEnum):
 
 
 POLICY_TIMES: Final[Mapping[str, int]] = {"reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING}
-POLICY_DEFAULTS: Final[Mapping[str, int | str | None]] = {**POLICY_TIMES, "victims": VictimRule.YOUNGEST.value}
-"""The settings of the policy of a simulated backend, which are columns of its row, with their defaults; of a time also
-None, which means never."""
+POLICY_DEFAULTS: Final[Mapping[str, int | str | None]] = {
+    **POLICY_TIMES,
+    "victims": VictimRule.YOUNGEST.value,
+    "degraded": DegradedRule.PROPORTIONAL.value,
+}
+"""The settings of the policy of a backend, which are columns of its row, with their defaults; of a time also None,
+which means never. A cluster has `degraded` alone, because its own scheduler decides the rest."""
 NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 
 _NAME = re.compile(NAME_PATTERN)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KNOWN = ("type", "namespace", "description", "offline")
+_RULES: Final[Mapping[str, type[StrEnum]]] = {"victims": VictimRule, "degraded": DegradedRule}
 ANSWER_KEYS = ("name", "version", "pools", "warnings", "status")
 SIMULATED_KEYS = ("nodes", "auto_end", *POLICY_DEFAULTS)
 MAX_POLICY_SECONDS = 366 * 24 * 3600
@@ -93,7 +99,7 @@ def parse_backend(
     present_kind = _kind(fields, present_kind)
     if present_kind == KUBERNETES:
         fields.reject_unknown_keys(
-            (*_KNOWN, *cluster_config.KEYS), (*ANSWER_KEYS, *SIMULATED_KEYS, *cluster_config.ANSWER_KEYS)
+            (*_KNOWN, "degraded", *cluster_config.KEYS), (*ANSWER_KEYS, *SIMULATED_KEYS, *cluster_config.ANSWER_KEYS)
         )
     else:
         fields.reject_unknown_keys((*_KNOWN, *SIMULATED_KEYS), ANSWER_KEYS)
@@ -120,21 +126,23 @@ def parse_backend(
         auto_end=fields.boolean("auto_end") if is_simulated and fields.is_given("auto_end") else None,
         offline=fields.boolean("offline") if fields.is_given("offline") else None,
         cluster=None if is_simulated else cluster_config.read_cluster(fields),
-        policy=_policy(fields, body) if is_simulated else {},
+        policy=_policy(fields, body, POLICY_DEFAULTS if is_simulated else ("degraded",)),
     )
     return spec, faults
 
 
-def _policy(fields: FieldReader, body: Mapping[str, Any]) -> dict[str, int | str | None]:
+def _policy(fields: FieldReader, body: Mapping[str, Any], keys: Collection[str]) -> dict[str, int | str | None]:
+    """The given settings of the policy among these keys."""
     found: dict[str, int | str | None] = {
         key: fields.whole_number(key, 0, minimum=0, maximum=MAX_POLICY_SECONDS) if fields.is_given(key) else None
         for key in POLICY_TIMES
-        if key in body
+        if key in body and key in keys
     }
-    if "victims" in body:
-        rule = found["victims"] = fields.field("victims").text()
-        if rule is not None and rule not in tuple(VictimRule):
-            fields.add_fault("victims", Fault.BAD_VALUE, f"must be one of {', '.join(VictimRule)}.")
+    for key, rules in _RULES.items():
+        if key in body and key in keys:
+            rule = found[key] = fields.field(key).text()
+            if rule is not None and rule not in tuple(rules):
+                fields.add_fault(key, Fault.BAD_VALUE, f"must be one of {', '.join(rules)}.")
     return found
 
 

@@ -19,6 +19,7 @@ class NoticeKind(StrEnum):
     LONG_WAIT = "long_wait"
     DRAIN = "drain"
     QUOTA_NEARLY_USED = "quota_nearly_used"
+    DEGRADED = "degraded"
     APPROVAL = "approval"
     JOB_LATE = "job_late"
     CLUSTER_SILENT = "cluster_silent"
@@ -38,7 +39,7 @@ PLATFORM_KINDS = (NoticeKind.JOB_LATE, NoticeKind.CLUSTER_SILENT, NoticeKind.CON
 """Of the whole installation: targets of the installation alone choose them."""
 POOL_KINDS = (
     NoticeKind.WORKFLOW_ENDED, NoticeKind.PREEMPTED, NoticeKind.LONG_WAIT, NoticeKind.DRAIN,
-    NoticeKind.QUOTA_NEARLY_USED, NoticeKind.APPROVAL,
+    NoticeKind.QUOTA_NEARLY_USED, NoticeKind.DEGRADED, NoticeKind.APPROVAL,
 )  # fmt: skip
 PERSONAL_KINDS = (
     NoticeKind.WORKFLOW_ENDED, NoticeKind.PREEMPTED, NoticeKind.LONG_WAIT, NoticeKind.DRAIN, NoticeKind.APPROVAL,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +35,57 @@ class HeldPromise:
     def missing(self) -> int:
         """The GPUs of the quota that cannot be had now."""
         return self.quota - self.held
+
+
+@dataclass(frozen=True, slots=True)
+class DegradedCluster:
+    """A cluster with fewer usable GPUs than the quotas of its pools together. `usable`: those of nodes that take work,
+    and those that work holds on the others; `gpus`: those of all its nodes."""
+
+    backend: str
+    rule: DegradedRule
+    usable: int
+    gpus: int
+    pools: tuple[HeldPromise, ...]
+
+    @property
+    def quota(self) -> int:
+        """The quotas together."""
+        return sum(each.quota for each in self.pools)
+
+    @property
+    def missing(self) -> int:
+        """The GPUs that are missing for all quotas."""
+        return sum(each.missing for each in self.pools)
+
+    def short_of(self, pools: Collection[str] | None = None) -> list[HeldPromise]:
+        """The pools (of these names, None for all) that cannot have their quota, most missing GPUs first."""
+        short = (each for each in self.pools if each.missing and (pools is None or each.pool in pools))
+        return sorted(short, key=lambda each: (-each.missing, each.pool))
+
+
+SHOWN_POOLS = 3
+
+
+def shares_message(short: Sequence[HeldPromise]) -> str:
+    """What the pools that cannot have their quota can have now; empty without any."""
+    if not short:
+        return ""
+    named = [f"{each.pool} can have {each.held} of its {each.quota}" for each in short[:SHOWN_POOLS]]
+    more = len(short) - SHOWN_POOLS
+    return f"Now {', '.join(named)}{f', and {more} more pools have less than their quota' if more > 0 else ''}."
+
+
+def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> str:
+    """The warning for a reader of these pools; None for a reader of the whole installation, who sees the sums."""
+    shares = shares_message(found.short_of(pools))
+    if pools is not None:
+        return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together. {shares}"
+    lost = f"{found.usable} of its {found.gpus} GPUs" if found.usable < found.gpus else f"{found.gpus} GPUs"
+    return (
+        f"Cluster {found.backend} can use {lost} now, and the quotas of its pools are {found.quota} together: "
+        f"{found.missing} GPUs are missing. {shares}"
+    )
 
 
 def hold_promises(promises: Sequence[Promise], capacity: int, rule: DegradedRule) -> tuple[HeldPromise, ...]:

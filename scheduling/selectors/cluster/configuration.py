@@ -67,7 +67,9 @@ def _backends() -> Bodies:
         cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
         if cluster is not None:
             values = {key: getattr(cluster, key) for key in ("access", *bodies.CLUSTER_DEFAULTS)}
-            body = bodies.kubernetes_body(namespace=row.namespace, description=row.description, cluster=values)
+            body = bodies.kubernetes_body(
+                namespace=row.namespace, description=row.description, cluster=values, degraded=row.degraded
+            )
         else:
             nodes = [
                 NodeSpec(node.name, node.gpus, node.cpu, node.memory_bytes, node.storage_bytes, node.platform)

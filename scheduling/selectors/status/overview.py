@@ -16,6 +16,7 @@ from pools.domain.people.roles import Actor, Permission
 from pools.models import AuditEntry, Pool
 from pools.selectors.audit_trail import fleet_entries
 from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.selectors.quotas.degraded import read_degraded
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of_many
@@ -79,7 +80,7 @@ def read_overview(actor: Actor) -> Overview:
         *problems.overdue_starts(actor, now),
         *problems.contradicted_starts(actor, now),
         *problems.gpu_quota_alerts(actor),
-        *problems.oversubscribed_backends(actor, list(read_capacities(backends).values())),
+        *problems.oversubscribed_backends(actor, read_capacities(backends), read_degraded(backends)),
         *problems.long_waits(waiting, now),
         *problems.long_drains(actor, now),
         *problems.idle_quota(waiting, idle),

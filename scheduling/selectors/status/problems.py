@@ -18,10 +18,12 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.quota.capacity import BackendCapacity
+from pools.domain.quota.degraded import DegradedCluster, degraded_message, shares_message
 from pools.domain.values.counting import counted
 from pools.models import Backend, GpuQuota, Pool
 from pools.permissions import namespaces_for
 from pools.selectors.quotas.backend_capacity import oversubscription_warning
+from pools.selectors.quotas.degraded import visible_promises
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.models import PromisedStart, QueueSync, StuckGroup, Workflow
 from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
@@ -58,6 +60,7 @@ class ProblemCode(StrEnum):
     QUEUE_SYNC = "queue_sync"
     LATE_JOB = "late_job"
     OVERSUBSCRIBED = "oversubscribed"
+    DEGRADED = "degraded"
     GPU_QUOTA = "gpu_quota"
     LONG_DRAIN = "long_drain"
     OVERDUE_DRAIN = "overdue_drain"
@@ -140,18 +143,23 @@ def _silence_message(row: Backend, cause: str, *, never: bool, is_judged: bool) 
     return f"{state}, so its pools are offline and nothing starts there." if has_pools else f"{state}. It has no pools."
 
 
-def oversubscribed_backends(actor: Actor, capacities: Sequence[BackendCapacity]) -> Iterator[Problem]:
-    """Backends with more quota than GPUs. No query."""
-    for each in capacities:
+def oversubscribed_backends(
+    actor: Actor, capacities: Mapping[int, BackendCapacity], degraded: Mapping[int, DegradedCluster]
+) -> Iterator[Problem]:
+    """Backends with more quota than GPUs: those whose nodes are too few or too small, and those that have lost GPUs.
+    One query for each degraded backend, none for platform readers."""
+    for pk, each in capacities.items():
+        subject, found = f"backend/{each.backend}", degraded.get(pk)
+        seen = None if found is None else visible_promises(actor, found)
+        short = () if found is None else found.short_of(seen)
         if each.is_oversubscribed:
+            message = f"{oversubscription_warning(actor, each)} {shares_message(short)}".rstrip()
             numbers = {"quota": each.quota, "gpus": each.gpus or 0} if actor.can_read_all else {}
-            yield Problem(
-                ProblemCode.OVERSUBSCRIBED,
-                f"backend/{each.backend}",
-                oversubscription_warning(actor, each),
-                is_urgent=False,
-                numbers=numbers,
-            )
+            yield Problem(ProblemCode.OVERSUBSCRIBED, subject, message, is_urgent=False, numbers=numbers)
+        elif found is not None and short:
+            numbers = {"quota": found.quota, "usable": found.usable} if actor.can_read_all else {}
+            numbers |= {"missing": sum(pool.missing for pool in short)}
+            yield Problem(ProblemCode.DEGRADED, subject, degraded_message(found, seen), is_urgent=True, numbers=numbers)
 
 
 def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:

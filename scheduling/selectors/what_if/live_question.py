@@ -16,6 +16,7 @@ from pools.domain.configuration.platforms import default_platform, platforms_of
 from pools.domain.errors import BadInput, Fault, Forbidden, NotFound, Violation
 from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
 from pools.domain.people.roles import Actor, Permission
+from pools.domain.quota.degraded import DegradedRule
 from pools.models import Backend, Node, Pool
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
@@ -144,4 +145,4 @@ def _scenario_names(actor: Actor, backend: Backend, roots: Collection[Pool], que
             allowed[leaf], bars[leaf] = all_nodes - barred if barred else None, barring
         submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
     seen = None if actor.can_read_all else frozenset(visible_nodes(actor, backend))
-    return LiveNames(known, submits_to, allowed, bars, backend.name, seen)
+    return LiveNames(known, submits_to, allowed, bars, backend.name, seen, DegradedRule(backend.degraded))

@@ -1,5 +1,6 @@
 """Finds the states of which somebody chose to get notices and that no change announces: late background jobs, silent
-clusters, work that waits longer than usual, quotas that are nearly used, drains beyond their deadline. The beginning of
+clusters, work that waits longer than usual, quotas that are nearly used, quotas that a cluster cannot give now, drains
+beyond their deadline. The beginning of
 each is an entry of the audit trail, from which the notices are made."""
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import SYSTEM
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, NoticeCondition, NoticeTarget, Pool, User
+from pools.selectors.quotas.degraded import read_degraded
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
 from scheduling.selectors.queue.waiting_pools import read_waiting_pools
@@ -94,6 +96,7 @@ def _find(
         (NoticeKind.CLUSTER_SILENT, lambda: _silent_clusters(now)),
         (NoticeKind.DRAIN, lambda: _overdue_drains(now)),
         (NoticeKind.QUOTA_NEARLY_USED, lambda: _nearly_used(nearly)),
+        (NoticeKind.DEGRADED, _degraded_pools),
         (NoticeKind.LONG_WAIT, lambda: _long_waits_of_pools(now)),
         (NoticeKind.LONG_WAIT, lambda: _long_waits_of_people(now)),
     ]
@@ -127,6 +130,16 @@ def _overdue_drains(now: datetime) -> Iterator[_Found]:
     }
     for name, root in Pool.objects.filter(name__in=found).values_list("name", "parent_id"):
         yield _Found(NoticeKind.DRAIN, found[name].subject, found[name].message, pool_id=root)
+
+
+def _degraded_pools() -> Iterator[_Found]:
+    """Pools whose cluster has too few GPUs for their quota. Four queries."""
+    short = {pool.pool: (pool, found) for found in read_degraded().values() for pool in found.short_of()}
+    for name, root in Pool.objects.roots().filter(name__in=short).order_by("name").values_list("name", "pk"):
+        pool, found = short[name]
+        can = f"pool {name} can have {pool.held} of its {pool.quota}"
+        message = f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools: {can}."
+        yield _Found(NoticeKind.DEGRADED, f"pool/{name}", message, pool_id=root)
 
 
 def _nearly_used(known: Collection[str]) -> Iterator[_Found]:

@@ -41,6 +41,7 @@ TITLES = {
     NoticeKind.LONG_WAIT: "Work waits longer than usual",
     NoticeKind.DRAIN: "A subpool drains",
     NoticeKind.QUOTA_NEARLY_USED: "Quota nearly used",
+    NoticeKind.DEGRADED: "Quota without GPUs",
     NoticeKind.APPROVAL: "Change with approval",
     NoticeKind.JOB_LATE: "Background job late",
     NoticeKind.CLUSTER_SILENT: "Cluster silent",
@@ -233,6 +234,18 @@ def _condition(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     yield _facts(entry, names, kind, subject, text, owner_id=owner, is_personal=owner is not None)
 
 
+_OVER = {NoticeKind.DEGRADED: "It is over: the cluster can give this quota again."}
+"""What is said at the end of a condition of which people must know the end."""
+
+
+def _condition_over(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
+    row = entry.before or {}
+    kind, subject = NoticeKind(row["kind"]), str(row["subject"])
+    if kind in _OVER:
+        text = f"{_OVER[kind]} Before: {row['message']}"
+        yield _facts(entry, names, kind, subject, text, owner_id=None)
+
+
 def _refused_file(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     row = entry.after or {}
     count = "1 fault" if row.get("faults") == 1 else f"{row.get('faults')} faults"
@@ -278,6 +291,7 @@ _READERS: Mapping[str, Callable[[AuditEntry, _Names], Iterator[NoticeFacts]]] = 
     AuditAction.SUBPOOL_DELETING: _draining,
     AuditAction.SUBPOOL_UPDATED: _deadline_changed,
     AuditAction.CONDITION_BEGAN: _condition,
+    AuditAction.CONDITION_ENDED: _condition_over,
     AuditAction.CONFIG_FILE_REFUSED: _refused_file,
     AuditAction.APPROVAL_REQUESTED: _approval_requested,
     AuditAction.APPROVAL_APPROVED: _approval_decided,

@@ -111,7 +111,9 @@ INSTALLATIONS = st.fixed_dictionaries(
         "lending": st.sampled_from([None, 0, 3]),
         "users": st.lists(st.sampled_from(["ann", "1e5", "no", "bo@x.org"]), unique=True),
         "minutes": st.integers(1, 60),
-        "policy": st.sampled_from([{}, {"reserve_after": None}, {"ageing": 60, "victims": "least_lost"}]),
+        "policy": st.sampled_from(
+            [{}, {"reserve_after": None}, {"ageing": 60, "victims": "least_lost", "degraded": "ordered"}]
+        ),
         "quota": st.booleans(),
     }
 )  # fmt: skip

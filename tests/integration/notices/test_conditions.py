@@ -15,13 +15,21 @@ from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import Actor
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
 from scheduling.domain.priorities import Priority
-from scheduling.models import Group, Workflow
+from scheduling.models import Group, NodeState, Workflow
 from scheduling.selectors.status.overview import read_overview
 from scheduling.services.notices.conditions import find_conditions
 from scheduling.services.periodic_tasks import SAMPLE_GPU_USAGE, ensure_periodic_tasks
 from tests.integration.notices.conftest import Hook
 from tests.support.notices import plan_notices
-from tests.support.world import admin_actor, apply_change, make_pool, make_user, reconcile, submit_workflow
+from tests.support.world import (
+    admin_actor,
+    apply_change,
+    make_backend,
+    make_pool,
+    make_user,
+    reconcile,
+    submit_workflow,
+)
 
 pytestmark = pytest.mark.usefixtures("ledger")
 
@@ -170,3 +178,20 @@ def test_a_drain_beyond_its_deadline_is_reported_once(bob: Actor, hook: Hook) ->
     Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
     assert _planned() == [("teams", "drain", "pool/team--a")]
     assert _planned() == []
+
+
+def test_a_quota_that_a_cluster_cannot_give_is_told_at_the_beginning_and_at_the_end(hook: Hook) -> None:
+    backend = make_backend("lab", namespace="lab", nodes=4, gpus=8)
+    make_pool("vision", 32, on=backend)
+    hook(make_user("ann", "osmo-vision-user"), name="anns", kinds=["degraded"], pools=["vision"])
+    hook(make_user("eve"), name="eves", kinds=["degraded"])
+    assert _planned() == []
+    state = NodeState.objects.create(node=backend.nodes.order_by("name")[0], ready=False)
+    assert _planned() == [("anns", "degraded", "pool/vision")]
+    assert _planned() == [], "it is told once"
+    state.delete()
+    find_conditions()
+    plan_notices()
+    over = Notice.objects.get()
+    assert (over.target.name, over.text.startswith("It is over")) == ("anns", True)
+    assert not NoticeCondition.objects.exists()

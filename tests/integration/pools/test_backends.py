@@ -30,6 +30,7 @@ def test_put_creates_a_backend_and_returns_it(admin: ApiClient) -> None:
         "reserve_after": 3600,
         "ageing": 14400,
         "victims": "youngest",
+        "degraded": "proportional",
     }
     assert answer.headers["ETag"] == '"1"'
     assert admin("PUT", f"{BACKEND}/sim", answer.body).headers["ETag"] == '"1"', "put back, nothing changes"

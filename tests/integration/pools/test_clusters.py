@@ -53,6 +53,7 @@ def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiClient) 
         "reserve_after": 3600,
         "ageing": 14400,
         "victims": "youngest",
+        "degraded": "proportional",
         "offline": False,
         "access": "kubeconfig",
         "kubeconfig_file": "",

@@ -56,7 +56,8 @@ POOL = {
 }  # fmt: skip
 NODE = {"name": "n", "gpus": 1, "cpu": 1, "memory": "1Gi", "storage": "1Gi", "platform": "default"}
 SIMULATED = {"type": "simulated", "namespace": "ns", "description": "d", "nodes": [NODE], "auto_end": True,
-             "reserve_after": 5, "ageing": 5, "victims": "least_lost", "offline": False}  # fmt: skip
+             "reserve_after": 5, "ageing": 5, "victims": "least_lost", "degraded": "ordered",
+             "offline": False}  # fmt: skip
 CLUSTER = {"type": "kubernetes", "namespace": "ns", "access": "kubeconfig", "kubeconfig": "{}", "kubeconfig_file": "f",
            "context": "c", "scheduler_name": "s", "node_pool_key": "k", "node_pool": "p",
            "sync_mode": "apply"}  # fmt: skip

@@ -1,0 +1,123 @@
+"""The clusters that have fewer usable GPUs than the quotas of their pools, and what each pool can have now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet, Sum
+
+from pools.domain.errors import NotFound
+from pools.domain.people.roles import Actor
+from pools.domain.quota.degraded import (
+    DegradedCluster,
+    DegradedRule,
+    HeldPromise,
+    Promise,
+    degraded_message,
+    hold_promises,
+    shares_message,
+)
+from pools.models import Backend, Node, Pool
+from pools.selectors.quotas.backend_capacity import oversubscription_warning, read_capacities
+from pools.signals import usable_gpus_requested
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPromises:
+    """What one reader may know of the promises of a cluster; the sums are None without the right to see all pools."""
+
+    backend: str
+    rule: DegradedRule
+    is_degraded: bool
+    usable: int | None
+    gpus: int | None
+    missing: int | None
+    pools: Sequence[HeldPromise]
+
+
+def read_degraded(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, DegradedCluster]:
+    """The degraded clusters among these, or among all, by id. A cluster that is offline has a problem of its own."""
+    return {pk: each for pk, each in _read_clusters(backend_ids).items() if each.missing}
+
+
+def read_promises(actor: Actor, backend: str) -> ClusterPromises:
+    """The promises of one cluster, the pools with most missing GPUs first. Raises NotFound for a cluster without a pool
+    that the actor may see."""
+    row = Backend.objects.filter(name=backend).first()
+    seen = None if row is None else Pool.objects.visible_to(actor).roots().filter(backend=row, archived=False)
+    if row is None or seen is None or not (actor.can_read_all or seen.exists()):
+        raise NotFound(f"There is no cluster {backend} that you can see.")
+    rule, found = DegradedRule(row.degraded), _read_clusters([row.pk]).get(row.pk)
+    if found is None:
+        return ClusterPromises(row.name, rule, False, None, None, None, ())
+    names = visible_promises(actor, found)
+    shown = sorted(
+        (each for each in found.pools if names is None or each.pool in names),
+        key=lambda each: (-each.missing, each.pool),
+    )
+    if names is not None:
+        return ClusterPromises(row.name, rule, any(each.missing for each in shown), None, None, None, shown)
+    return ClusterPromises(row.name, rule, bool(found.missing), found.usable, found.gpus, found.missing, shown)
+
+
+def _read_clusters(backend_ids: Collection[Any] | QuerySet[Any] | None) -> dict[int, DegradedCluster]:
+    """The clusters that are online and have nodes and pools with a quota, by id; three queries at most. Archived pools
+    and unlimited quotas do not count."""
+    rows = Pool.objects.roots().filter(archived=False, guarantee__gt=0, backend__offline=False)
+    if backend_ids is not None:
+        rows = rows.filter(backend__in=backend_ids)
+    promises: dict[int, list[Promise]] = defaultdict(list)
+    rules: dict[int, tuple[str, DegradedRule]] = {}
+    columns = ("backend_id", "backend__name", "backend__degraded", "name", "guarantee", "weight")
+    for backend, cluster, rule, name, quota, weight in rows.order_by("name").values_list(*columns):
+        promises[backend].append(Promise(name, quota, 1 if weight is None else float(weight)))
+        rules[backend] = cluster, DegradedRule(rule)
+    if not promises:
+        return {}
+    usable = _usable_gpus()
+    sizes = dict(Node.objects.filter(backend__in=promises).order_by().values_list("backend").annotate(Sum("gpus")))
+    return {
+        pk: DegradedCluster(*rules[pk], usable[pk], sizes.get(pk, 0), hold_promises(found, usable[pk], rules[pk][1]))
+        for pk, found in promises.items()
+        if pk in usable
+    }
+
+
+def _usable_gpus() -> dict[int, int]:
+    found: dict[int, int] = {}
+    for _, usable in usable_gpus_requested.send(sender=None):
+        found.update(usable)  # type: ignore[arg-type]  # a signal says nothing about its answers
+    return found
+
+
+def visible_promises(actor: Actor, found: DegradedCluster) -> set[str] | None:
+    """The pools of the cluster whose part the actor may see; None for all."""
+    if actor.can_read_all:
+        return None
+    names = [each.pool for each in found.pools]
+    return set(Pool.objects.visible_to(actor).roots().filter(name__in=names).values_list("name", flat=True))
+
+
+def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]) -> list[str]:
+    """The warnings about clusters whose nodes are too few or too small for the quotas, and about those that have lost
+    GPUs; a reader of a part of the pools learns what these can have."""
+    degraded = read_degraded(backend_ids)
+    warnings = []
+    for pk, capacity in read_capacities(backend_ids).items():
+        found = degraded.get(pk)
+        seen = None if found is None else visible_promises(actor, found)
+        if capacity.is_oversubscribed:
+            warnings.append(oversubscription_warning(actor, capacity))
+            if found is not None and (shares := shares_message(found.short_of(seen))):
+                warnings.append(shares)
+        elif found is not None and found.short_of(seen):
+            warnings.append(degraded_message(found, seen))
+    return warnings
+
+
+def clusters_of(pools: Iterable[Pool]) -> list[int]:
+    """The ids of the clusters of these pools."""
+    return sorted({pool.backend_id for pool in pools if pool.backend_id is not None})

@@ -1,0 +1,125 @@
+"""A cluster that has lost GPUs: every door says what its pools can have now, and nobody learns of other pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from osmo_admin.monitoring.work_metrics import _collect_capacity
+from pools.domain.changes.backends import PutBackend
+from pools.models import Backend, Node
+from scheduling.models import NodeState, Task
+from scheduling.selectors.status.overview import read_overview
+from tests.support import world
+
+PROMISES = "/api/backend/sim/promises"
+
+
+@pytest.fixture
+def halved(db: None) -> Backend:
+    """Four nodes of 8 GPUs for quotas of 32, of which one takes no work."""
+    backend = world.make_backend("sim", namespace="ns", nodes=4, gpus=8)
+    world.make_pool("vision", 16, on=backend)
+    world.make_pool("speech", 8, on=backend)
+    world.make_pool("secret", 8, on=backend)
+    NodeState.objects.create(node=Node.objects.get(name="sim-n1"), ready=False)
+    return backend
+
+
+def test_the_platform_sees_all_and_a_pool_sees_itself(halved: Backend, caller: Any) -> None:
+    whole = caller("root", "osmo-admin").get(PROMISES)
+    assert (whole["degraded"], whole["rule"], whole["usable"], whole["gpus"], whole["missing"]) == (
+        True, "proportional", 24, 32, 8,
+    )  # fmt: skip
+    assert [(each["pool"], each["held"], each["missing"]) for each in whole["pools"]] == [
+        ("vision", 12, 4), ("secret", 6, 2), ("speech", 6, 2),
+    ]  # fmt: skip
+    for role in ("osmo-vision-admin", "osmo-vision-user"):
+        part = caller("ann", role).get(PROMISES)
+        assert part["pools"] == [{"pool": "vision", "quota": 16, "held": 12, "missing": 4}]
+        assert (part["degraded"], part["usable"], part["gpus"], part["missing"]) == (True, None, None, None)
+    nobody = caller("eve")
+    nobody.get(PROMISES)
+    assert nobody.status == 404
+    missing = caller("root", "osmo-admin")
+    missing.get("/api/backend/gone/promises")
+    assert missing.status == 404
+
+
+def test_in_order_the_largest_weight_has_its_quota(halved: Backend, caller: Any) -> None:
+    admin = caller("root", "osmo-admin")
+    assert admin("PUT", "/api/configs/backend/sim", {"degraded": "ordered"}).body["degraded"] == "ordered"
+    assert admin("PUT", "/api/configs/backend/sim", {"degraded": "luck"}).status == 400
+    # Equal weights: by name, so that vision, the last one, misses everything.
+    assert {each["pool"]: each["missing"] for each in admin.get(PROMISES)["pools"]} == {
+        "vision": 8, "secret": 0, "speech": 0,
+    }  # fmt: skip
+    speech = caller("sue", "osmo-speech-user")
+    assert speech.get(PROMISES)["degraded"] is False
+    assert not [each for each in speech.get("/api/overview")["problems"] if each["code"] == "degraded"]
+
+
+def test_home_names_the_own_pools_only(halved: Backend) -> None:
+    def problem(*roles: str) -> Any:
+        actor = world.make_user("-".join(["u", *roles]), *roles)
+        (found,) = [each for each in read_overview(actor).problems if each.code == "degraded"]
+        return found
+
+    whole = problem("osmo-viewer")
+    assert (whole.is_urgent, dict(whole.numbers)) == (True, {"quota": 32, "usable": 24, "missing": 8})
+    assert "24 of its 32 GPUs" in whole.message
+    part = problem("osmo-vision-user")
+    assert dict(part.numbers) == {"missing": 4}
+    assert "vision can have 12 of its 16" in part.message
+    assert not any(word in part.message for word in ("secret", "speech", "32"))
+
+
+@pytest.mark.parametrize("page", ["/pools", "/pools/vision", "/cohorts"])
+def test_pages_warn(halved: Backend, page: str) -> None:
+    world.make_user("ann", "osmo-vision-user")
+    text = world.sign_in("ann").get(page).content.decode()
+    assert "vision can have 12 of its 16" in text
+    assert "secret" not in text
+
+
+def test_the_cluster_has_a_table(halved: Backend) -> None:
+    world.make_user("root", "osmo-admin")
+    text = world.sign_in("root").get("/clusters/sim").content.decode()
+    assert "8 GPUs missing" in text and "Quotas that it cannot give now" in text
+    NodeState.objects.update(ready=True)
+    assert "Quotas that it cannot give now" not in world.sign_in("root").get("/clusters/sim").content.decode()
+
+
+def test_work_on_a_node_that_takes_no_more_counts(halved: Backend, caller: Any) -> None:
+    """It holds its GPUs until it ends, so they are not missing."""
+    NodeState.objects.update(ready=True)
+    caller("ann", "osmo-vision-user").submit("vision", world.workflow_file("w", 8))
+    world.reconcile()
+    (node,) = Node.objects.filter(name__in=_nodes_in_use())
+    NodeState.objects.all().delete()
+    NodeState.objects.create(node=node, ready=False)
+    assert caller("root", "osmo-admin").get(PROMISES)["missing"] == 0
+
+
+def _nodes_in_use() -> list[str]:
+    return list(Task.objects.filter(status="RUNNING").values_list("node_name", flat=True))
+
+
+def test_metrics_have_the_missing_gpus(halved: Backend) -> None:
+    found = {family.name: {tuple(s.labels.values()): s.value for s in family.samples} for family in _collect_capacity()}
+    assert found["osmo_backend_missing_gpus"] == {("sim",): 8}
+    assert found["osmo_pool_missing_gpus"] == {("vision",): 4, ("speech",): 2, ("secret",): 2}
+    Backend.objects.update(offline=True)
+    found = {family.name: {tuple(s.labels.values()): s.value for s in family.samples} for family in _collect_capacity()}
+    assert found["osmo_backend_missing_gpus"] == {("sim",): 0}
+
+
+def test_smaller_nodes_are_told_as_well(halved: Backend) -> None:
+    """A removed node makes the quotas too many: that problem has the parts of the pools, too."""
+    NodeState.objects.all().delete()
+    nodes = [{"name": f"sim-n{n}", "gpus": 8} for n in (1, 2, 3)]
+    world.apply_change(PutBackend(name="sim", body={"nodes": nodes}))
+    (problem,) = [each for each in read_overview(world.admin_actor()).problems if each.subject == "backend/sim"]
+    assert problem.code == "oversubscribed"
+    assert "vision can have 12 of its 16" in problem.message
