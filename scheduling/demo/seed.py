@@ -26,6 +26,7 @@ from scheduling.demo.history_rows import MonthRows, RowBuilder, every_row
 from scheduling.demo.installation import DEMO_POOLS, OPERATOR, create_gpu_quotas, create_installation
 from scheduling.demo.month_file import month_start, read_month
 from scheduling.models import WorkflowName
+from scheduling.services.receipts.past_receipts import write_past_receipts
 from scheduling.services.usage import derive_spans
 from scheduling.services.workflows.submission import Submission, submit_many
 
@@ -59,6 +60,7 @@ def seed_demo() -> None:
         with pgtrigger.ignore(*_OWN_RULES):
             for backend in Backend.objects.filter(name__in=month.clusters):
                 _insert(RowBuilder(backend, month.clusters[backend.name], monday, now).build())
+        write_past_receipts()
         write_audit_trail(times, now)
         lose_node(monday)
         _add_the_present(people, now)

@@ -13,6 +13,7 @@ from scheduling.models.leases.beat_lease import BeatLease
 from scheduling.models.leases.cluster import ClusterState, NodeState
 from scheduling.models.leases.gpu_controller import GpuControllerLease
 from scheduling.models.leases.queue_sync import QueueDrift, QueueSync
+from scheduling.models.receipt import Interruption, Receipt, ReceiptedTask
 from scheduling.models.start_reservation import StartReservation
 from scheduling.models.usage import (
     BackendUsageDay,
@@ -46,6 +47,7 @@ __all__ = [
     "GpuControllerLease",
     "Group",
     "HistoryReplay",
+    "Interruption",
     "LateUsage",
     "LeafUsageDay",
     "LeafUsageHour",
@@ -60,6 +62,8 @@ __all__ = [
     "QueueGuard",
     "QueueSync",
     "QuotaSpan",
+    "Receipt",
+    "ReceiptedTask",
     "RefusedFile",
     "StartCount",
     "StartForecast",

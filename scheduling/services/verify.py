@@ -19,6 +19,7 @@ from scheduling.domain.promised_starts import GRACE
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import BackendSchedulingState, Group
+from scheduling.models.receipt import OWES_RECEIPT
 from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.selectors.status.promised_starts import overdue_message, overdue_promises, stuck_message
 from scheduling.services.usage_verification import find_usage_differences
@@ -138,6 +139,37 @@ WORKFLOW_CHECKS = (
         WHERE sync.applied_generation > generation.number ORDER BY backend.name
         """,
         "Backend {}: its cluster has generation {} of the quotas, the ledger {}: later changes would not be noticed.",
+    ),
+    LedgerCheck(
+        "receipt",
+        f"""
+        SELECT work.name, attempt.name, attempt.retry_id
+        FROM scheduling_task attempt
+        JOIN scheduling_group part ON part.uuid = attempt.group_id
+        JOIN scheduling_workflow work ON work.uuid = part.workflow_id
+        WHERE {OWES_RECEIPT.format(attempt="attempt")}
+            AND NOT EXISTS (SELECT FROM scheduling_receipt receipt WHERE receipt.task_id = attempt.uuid)
+        ORDER BY 1, 2, 3
+        """,
+        "{}: something else ended attempt {} {}, which has no receipt.",
+    ),
+    LedgerCheck(
+        "receipt",
+        """
+        SELECT work.name, attempt.name, attempt.retry_id, receipt.lost_gpu_ms
+        FROM scheduling_receipt receipt
+        JOIN scheduling_interruption why ON why.id = receipt.interruption_id
+        JOIN scheduling_task attempt ON attempt.uuid = receipt.task_id
+        JOIN scheduling_group part ON part.uuid = attempt.group_id
+        JOIN scheduling_workflow work ON work.uuid = part.workflow_id
+        WHERE (why.time, why.group_id, why.workflow_id, why.pool_id, receipt.gpus)
+                IS DISTINCT FROM (attempt.end_time, attempt.group_id, work.uuid, work.pool_id, attempt.gpu_count)
+            OR receipt.lost_since < COALESCE(attempt.start_time, attempt.end_time)
+            OR receipt.lost_gpu_ms <> receipt.gpus
+                * floor(GREATEST(0, extract(epoch FROM attempt.end_time - receipt.lost_since) * 1000))
+        ORDER BY 1, 2, 3
+        """,
+        "{}: the receipt of attempt {} {} over {} GPU-milliseconds differs from the attempt.",
     ),
     LedgerCheck(
         "numbers",

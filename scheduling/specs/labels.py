@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.faults import quote
 from pools.domain.values.durations import MAX_DURATION, parse_duration
+from scheduling.domain.receipts.lost import CHECKPOINT_LABEL
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
 
 MAX_LABELS = 16
@@ -40,7 +41,9 @@ def _fault(key: str, value: str) -> tuple[Fault, str] | None:
         )
     if not _NAME.fullmatch(value):
         return Fault.BAD_LABEL, f"The value of label {quote(key)} is not allowed; allowed are {_RULE}. Change it."
-    if key == SIMULATED_RUNTIME_LABEL and parse_duration(value) is None:
+    if (key == SIMULATED_RUNTIME_LABEL and parse_duration(value) is None) or (
+        key == CHECKPOINT_LABEL and not parse_duration(value)
+    ):
         return Fault.BAD_DURATION, (
             f"The label {quote(key)} needs a time like "
             f"30s, 5m, 1h30m or a number of seconds, at most {MAX_DURATION.days} days. Change it."

@@ -31,10 +31,13 @@ def new_world(facts: ClusterFacts, *, fast: bool = True) -> World:
     return accelerate(world) if fast else world
 
 
-def run_cycle(facts: ClusterFacts, *, fast: bool = True) -> CycleResult:
+def run_cycle(facts: ClusterFacts, *, fast: bool = True, notes_spared: bool = False) -> CycleResult:
     """Schedule the facts until a pass changes nothing. The same facts in any order give the same steps, and so do the
-    rules alone (`fast=False`), which take longer."""
-    return run_passes(new_world(facts, fast=fast))
+    rules alone (`fast=False`), which take longer. With `notes_spared` the steps name the work that evictions
+    spared."""
+    world = new_world(facts, fast=fast)
+    world.notes_spared = notes_spared
+    return run_passes(world)
 
 
 def run_passes(world: World) -> CycleResult:

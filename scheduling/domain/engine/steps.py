@@ -25,6 +25,47 @@ class StepAction(StrEnum):
     GIVE_UP = "give_up"
 
 
+class EvictionRule(StrEnum):
+    """The rule of an eviction. `priority`: work of a higher priority in the same queue. `reclaim`: a queue takes back
+    its own quota. `fair_share`: a queue gets its share of what nobody's quota covers. `reservation`: reserved nodes are
+    taken back."""
+
+    PRIORITY = "priority"
+    RECLAIM = "reclaim"
+    FAIR_SHARE = "fair_share"
+    RESERVATION = "reservation"
+
+
+class SparedBy(StrEnum):
+    """Why work that the rule also allowed to evict stayed. `queue`: its queue was later in the order. `priority`: it
+    has a higher priority than the victims of its queue. `age`: it was submitted earlier. `room`: it was earlier in the
+    order, and its place was not enough. `least_lost`: the victims lose less."""
+
+    QUEUE = "queue"
+    PRIORITY = "priority"
+    AGE = "age"
+    ROOM = "room"
+    LEAST_LOST = "least_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class SparedGang:
+    """Work that the rule of an eviction also allowed to evict, and why it stayed."""
+
+    gang: str
+    by: SparedBy
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The rule of an eviction and the work that it spared: the first in the order of victims, `has_more` if there was
+    more. Only a world that `notes_spared` knows spared work."""
+
+    rule: EvictionRule
+    spared: tuple[SparedGang, ...] = ()
+    has_more: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change. `tasks` are names in the order of the spec; `beneficiary` is the gang that the step serves. `nodes`:
@@ -39,6 +80,8 @@ class Step:
     nodes: tuple[str, ...] = ()
     is_least_lost: bool = False
     """Whether it is an eviction of a set that loses least."""
+    eviction: Eviction | None = None
+    """Of a reclaim and a preemption: by which rule, and which other work could have gone."""
 
 
 class StepLog:
@@ -50,7 +93,12 @@ class StepLog:
         self.steps: list[Step] = []
 
     def record(
-        self, action: StepAction, gang: GangState, tasks: Iterable[int], beneficiary: GangState | None = None
+        self,
+        action: StepAction,
+        gang: GangState,
+        tasks: Iterable[int],
+        beneficiary: GangState | None = None,
+        eviction: Eviction | None = None,
     ) -> None:
         """Add one step about these tasks of the gang."""
         which = sorted(tasks)
@@ -74,7 +122,9 @@ class StepLog:
             message = f"{message} {LEAST_LOST_TEXT}"
         beneficiary_name = None if beneficiary is None else beneficiary.fact.name
         nodes = self._nodes(action, gang, which)
-        self.steps.append(Step(self.pass_number, action, name, names, beneficiary_name, message, nodes, is_least_lost))
+        self.steps.append(
+            Step(self.pass_number, action, name, names, beneficiary_name, message, nodes, is_least_lost, eviction)
+        )
 
     def _nodes(self, action: StepAction, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:
         nodes = self._world.nodes

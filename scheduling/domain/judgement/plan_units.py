@@ -33,6 +33,11 @@ class PlanUnit:
         return len(self.steps) == 1 and self.steps[0].action is StepAction.START
 
     @property
+    def ends_attempts(self) -> bool:
+        """Whether a gang loses or moves tasks in it."""
+        return any(step.action is not StepAction.START for step in self.steps)
+
+    @property
     def gangs(self) -> set[str]:
         """The names of all gangs with a step in the unit."""
         return {step.gang for step in self.steps}

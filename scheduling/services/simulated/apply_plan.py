@@ -24,14 +24,17 @@ from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.judgement.plan_units import GatePath, Gates, NodeCapacity, PlanUnit, split_plan
 from scheduling.domain.priorities import Priority
+from scheduling.domain.receipts.causes import QueueNumbers
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task
 from scheduling.selectors.queue.live_facts import GangRef, LiveFacts
 from scheduling.selectors.queue.start_gates import read_gate_paths, read_tree_gates
 from scheduling.services.decisions import DecisionRows, build_decision
+from scheduling.services.receipts.plan_receipts import PlanReceipts
 from scheduling.services.workflows.gpu_workers import NamespaceHeadroom
 from scheduling.services.workflows.transitions import WorkflowTransition
 
@@ -87,6 +90,10 @@ class _Batch:
         attempts = self.transitions[gang.root].attempts.open_attempts(gang.group)
         return [task for task in attempts if task.name in requested]
 
+    def started(self, gang: GangRef, names: Iterable[str], now: datetime) -> datetime:
+        """When the first of these tasks of a gang started."""
+        return min((task.start_time for task in self.tasks(gang, names) if task.start_time is not None), default=now)
+
     def priority(self, gang: GangRef) -> Priority:
         """The priority of a gang's workflow."""
         return Priority(self.transitions[gang.root].workflows[gang.workflow].priority)
@@ -106,13 +113,15 @@ class PlanExecution:
     tree that could not be locked in time.
     """
 
-    def __init__(self, backend: Backend, live: LiveFacts, now: datetime) -> None:
+    def __init__(self, backend: Backend, live: LiveFacts, world: World, now: datetime) -> None:
+        """`world` is the state that the plan leads to, with the shares by which it was made."""
         self.steps: list[StepBody] = []
         self.as_planned = True
         self.busy_error: Busy | None = None
         self._backend, self._gangs, self._now = backend, live.gangs, now
         self._capacity = NodeCapacity(live.facts)
         self._planned_gates = Gates(live.gate_paths, live.tree_gates)
+        self._why = PlanReceipts(live, world)
         self._busy_roots: set[int] = set()
 
     def apply(self, steps: Iterable[Step]) -> None:
@@ -202,6 +211,7 @@ class PlanExecution:
     def _apply_unit(self, batch: _Batch, unit: PlanUnit) -> None:
         """Do the unit if it is still valid, else leave everything as it is."""
         before, headroom = self._capacity.mark(), batch.headroom.snapshot()
+        numbers = self._why.queue_numbers(batch.gates, unit.gangs if unit.ends_attempts else ())
         if (
             self._has_planned_state(batch, unit)
             and self._capacity.book(unit)
@@ -209,7 +219,7 @@ class PlanExecution:
             and self._fits_quotas(batch, unit)
         ):
             for name, steps in _steps_by_gang(unit).items():
-                self._write_steps(batch, self._gangs[name], steps)
+                self._write_steps(batch, self._gangs[name], steps, numbers)
         else:
             self._capacity.undo(before)
             batch.headroom.restore(headroom)
@@ -270,7 +280,9 @@ class PlanExecution:
 
     # -- write it ----------------------------------------------------------------------------------------------------
 
-    def _write_steps(self, batch: _Batch, gang: GangRef, steps: Sequence[Step]) -> None:
+    def _write_steps(
+        self, batch: _Batch, gang: GangRef, steps: Sequence[Step], numbers: Mapping[int, QueueNumbers]
+    ) -> None:
         """Write all steps of a unit for one gang at once: evictions of its tasks, and moves to other nodes."""
         group, transition = batch.group(gang), batch.transitions[gang.root]
         decided = [self._decision_facts(batch, step) for step in steps]
@@ -286,7 +298,14 @@ class PlanExecution:
             for task, node in zip(step.tasks, step.nodes, strict=True)
         }
         tasks = {task for step in steps for task in step.tasks}
-        if not transition.preempt_tasks(group, self._reason(steps[0], decided[0]), tasks=tasks, moved_to=moved_to):
+        why = {
+            name: facts
+            for step in steps
+            for facts in [self._why.facts(step, numbers, batch.started(gang, step.tasks, self._now))]
+            for name in step.tasks
+        }
+        reason = self._reason(steps[0], decided[0])
+        if not transition.preempt_tasks(group, reason, tasks=tasks, moved_to=moved_to, why=why):
             batch.as_planned = False
 
     def _record(self, batch: _Batch, step: Step, facts: DecisionFacts) -> None:

@@ -165,7 +165,7 @@ def _run_due_full_cycle(backend_id: int) -> Scope:
 
 def _run_cycle(facts: ClusterFacts) -> CycleResult:
     with garbage_collector.paused():
-        return run_cycle(facts)
+        return run_cycle(facts, notes_spared=True)
 
 
 def _has_news(backend: Backend, live: LiveFacts, plan: CycleResult) -> bool:
@@ -249,7 +249,7 @@ class Reconciliation:
         return False
 
     def _apply(self, live: LiveFacts, plan: CycleResult) -> PlanExecution:
-        execution = PlanExecution(self._backend, live, database_time())
+        execution = PlanExecution(self._backend, live, plan.world, database_time())
         execution.apply(plan.steps)
         execution.as_planned &= plan.has_converged
         self._add_steps(execution.steps)

@@ -20,9 +20,11 @@ from pools.models import Backend, Pool
 from pools.services.configuration.reservations import ReservationUpdate, release_reservations, update_reservations
 from scheduling.domain.deadlines import GangDeadlines, gang_deadlines
 from scheduling.domain.gang import tree_from_json
+from scheduling.domain.receipts.causes import InterruptionFacts, cause_of_end
 from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK_STATUSES, TaskStatus, derive_workflow_status
 from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
+from scheduling.services.receipts.book import ReceiptBook
 from scheduling.services.workflows import bulk_sql, gpu_workers
 from scheduling.services.workflows.attempts import TaskAttempts
 
@@ -56,6 +58,7 @@ class WorkflowTransition:
         self.attempts = TaskAttempts(
             [group.pk for groups in self.groups.values() for group in groups.values()], now=now
         )
+        self.receipts = ReceiptBook(root, now=now)
         self._touched: dict[UUID, Group] = {}
         self._unblocked: list[UUID] = []
         self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
@@ -80,6 +83,7 @@ class WorkflowTransition:
         *,
         tasks: Collection[str] | None = None,
         moved_to: Mapping[str, str] | None = None,
+        why: Mapping[str, InterruptionFacts] | None = None,
     ) -> bool:
         """Preempt running tasks (by name; None is all of them): their attempts end as FAILED_PREEMPTED with exit code
         3006 and the tasks wait again, with their workflow's original submit time; those in `moved_to` start again at
@@ -88,7 +92,10 @@ class WorkflowTransition:
         A gang never runs below its minimum: if too few tasks would remain, all its tasks are preempted. Exit actions
         for code 3006 may end tasks instead: those of a surplus task apply to this task alone; if the minimum is
         affected, those of the lead (else of the first task) apply to the gang. Returns False if they did.
+
+        `why` has the facts of the receipts by the name of the task; what the gang loses besides has those of the first.
         """
+        first = next(iter(why.values()), None) if why else None
         running, back = self.attempts.placed_attempts(group.pk), moved_to or {}
         leaving = running if tasks is None else [task for task in running if task.name in tasks]
         staying = [task for task in running if task not in leaving]
@@ -98,7 +105,7 @@ class WorkflowTransition:
             action = self._exit_action(group, code)
             if action in {"FAIL", "COMPLETE"}:
                 status = TaskStatus.COMPLETED if action == "COMPLETE" else TaskStatus.FAILED_PREEMPTED
-                self.end_group(group, status, message, exit_code=code)
+                self.end_group(group, status, message, exit_code=code, why=first)
                 return False
             if not self.has_minimum(group, [*staying, *(task for task in leaving if task.name in back)]):
                 leaving, back = running, {}
@@ -106,7 +113,7 @@ class WorkflowTransition:
         for task in leaving:
             action = exit_action(code, task.exit_actions) if is_surplus else None
             status = TaskStatus.COMPLETED if action == "COMPLETE" else TaskStatus.FAILED_PREEMPTED
-            self.attempts.end_attempt(task, status, message, code)
+            self.end_attempt(group, task, status, message, code, why=(why or {}).get(task.name, first))
             if action in {"FAIL", "COMPLETE"}:
                 as_requested = False
             else:
@@ -132,7 +139,7 @@ class WorkflowTransition:
             self.end_group(group, failed, message or f"exit code {code} fails by its exit actions", exit_code=code)
         elif action == "RESCHEDULE" and self._may_retry(group):
             for task in self.attempts.running(group.pk):
-                self.attempts.end_attempt(task, TaskStatus.RESCHEDULED, message, code)
+                self.end_attempt(group, task, TaskStatus.RESCHEDULED, message, code)
                 self.attempts.retry(task)
             self._requeue(group)
             self._touched[group.pk] = group
@@ -144,20 +151,53 @@ class WorkflowTransition:
         else:
             self.end_group(group, status, message)
 
-    def end_group(self, group: Group, status: TaskStatus, message: str = "", *, exit_code: int | None = None) -> None:
+    def end_attempt(
+        self,
+        group: Group,
+        task: Task,
+        status: TaskStatus,
+        message: str,
+        exit_code: int | None,
+        *,
+        why: InterruptionFacts | None = None,
+    ) -> None:
+        """End one attempt, with a receipt if something else ended it; `why` says so where the end itself does not."""
+        self.receipts.note_end(self.workflows[group.workflow_id], group, [task], (status, exit_code), why)
+        self.attempts.end_attempt(task, status, message, exit_code)
+
+    def end_group(
+        self,
+        group: Group,
+        status: TaskStatus,
+        message: str = "",
+        *,
+        exit_code: int | None = None,
+        why: InterruptionFacts | None = None,
+    ) -> None:
         """End a gang with all its open tasks. Dependent gangs follow in :meth:`save`. `exit_code` is needed only if it
-        differs from the exit code of the status."""
+        differs from the exit code of the status, `why` as in :meth:`end_attempt`."""
         group.status, group.end_time, group.failure_message = status, self.now, message
         code = EXIT_CODES.get(status) if exit_code is None else exit_code
+        if why is not None or cause_of_end(status, code) is not None:
+            placed = self.attempts.placed_attempts(group.pk)
+            self.receipts.note_end(self.workflows[group.workflow_id], group, placed, (status, code), why)
         self._ended[status, message, code].append(group.pk)
         self._touched[group.pk] = group
 
-    def end_open_groups(self, workflow: Workflow, status: TaskStatus, message: str, *, include_waiting: bool) -> None:
+    def end_open_groups(
+        self,
+        workflow: Workflow,
+        status: TaskStatus,
+        message: str,
+        *,
+        include_waiting: bool,
+        why: InterruptionFacts | None = None,
+    ) -> None:
         """End every gang that has not ended; with `include_waiting` also gangs that wait for other gangs."""
         for group in self.groups[workflow.pk].values():
             is_open = not TaskStatus(group.status).is_finished
             if is_open and (include_waiting or group.status != TaskStatus.WAITING):
-                self.end_group(group, status, message)
+                self.end_group(group, status, message, why=why)
 
     def end_overdue(self, workflow: Workflow) -> None:
         """End the gangs of a workflow whose simulated work is done, and those that waited or ran longer than allowed.
@@ -194,6 +234,7 @@ class WorkflowTransition:
         self._update_due_times()
         self._write_tasks()
         self._write_workflows()
+        self.receipts.save()
         workflow_names = {pk: workflow.name for pk, workflow in self.workflows.items()}
         gpu_workers.update_allocations(self.root, self._touched.values(), self.attempts, workflow_names)
 

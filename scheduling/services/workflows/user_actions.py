@@ -11,6 +11,7 @@ from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
+from scheduling.domain.receipts.causes import EndCause, InterruptionFacts
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
 from scheduling.models import Workflow
@@ -128,7 +129,9 @@ def _lock_root(workflow: Workflow) -> Pool:
 def _cancel_all(work: WorkflowTransition, actor: Actor, message: str) -> None:
     for workflow in work.workflows.values():
         reason = message or f"cancelled by {actor.username}"
-        work.end_open_groups(workflow, TaskStatus.FAILED_CANCELED, reason, include_waiting=True)
+        is_own = actor.username == workflow.submitted_by.username
+        why = None if is_own else InterruptionFacts(EndCause.PERSON, by_user=actor.username, note=message)
+        work.end_open_groups(workflow, TaskStatus.FAILED_CANCELED, reason, include_waiting=True, why=why)
         workflow.cancelled_by = actor.username
         workflow.failure_message = message
     work.save()

@@ -14,7 +14,7 @@ from pools.models import Pool, Reservation
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
-from scheduling.models import Decision, Task, Workflow, WorkflowConfig
+from scheduling.models import Decision, Interruption, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
@@ -477,3 +477,37 @@ def test_a_preemption_that_ends_the_gang_is_recorded_too(fake_harness: AgentHarn
     fake_harness.evict_pods(*fake_harness.list_pods())
     fake_harness.run_agent()
     assert [(action, gpus) for action, _, gpus, _ in read_decisions(workflow)] == [("start", 1), ("preempt", 1)]
+
+
+class TestReceipts:
+    """Of attempts that a cluster ended, in its own words; where it says nothing, the cause is not known."""
+
+    @pytest.mark.parametrize(
+        ("words", "cause", "is_for_us"),
+        [
+            ("needed elsewhere", "not_known", False),
+            ("Pod ns/a was preempted by higher priority workload ns/{taker}", "priority", True),
+            ("Pod ns/a was preempted by higher priority workload ns/pg-other-1", "priority", False),
+            ("Pod ns/a was preempted by workload ns/{taker}. q uses <1> with a quota of <2>.", "reclaim", True),
+        ],
+    )
+    def test_a_preemption(self, fake_harness: AgentHarness, words: str, cause: str, is_for_us: bool) -> None:
+        victim = start_workflow(fake_harness, gang_file("lead", "other", gpus=1), priority=Priority.LOW)
+        taker = fake_harness.submit(gang_file("lead", gpus=1))
+        message = words.format(taker=find_group(taker).pk)
+        fake_harness.evict_pods(fake_harness.list_pods(victim)[0], message=message)
+        fake_harness.run_agent()
+        row = Interruption.objects.get()
+        assert (row.cause, row.for_workflow_id, row.note) == (cause, taker.pk if is_for_us else None, message)
+        assert (row.numbers["loser"]["used"], "taker" in row.numbers) == (2, is_for_us)
+        assert row.receipts.count() == 2
+        assert verify() == []
+
+    @pytest.mark.parametrize("reason", ["TerminationByKubelet", "DeletionByTaintManager"])
+    def test_a_lost_node(self, fake_harness: AgentHarness, reason: str) -> None:
+        workflow = start_workflow(fake_harness, gang_file("lead", "other", gpus=1))
+        fake_harness.evict_pods(fake_harness.list_pods(workflow)[1], reason=reason, message="the node is gone")
+        fake_harness.run_agent()
+        row = Interruption.objects.get()
+        assert (row.cause, row.note.endswith("the node is gone"), row.receipts.count()) == ("node", True, 1)
+        assert verify() == []

@@ -28,8 +28,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     def arrange(operation: Callable[[], object]) -> None:
         waiting, real = [operation], reconcile.run_cycle
 
-        def plan_then(facts: Any) -> Any:
-            planned = real(facts)
+        def plan_then(facts: Any, **more: Any) -> Any:
+            planned = real(facts, **more)
             if waiting:
                 waiting.pop()()
             return planned

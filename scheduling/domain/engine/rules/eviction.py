@@ -19,13 +19,14 @@ from pools.domain.values.amounts import Number
 from scheduling.domain.engine.rules.gates import may_start
 from scheduling.domain.engine.rules.least_loss import LeastLoss
 from scheduling.domain.engine.rules.shortcuts import SearchShortcut
+from scheduling.domain.engine.rules.spared import Considered, eviction_rule
 from scheduling.domain.engine.rules.starting import attempt_start
 from scheduling.domain.engine.rules.victims import AcceptResult, EvictionResult, VictimSource
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.evicted import AlikeTasks, EvictionUnit, next_eviction_unit
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.state.records import WAITING, GangState, QueueState, sum_requests
-from scheduling.domain.engine.steps import StepAction, StepLog
+from scheduling.domain.engine.steps import Eviction, EvictionRule, SparedGang, StepAction, StepLog
 
 MAX_SINGLE_VICTIMS, MAX_PAIRED_VICTIMS = 200, 24
 """The most victims, in order, that the search for one victim, and for two, considers."""
@@ -81,6 +82,7 @@ class EvictionSearch:
         self._needs = Counter(gang.needs[i] for i in gang.next_tasks())
         self._evicted = 0
         """The trial evictions so far."""
+        self._considered = Considered()
 
     def can_start(self) -> bool:
         """Whether the gang could start in the current state."""
@@ -141,6 +143,8 @@ class EvictionSearch:
         self, units: Sequence[EvictionUnit], source: VictimSource, accept: AcceptResult, candidates: _CandidateNodes
     ) -> EvictionResult | None:
         """The result of evicting these units, which are needed, or of a better set by the rule for victims."""
+        if self.world.notes_spared:
+            self._considered = Considered.of(source, candidates.helps)
         chosen = self._fewest(units, source)
         result = self.finish(chosen, accept)
         if result is None or not result.evicted or not self.world.takes_least_lost:
@@ -331,10 +335,20 @@ class EvictionSearch:
         with nullcontext() if self.world.policy is None else self.world.policy.moving(gang):
             return nodes.tightest_node(need)
 
-    def commit(self, result: EvictionResult, action: StepAction, step_log: StepLog) -> list[QueueState]:
-        """Record the steps and make them final. Returns the leaves that changed."""
+    def commit(
+        self, result: EvictionResult, action: StepAction, step_log: StepLog, rule: EvictionRule | None = None
+    ) -> list[QueueState]:
+        """Record the steps and make them final. `rule`: None for that of the action. Returns the leaves that
+        changed."""
+        spared: tuple[SparedGang, ...] = ()
+        has_more = False
+        if self._considered.gangs and result.evicted:
+            moved = [gang for gang, _tasks in result.moved]
+            lost = [gang for gang, _tasks in result.evicted]
+            spared, has_more = self._considered.spared(lost, moved, least_lost=self.world.takes_least_lost)
         for gang, tasks in result.evicted:
-            step_log.record(action, gang, tasks, self.gang)
+            why = Eviction(rule or eviction_rule(action, self.gang, gang), spared, has_more)
+            step_log.record(action, gang, tasks, self.gang, why)
         for gang, tasks in result.moved:
             step_log.record(StepAction.MOVE, gang, tasks, self.gang)
         step_log.record(StepAction.START, self.gang, result.started)

@@ -39,7 +39,7 @@ from scheduling.domain.engine.rules.victims import (
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import FINISHED, RUNNING, GangState, QueueState
-from scheduling.domain.engine.steps import StepAction, StepLog
+from scheduling.domain.engine.steps import EvictionRule, StepAction, StepLog
 
 MAX_REMEMBERED = 8
 """The most failed gangs of one leaf and priority that are remembered."""
@@ -166,7 +166,7 @@ class Phases:
             if policy is not None:
                 policy.end_attempt()
             if result is not None:
-                search.commit(result, StepAction.PREEMPT, self._step_log)
+                search.commit(result, StepAction.PREEMPT, self._step_log, EvictionRule.RESERVATION)
                 has_started = True
         return has_started
 

@@ -74,6 +74,8 @@ class WorldState:
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.watchers: list[Watcher] = []
+        self.notes_spared = False
+        """Whether the steps say which other work could have been evicted, which only decisions for real need."""
         self.feasibility = built.feasibility
         self.journal: list[TaskChange] = []
         self._postponed: list[tuple[GangState, Sequence[int]]] = []

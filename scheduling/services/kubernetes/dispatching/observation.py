@@ -42,11 +42,13 @@ from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.reason_codes import ReasonCode
+from scheduling.domain.receipts.causes import EndCause, InterruptionFacts, QueueNumbers, cause_by_cluster
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
 from scheduling.selectors.queue.admitted_specs import find_group_spec, read_admitted_specs
 from scheduling.selectors.queue.cluster_gangs import STATUSES_IN_CLUSTER, read_ended_attempts
+from scheduling.selectors.queue.start_gates import read_gate_paths
 from scheduling.services.decisions import DecisionRows, build_decision
 from scheduling.services.workflows.transitions import WorkflowTransition
 
@@ -66,6 +68,7 @@ class ObservedTransition(WorkflowTransition):
     def __init__(self, root: Pool, workflows: Collection[UUID], *, now: datetime) -> None:
         super().__init__(root, workflows, now=now)
         self._decisions: list[Decision] = []
+        self._numbers: dict[int, QueueNumbers] = {}
 
     @property
     def has_ended_gang(self) -> bool:
@@ -85,7 +88,8 @@ class ObservedTransition(WorkflowTransition):
         preempted = [(task, report) for task, report in reported if report.status is TaskStatus.FAILED_PREEMPTED]
         if preempted:
             placed_before = self.attempts.placed_attempts(group.pk)
-            self.preempt_tasks(group, preempted[0][1].message, tasks=[task.name for task, _ in preempted])
+            why = {task.name: self._why(group, report.message) for task, report in preempted}
+            self.preempt_tasks(group, preempted[0][1].message, tasks=list(why), why=why)
             is_finished = TaskStatus(group.status).is_finished
             placed = set() if is_finished else {task.pk for task in self.attempts.placed_attempts(group.pk)}
             self._add_decision(group, StepAction.PREEMPT, [task for task in placed_before if task.pk not in placed])
@@ -98,6 +102,36 @@ class ObservedTransition(WorkflowTransition):
         """Write the transition and the decisions."""
         super().save()
         Decision.objects.bulk_create(self._decisions)
+
+    def _why(self, group: Group, message: str) -> InterruptionFacts:
+        """What KAI's message and our own record say about a preemption."""
+        cause, pod_group = cause_by_cluster(message)
+        taker = None if pod_group is None else self._find_taker(pod_group)
+        numbers: dict[str, Any] = {}
+        loser = self._queue_numbers(self.workflows[group.workflow_id].pool_id)
+        if loser is not None:
+            numbers["loser"] = loser.as_json()
+        if taker is not None and (gains := self._queue_numbers(taker.workflow.pool_id)) is not None:
+            numbers["taker"] = gains.as_json()
+            is_inside = gains.quota is not None and gains.used + taker.gpus <= gains.quota
+            if cause is EndCause.RECLAIM and not is_inside:
+                cause = EndCause.FAIR_SHARE
+        workflow = None if taker is None else taker.workflow_id
+        return InterruptionFacts(cause, workflow, note=message, numbers=numbers)
+
+    def _find_taker(self, pod_group: UUID) -> Group | None:
+        """The gang that KAI names, if it is ours and on this backend."""
+        rows = Group.objects.filter(workflow__root_pool__backend=self.root.backend_id).select_related("workflow")
+        return rows.filter(pk=pod_group).first()
+
+    def _queue_numbers(self, leaf_id: int) -> QueueNumbers | None:
+        """The numbers of a queue by our record; KAI does not report its shares."""
+        if leaf_id not in self._numbers:
+            leaf = Pool.objects.get(pk=leaf_id)
+            root = self.root if leaf.root.pk == self.root.pk else leaf.root
+            if path := read_gate_paths(root).get(leaf_id):
+                self._numbers[leaf_id] = QueueNumbers(leaf.name, path[0].quota, path[0].total_usage)
+        return self._numbers.get(leaf_id)
 
     def _add_decision(self, group: Group, action: StepAction, tasks: Sequence[Task]) -> None:
         """Record that these tasks started, or were preempted."""
@@ -190,13 +224,16 @@ class ObservedTransition(WorkflowTransition):
         self, group: Group, tasks: Mapping[str, Task], ended: Mapping[str, PodStatusReport], found: GangOutcome
     ) -> None:
         for name, status in found.final_statuses.items():
-            self.attempts.end_attempt(tasks[name], status, ended[name].message, ended[name].exit_code)
+            report = ended[name]
+            why = _why_lost(report)
+            self.end_attempt(group, tasks[name], status, report.message, report.exit_code, why=why)
+        why = next(filter(None, map(_why_lost, ended.values())), None)
         for name in found.tasks_to_restart:
-            self.attempts.end_attempt(tasks[name], TaskStatus.RESCHEDULED, _RESTARTED_TOGETHER, None)
+            self.end_attempt(group, tasks[name], TaskStatus.RESCHEDULED, _RESTARTED_TOGETHER, None, why=why)
         for name in sorted(found.tasks_to_retry | found.tasks_to_restart):
             self.attempts.retry(tasks[name])
         if found.verdict is not None:
-            self.end_group(group, found.verdict, found.message)
+            self.end_group(group, found.verdict, found.message, why=why)
         elif (found.tasks_to_retry or found.tasks_to_restart) and not self.attempts.placed_attempts(group.pk):
             self._requeue(group)
 
@@ -225,6 +262,12 @@ class ObservedTransition(WorkflowTransition):
         for task in rows:
             latest[task.group_id].append(task)
         return latest
+
+
+def _why_lost(report: PodStatusReport) -> InterruptionFacts | None:
+    """The facts of a pod that its cluster lost, in the words of the cluster."""
+    is_lost = report.status in LOST
+    return InterruptionFacts(EndCause.NODE, note=report.message) if is_lost else None
 
 
 def _is_final(report: PodStatusReport) -> bool:
