@@ -19,11 +19,11 @@ from pools.models import Pool
 from pools.selectors.quotas import platform_totals, pool_tree
 from pools.services.configuration.approvals import count_decidable
 from scheduling.domain.list_columns import WAITING_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.selectors.receipts.preemptions import preemption_news
 from scheduling.selectors.status.fleet import read_fleet
 from scheduling.selectors.status.overview import read_overview
 from scheduling.selectors.status.problems import Problem, ProblemCode
 from scheduling.selectors.work.active_work import count_active_workflows
-from scheduling.selectors.work.preemptions import preemption_news
 
 MAX_WAITING_SHOWN = 6
 MAX_NEWS = 3

@@ -36,9 +36,9 @@ from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
 from scheduling.selectors.queue.visible_queue import waiting_gangs_of
+from scheduling.selectors.receipts.receipts import read_receipts
 from scheduling.selectors.work.attempt_bars import read_attempt_chart
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
-from scheduling.selectors.work.preemptions import read_preemptions
 from scheduling.selectors.work.workflow_log import event_log_lines
 from scheduling.selectors.work.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
 from scheduling.selectors.work.workflows import (
@@ -126,7 +126,7 @@ class WorkflowAdmin(PolicyAdmin):
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
-            preemptions=read_preemptions(actor, workflow),
+            receipts=read_receipts(actor, workflow),
             gang_columns=GANG_COLUMNS,
             task_columns=TASK_COLUMNS,
             groups=[

@@ -19,6 +19,7 @@ from scheduling.api.cluster import (
 from scheduling.api.work import (
     comparison,
     pending_queue,
+    receipts,
     scheduler_events,
     search,
     submissions,
@@ -38,6 +39,7 @@ workflow_urls = [
     path("<str:name>/logs", workflow_texts.WorkflowLog.as_view()),
     path("<str:name>/error_logs", workflow_texts.WorkflowErrorLog.as_view()),
     path("<str:name>/events", workflow_texts.WorkflowEventLog.as_view()),
+    path("<str:name>/receipts", receipts.WorkflowReceiptList.as_view()),
     path("<str:name>/compare/<str:other>", comparison.WorkflowComparison.as_view()),
     path("<str:name>/cancel", workflows.WorkflowCancel.as_view()),
     path("<str:name>/end", workflows.WorkflowEnd.as_view()),

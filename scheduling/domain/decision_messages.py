@@ -67,25 +67,3 @@ def _fact_message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: s
 def _list_text(nodes: Sequence[str]) -> str:
     names = list(dict.fromkeys(nodes))
     return ", ".join(names[:MAX_NAMED_NODES]) + (", …" if len(names) > MAX_NAMED_NODES else "")
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionFacts:
-    """What one preemption took. `by_leaf` is empty where the reader may not know it, `is_by_cluster` where the
-    scheduler of a cluster decided, which names no beneficiary."""
-
-    action: StepAction
-    leaf: str
-    gpus: int
-    by_leaf: str
-    is_by_cluster: bool = False
-
-
-def preemption_cause(facts: PreemptionFacts) -> str:
-    """The rule and its numbers: `lab--a took back 8 GPUs that lab--b had borrowed`."""
-    gpus = f"{facts.gpus} GPU{'' if facts.gpus == 1 else 's'}"
-    if facts.is_by_cluster:
-        return f"it took {gpus} in {facts.leaf}"
-    if facts.action is StepAction.RECLAIM:
-        return f"{facts.by_leaf or 'another pool'} took back {gpus} that {facts.leaf} had borrowed"
-    return f"LOW work in {facts.leaf} gave up {gpus}"

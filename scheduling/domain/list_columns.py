@@ -78,6 +78,15 @@ TASK_COLUMNS = list_columns(
 EVENT_COLUMNS = list_columns(Column("time", is_time=True), "task", "event")
 """Of the events of a workflow."""
 
+RECEIPT_COLUMNS = list_columns(
+    Column("time", is_time=True),
+    "workflow", "group", "rule",
+    _GPUS,
+    Column("lost", meaning="GPU hours since its last checkpoint, or since its start", is_right=True),
+    "message",
+)  # fmt: skip
+"""Of the receipts of a workflow, and of work whose place it took."""
+
 GANG_COLUMNS = list_columns(
     Column("sub_group", "SubGroup"),
     Column("required", is_right=True),

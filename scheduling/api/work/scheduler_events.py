@@ -30,6 +30,7 @@ class SchedulerEventAnswer(TypedDict):
     gpus: int
     nodes: list[str]
     for_workflow: Annotated[str | None, "The workflow that caused it, if not its own."]
+    receipt: Annotated[int | None, "The id of the receipt, of `GET /api/workflow/NAME/receipts`; null for a start."]
 
 
 class SchedulerEventListAnswer(TypedDict):
@@ -67,4 +68,5 @@ def _event_body(event: VisibleDecision) -> SchedulerEventAnswer:
         "gpus": event.gpus,
         "nodes": list(event.nodes),
         "for_workflow": event.for_workflow or None,
+        "receipt": event.receipt,
     }

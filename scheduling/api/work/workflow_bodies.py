@@ -28,8 +28,8 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
+from scheduling.selectors.receipts.preemptions import Preemption, read_preemptions
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
-from scheduling.selectors.work.preemptions import Preemption, read_preemptions
 from scheduling.selectors.work.workflow_rows import WorkflowRow
 from scheduling.selectors.work.workflows import ListedWorkflow, queue_names_of
 
@@ -146,6 +146,7 @@ class PreemptionAnswer(TypedDict):
     by_workflow: str | None
     by_user: str | None
     by_pool: str | None
+    lost_gpu_s: Annotated[float, "GPU-seconds since the last checkpoint, else since the start."]
     message: Annotated[str, "By whom, and by which rule."]
 
 
@@ -356,7 +357,8 @@ def _preemption_body(preemption: Preemption) -> PreemptionAnswer:
         "by_workflow": preemption.by_workflow or None,
         "by_user": preemption.by_user or None,
         "by_pool": preemption.by_pool or None,
-        "message": f"by {preemption.by}: {preemption.cause}",
+        "lost_gpu_s": preemption.lost_gpu_ms / 1000,
+        "message": preemption.message,
     }
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import Count, IntegerField, Q, QuerySet
+from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Cast, Extract, Floor
 
 from pools.domain.people.roles import Actor, Permission
 from scheduling.domain.timelines.event_lanes import LaneCount
-from scheduling.models import Decision
+from scheduling.models import Decision, Interruption
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 
@@ -30,6 +30,8 @@ class VisibleDecision:
     gpus: int
     nodes: tuple[str, ...]
     for_workflow: str
+    receipt: int | None
+    """The interruption that it caused; None for a start."""
 
 
 def in_pool(actor: Actor, rows: QuerySet[Decision], name: str) -> QuerySet[Decision]:
@@ -48,6 +50,8 @@ def list_decisions(
     """One page of `decisions`, which `actor` may see, the newest first, and whether older ones follow. Two queries
     for any number of decisions."""
     rows = decisions.select_related("pool", "workflow", "group", "for_workflow", "for_workflow__root_pool")
+    caused = Interruption.objects.filter(workflow=OuterRef("workflow"), time=OuterRef("time"), group=OuterRef("group"))
+    rows = rows.annotate(receipt=Subquery(caused.order_by("id").values("pk")[:1]))
     found = list(rows.order_by("-id")[offset : offset + limit + 1])
     return _visible_decisions(actor, found[:limit]), len(found) > limit
 
@@ -83,6 +87,7 @@ def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDe
                 gpus=row.gpus,
                 nodes=tuple(dict.fromkeys(row.nodes)),
                 for_workflow=gainer.name if gainer is not None and knows else "",
+                receipt=None if row.action == Decision.Action.START else getattr(row, "receipt", None),
             )
         )
     return visible

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils.html import strip_tags
 
-from scheduling.models import Decision
+from scheduling.models import Decision, Interruption, Workflow
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
@@ -95,3 +95,76 @@ def test_it_is_news_for_its_owner_only(as_person: Callable[[str], Client], victi
 def test_the_history_of_the_work_has_it(as_person: Callable[[str], Client], victim: str) -> None:
     entries = as_person("worker").get(f"{WORK}/{victim}").context["entries"]
     assert f"preemption/{victim}" in {entry.object for entry in entries}
+
+
+def _receipts(client: Client, name: str) -> Any:
+    answer = client.get(f"/api/workflow/{name}/receipts")
+    return answer.json() if answer.status_code == 200 else answer.status_code
+
+
+def test_the_receipt_has_the_rule_the_numbers_the_others_and_what_came_next(
+    as_person: Callable[[str], Client], victim: str
+) -> None:
+    found = _receipts(as_person("root"), victim)
+    (receipt,) = found["receipts"]
+    assert (receipt["cause"], receipt["rule"], receipt["by_workflow"]) == ("reclaim", "Reclaim of quota", "urgent-1")
+    assert (receipt["loser"]["pool"], receipt["taker"]["pool"]) == ("team--a", "other--x")
+    assert receipt["loser"]["used"] > receipt["loser"]["quota"]
+    assert receipt["taker"]["used"] == 0
+    assert {other["by"] for other in receipt["spared"]} == {"age"}
+    assert all(other["gang"].startswith("night") for other in receipt["spared"])
+    assert receipt["next"]["status"] == "waits"
+    assert receipt["next"]["position_in_queue"] >= 1
+    (attempt,) = receipt["attempts"]
+    assert attempt["lost_since"] == attempt["start_time"]
+    assert receipt["lost_gpu_s"] == attempt["lost_gpu_s"] == found["lost_gpu_s"]
+    page = _text(as_person("root"), f"{WORK}/{victim}")
+    assert "Could also have gonenight" in page
+    assert "it was submitted earlier" in page
+
+
+@pytest.mark.parametrize(
+    ("person", "of_victim", "of_taker"),
+    [
+        ("root", "all", "all"), ("viewer", "all", "all"),
+        ("worker", "without names", 404), ("chief", "without names", 404),
+        ("stranger", 404, "hidden"), ("nobody", 404, 404),
+    ],
+)  # fmt: skip
+def test_who_may_know_what_of_a_receipt(
+    as_person: Callable[[str], Client], victim: str, person: str, of_victim: Any, of_taker: Any
+) -> None:
+    client = as_person(person)
+    lost, taken = _receipts(client, victim), _receipts(client, "urgent-1")
+    secrets = "urgent|stranger|other--x"
+    if of_victim == 404:
+        assert lost == 404
+    else:
+        assert bool(re.search(secrets, str(lost))) is (of_victim == "all")
+        (receipt,) = lost["receipts"]
+        assert (receipt["cause"], receipt["taker"]["used"]) == ("reclaim", 0), "the rule and the numbers stay"
+    if of_taker == 404:
+        assert taken == 404
+    else:
+        assert taken["has_hidden"] is (of_taker == "hidden")
+        assert [each["workflow"] for each in taken["taken"]] == ([victim] if of_taker == "all" else [])
+        assert bool(re.search(f"{victim}|worker|team--a", str(taken))) is (of_taker == "all")
+
+
+def test_spared_work_of_pools_that_the_reader_may_not_see_has_no_name(
+    as_person: Callable[[str], Client], victim: str
+) -> None:
+    """A reclaim for team--a evicts work of another pool; its owner could read the names of team--a's work, too."""
+    for each in Interruption.objects.all():
+        stays = [
+            {"workflow": str(Workflow.objects.get(name="urgent-1").pk), "gang": "urgent-1", "gpus": 8, "by": "age"}
+        ]
+        copy = Interruption(
+            time=each.time, cause="reclaim", backend=each.backend, root_pool=each.root_pool, pool=each.pool,
+            workflow=each.workflow, group=each.group, spared=stays,
+        )  # fmt: skip
+        copy.save()
+    for person, name in (("root", "urgent-1"), ("worker", "other work")):
+        gangs = [other["gang"] for each in _receipts(as_person(person), victim)["receipts"] for other in each["spared"]]
+        assert name in gangs, person
+        assert ("urgent-1" in gangs) is (person == "root"), person

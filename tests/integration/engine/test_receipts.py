@@ -175,7 +175,7 @@ def test_receipts_of_attempts_from_before_there_were_receipts(cluster: Make) -> 
 
 
 class TestTheDatabase:
-    """Refuses an attempt without its receipt and a receipt without its attempt, whoever writes."""
+    """Refuses an attempt without its receipt and a receipt without its attempt, by every way of writing."""
 
     def running(self, cluster: Make) -> Task:
         """A task that runs."""

@@ -366,6 +366,46 @@ def test_query_says_who_preempted_it_and_what_it_preempted(osmo, stub):
     lines = osmo.ok("workflow", "query", "hello-1").splitlines()
     assert f"Preempted    : 2026-11-20 12:37:00 UTC {lost['message']}" in lines
     assert "It Preempted : night-1 (rae)" in lines
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail(preemptions=[lost | {"lost_gpu_s": 28_800.0}]))
+    lines = osmo.ok("workflow", "query", "hello-1").splitlines()
+    assert "Lost         : 8.0 GPU hours; osmo workflow receipt hello-1 says why" in lines
+
+
+RECEIPT = {
+    "id": 7, "time": "2026-11-20T12:37:00", "workflow": "night-1", "group": "g", "user": "rae", "pool": "lab--b",
+    "cause": "reclaim", "rule": "Reclaim of quota", "by_workflow": None, "by_user": None, "by_pool": None, "gpus": 8,
+    "message": "by other work: another pool took back 8 GPUs that lab--b had borrowed", "lost_gpu_s": 5760.0,
+    "attempts": [{
+        "task": "t", "retry_id": 0, "node": "n1", "gpus": 8, "start_time": "2026-11-20T11:00:00",
+        "lost_since": "2026-11-20T12:25:00", "lost_gpu_s": 5760.0,
+    }],
+    "loser": {"pool": "lab--b", "quota": 8, "used": 16, "share": 8},
+    "taker": {"pool": "another pool", "quota": 8, "used": 0, "share": None},
+    "quota_at_start": None, "note": None, "more_spared": True,
+    "spared": [{"gang": "night-0", "gpus": 8, "by": "age", "reason": "it was submitted earlier"}],
+    "next": {"status": "waits", "start_time": None, "position_in_queue": 3, "start": None},
+}  # fmt: skip
+
+
+def test_a_receipt_has_the_rule_the_numbers_the_loss_and_what_came_next(osmo, stub):
+    body = {"receipts": [RECEIPT], "taken": [], "has_hidden": False, "more_entries": False, "lost_gpu_s": 5760.0}
+    stub.on("GET", "/api/workflow/night-1/receipts", body)
+    text = osmo.ok("workflow", "receipt", "night-1")
+    for line in (
+        f"Ended                : 2026-11-20 12:37:00 UTC {RECEIPT['message']}",
+        "Rule                 : Reclaim of quota",
+        "Lost                 : 1.6 GPU hours since the last checkpoint 2026-11-20 12:25:00 UTC",
+        "Its Queue            : lab--b: 16 used, quota 8, share 8",
+        "The Other Queue      : another pool: 0 used, quota 8",
+        "Could Also Have Gone : night-0 (8 GPUs): it was submitted earlier; and more",
+        "Next                 : it waits at place 3 of its queue",
+    ):
+        assert line in text.splitlines(), text
+    started = RECEIPT["next"] | {"status": "started", "start_time": "2026-11-20T13:00:00"}
+    stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [RECEIPT | {"next": started}]})
+    assert "started again 2026-11-20 13:00:00 UTC" in osmo.ok("workflow", "receipt", "night-1")
+    stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": []})
+    assert "Nothing else ended an attempt of this workflow." in osmo.ok("workflow", "receipt", "night-1")
 
 
 @time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)

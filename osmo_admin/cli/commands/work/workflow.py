@@ -30,7 +30,8 @@ from osmo_admin.cli.base.tables import (
     with_more_entries,
 )
 from osmo_admin.cli.changes import TypedChange, change_command
-from osmo_admin.cli.commands.work import workflow_compare, workflow_queue, workflow_submit
+from osmo_admin.cli.commands.work import workflow_compare, workflow_queue, workflow_receipt, workflow_submit
+from osmo_admin.cli.commands.work.workflow_receipt import lost_text
 from osmo_admin.cli.commands.work.workflow_submit import ENDED_PREFIXES
 from osmo_admin.cli.lists import list_command, query_of_work
 from osmo_admin.cli.text.effect_text import show_effect
@@ -46,6 +47,7 @@ app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
 workflow_queue.add_to(app)
 workflow_compare.add_to(app)
+workflow_receipt.add_to(app)
 ALL_LINES = {"last_n_lines": None}
 NO_OWN_WORK = "There are no workflows to view: you have none here. Those of everybody: osmo workflow list --all-users."
 EVENT_LINE = re.compile(r"(?P<time>\S+ \S+) \[(?P<task>[^]]*)\] ?(?P<event>.*)")
@@ -139,7 +141,11 @@ def _task_row(group: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
 def _preemption_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
     """Who preempted it last, and what it preempted."""
     lost = answer.get("preemptions") or []
-    facts = [("Preempted", f"{format_cell(local_time(each['time']))} {each['message']}") for each in lost[:1]]
+    facts: list[tuple[str, Any]] = []
+    for each in lost[:1]:
+        facts.append(("Preempted", f"{format_cell(local_time(each['time']))} {each['message']}"))
+        if "lost_gpu_s" in each:  # not of an older server
+            facts.append(("Lost", f"{lost_text(each['lost_gpu_s'])}; osmo workflow receipt {answer['name']} says why"))
     if taken := answer.get("preempted"):
         names = dict.fromkeys(f"{each['workflow']} ({each['user']})" for each in taken)
         facts.append(("It Preempted", ", ".join(names)))

@@ -1,0 +1,87 @@
+"""`osmo workflow receipt`: why something else ended attempts of a workflow, and what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from osmo_admin.cli.base.command_decorator import client_command
+from osmo_admin.cli.base.http import url_path
+from osmo_admin.cli.base.options import WorkflowArgument
+from osmo_admin.cli.base.output import print_answer
+from osmo_admin.cli.base.session import ClientSession
+from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, local_time
+from osmo_admin.cli.text.start_text import start_cell
+from scheduling.domain.list_columns import RECEIPT_COLUMNS
+
+SECONDS_PER_HOUR = 3600
+NOTHING = "Nothing else ended an attempt of this workflow."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    client_command(app, "receipt")(receipt)
+
+
+def receipt(session: ClientSession, *, workflow: WorkflowArgument) -> None:
+    """Show for each attempt that something else ended: for whom, by which rule, what was lost, and what came next.
+
+    Example: osmo workflow receipt train-12
+    """
+    answer = session.http().get(url_path("api", "workflow", workflow, "receipts"))
+    print_answer(session, answer, lambda: _receipts_text(answer))
+
+
+def _receipts_text(answer: dict[str, Any]) -> AnswerText:
+    found = answer["receipts"]
+    rows = [_row(each) for each in (*found, *answer["taken"])]
+    return [
+        *(Facts(list(_facts(each))) for each in found[:1]),
+        list_table(RECEIPT_COLUMNS.values(), rows, nothing=NOTHING),
+    ]
+
+
+def lost_text(lost_gpu_s: float) -> str:
+    """GPU-seconds as GPU-hours: `3.2 GPU hours`."""
+    return f"{lost_gpu_s / SECONDS_PER_HOUR:.1f} GPU hours"
+
+
+def _row(each: dict[str, Any]) -> dict[str, Any]:
+    return {**each, "lost": lost_text(each["lost_gpu_s"])}
+
+
+def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "Ended", f"{format_cell(local_time(each['time']))} {each['message']}"
+    yield "Rule", each["rule"]
+    starts = [attempt["start_time"] for attempt in each["attempts"] if attempt["start_time"]]
+    since = min((attempt["lost_since"] for attempt in each["attempts"]), default=None)
+    if since is not None:
+        what = "start" if since in starts else "last checkpoint"
+        yield "Lost", f"{lost_text(each['lost_gpu_s'])} since the {what} {format_cell(local_time(since))}"
+    for title, side in (("Its Queue", "loser"), ("The Other Queue", "taker")):
+        if numbers := each[side]:
+            yield title, numbers_text(numbers)
+    if each["spared"]:
+        others = [f"{other['gang']} ({other['gpus']} GPUs): {other['reason']}" for other in each["spared"]]
+        yield "Could Also Have Gone", "; ".join(others) + ("; and more" if each["more_spared"] else "")
+    yield "Said", each["note"]
+    yield "Next", _next_text(each["next"])
+
+
+def numbers_text(numbers: dict[str, Any]) -> str:
+    """The numbers of a queue at that instant."""
+    known = [f"{key} {numbers[key]}" for key in ("quota", "share") if numbers[key] is not None]
+    used = f"{numbers['used']} used"
+    return f"{numbers['pool']}: {', '.join([used, *known])}"
+
+
+def _next_text(following: dict[str, Any]) -> str:
+    if following["status"] == "started":
+        return f"started again {format_cell(local_time(following['start_time']))}"
+    if following["status"] == "ended":
+        return "no further attempt"
+    place = following["position_in_queue"]
+    words = "it waits" if place is None else f"it waits at place {place} of its queue"
+    return f"{words}, starts about {start_cell(following['start'])}" if following["start"] else words
