@@ -27,6 +27,7 @@ from scheduling.selectors.status.work_metrics import (
     read_decision_counts,
     read_fair_shares,
     read_job_runs,
+    read_lost_counts,
     read_notice_counts,
     read_wait_faults,
     read_wait_histograms,
@@ -45,6 +46,7 @@ class WorkCollector(Collector):
             _collect_waits,
             _collect_wait_faults,
             _collect_decisions,
+            _collect_lost,
             _collect_jobs,
             _collect_capacity,
             _collect_fair_shares,
@@ -165,6 +167,18 @@ def _collect_decisions() -> Iterator[Metric]:
         decisions.add_metric([*leaf, action], count)
         gpus.add_metric([*leaf, action], held)
     yield from (decisions, gpus)
+
+
+def _collect_lost() -> Iterator[Metric]:
+    labels = ["pool", "leaf", "cause"]
+    attempts = CounterMetricFamily("osmo_lost_attempts", "Attempts that something else ended.", labels=labels)
+    lost = CounterMetricFamily(
+        "osmo_lost_gpu_seconds", "GPU-seconds that these attempts lost since their last checkpoint.", labels=labels
+    )
+    for leaf, cause, count, gpu_ms in read_lost_counts():
+        attempts.add_metric([*leaf, cause], count)
+        lost.add_metric([*leaf, cause], gpu_ms / 1000)
+    yield from (attempts, lost)
 
 
 def _collect_jobs() -> Iterator[Metric]:

@@ -126,6 +126,11 @@ USAGE_NUMBERS: Mapping[str, NamedNumber] = {
     "wait_p50_s": NamedNumber("Median wait", "Half of the waits that ended with a start were shorter.", "s"),
     "workflows": NamedNumber("Workflows", "Workflows that started for the first time.", ""),
     "preemptions": NamedNumber("Preemptions", "Gangs that lost their GPUs to other work.", ""),
+    "lost_gpu_s": NamedNumber(
+        "Lost",
+        "Work since the last checkpoint, else since the start, of attempts that something else ended.",
+        GPU_HOURS,
+    ),
 }
 """Of a row of the record of use."""
 

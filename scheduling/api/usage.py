@@ -21,10 +21,12 @@ from pools.domain.numbers import USAGE_NUMBERS
 from pools.domain.questions import Page, parameter
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
+from scheduling.domain.receipts.causes import EndCause
 from scheduling.history.own.usage_trace import read_trace
 from scheduling.history.traces.trace_file import csv_trace, swf_trace
 from scheduling.selectors.reports.usage import (
     MAX_WORKFLOW_WINDOW,
+    LostShare,
     UsageAnswer,
     UsageQuestion,
     UsageRow,
@@ -68,6 +70,7 @@ class UsageNumbers(TypedDict):
     wait_p90_s: float | None
     workflows: Annotated[int, USAGE_NUMBERS["workflows"].meaning]
     preemptions: Annotated[int, USAGE_NUMBERS["preemptions"].meaning]
+    lost_gpu_s: Annotated[float, USAGE_NUMBERS["lost_gpu_s"].meaning]
 
 
 class UsageRowAnswer(UsageNumbers):
@@ -83,6 +86,18 @@ class UsageRowAnswer(UsageNumbers):
     workflow: NotRequired[str | None]
 
 
+class LostShareAnswer(TypedDict):
+    """What a pool lost by one cause to the work of one pool (docs/receipts.md). `taker` is null where no work got the
+    place; "another pool" where the caller may not know it."""
+
+    pool: str
+    cause: Annotated[str, EndCause]
+    rule: Annotated[str, "The cause in words."]
+    taker: str | None
+    attempts: int
+    lost_gpu_s: float
+
+
 class UsageListAnswer(TypedDict):
     """A page of the record of use, with the sums of all its rows."""
 
@@ -92,6 +107,7 @@ class UsageListAnswer(TypedDict):
     bucket: Annotated[str, Bucket]
     rows: list[UsageRowAnswer]
     totals: UsageNumbers
+    lost: Annotated[list[LostShareAnswer], "By pool, cause and taker, most first; their sum is that of the totals."]
     more_entries: bool
 
 
@@ -155,7 +171,19 @@ def usage_body(answer: UsageAnswer, page: Page) -> UsageListAnswer:
         "bucket": str(question.bucket),
         "rows": [_row_body(row, question.by) for row in answer.rows[page.offset : end]],
         "totals": usage_numbers(answer.totals),
+        "lost": [_lost_body(each) for each in answer.losses],
         "more_entries": answer.has_more or len(answer.rows) > end,
+    }
+
+
+def _lost_body(share: LostShare) -> LostShareAnswer:
+    return {
+        "pool": share.pool,
+        "cause": share.cause,
+        "rule": share.rule,
+        "taker": share.taken_by or None,
+        "attempts": share.attempts,
+        "lost_gpu_s": _seconds(share.gpu_ms) or 0,
     }
 
 
@@ -188,6 +216,7 @@ def usage_numbers(row: UsageRow) -> UsageNumbers:
         "wait_p90_s": _rounded(row.wait_p90),
         "workflows": sums["workflows"] or 0,
         "preemptions": sums["preemptions"] or 0,
+        "lost_gpu_s": _seconds(row.lost) or 0,
     }
 
 

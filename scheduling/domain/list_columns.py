@@ -87,6 +87,14 @@ RECEIPT_COLUMNS = list_columns(
 )  # fmt: skip
 """Of the receipts of a workflow, and of work whose place it took."""
 
+LOSS_COLUMNS = list_columns(
+    "pool", "rule",
+    Column("taker", "Taken by", cell="taker"),
+    Column("attempts", is_right=True),
+    Column("lost", "Lost [GPU-hours]", is_right=True),
+)  # fmt: skip
+"""Of what pools lost, by cause and by the pool that took it."""
+
 GANG_COLUMNS = list_columns(
     Column("sub_group", "SubGroup"),
     Column("required", is_right=True),

@@ -32,7 +32,7 @@ from scheduling.models.usage import (
     WorkUsageDay,
     WorkUsageHour,
 )
-from scheduling.models.work_counters import DecisionCount, PromiseCount, StartCount
+from scheduling.models.work_counters import DecisionCount, LostCount, PromiseCount, StartCount
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "LateUsage",
     "LeafUsageDay",
     "LeafUsageHour",
+    "LostCount",
     "NodeSpan",
     "NodeState",
     "OfflineSpan",

@@ -11,6 +11,7 @@ from pools.models import Backend, Pool
 from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger, raise_message
 from scheduling.domain.receipts.causes import LOST, EndCause
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus
+from scheduling.models.work_counters import COUNT_LOST
 from scheduling.models.workflow import Group, Task, Workflow
 
 
@@ -84,6 +85,7 @@ class Receipt(models.Model):
 
     class Meta:
         triggers = [
+            COUNT_LOST,
             AppendOnlyTrigger("The table of receipts"),
             NoTruncateTrigger("The table of receipts"),
             pgtrigger.Trigger(

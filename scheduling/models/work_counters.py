@@ -1,8 +1,9 @@
 """Counters for metrics, kept by triggers: starts of gangs by their wait, decisions by their kind, promised starts by
-their outcome.
+their outcome, lost work by its cause.
 
 Each process of an installation shows the same values, a restart loses none, and no counter goes back when old rows are
-deleted. Cost: one row changed for each start and for the end of a promise, and one for each leaf and action of a plan.
+deleted. Cost: one row changed for each start and for the end of a promise, and one for each leaf and action of a plan,
+and for each leaf and cause of its receipts.
 """
 
 from __future__ import annotations
@@ -67,6 +68,23 @@ class PromiseCount(models.Model):
         return f"{self.count} × {self.outcome} on backend {self.backend_id}"
 
 
+class LostCount(models.Model):
+    """Attempts of a leaf (`pool`: its row) that something else ended, by cause, and the GPU-milliseconds that they
+    lost."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
+    cause = models.TextField()
+    count = models.PositiveBigIntegerField(default=0)
+    gpu_ms = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "cause"], name="lost_count_once")]
+        triggers = [NoTruncateTrigger("The table of lost attempts")]
+
+    def __str__(self) -> str:
+        return f"{self.count} × {self.cause} in {self.pool_id}"
+
+
 _BOUNDS = ", ".join(str(bound) for bound in WAIT_BUCKETS)
 
 COUNT_START = pgtrigger.Trigger(
@@ -98,6 +116,23 @@ COUNT_DECISIONS = pgtrigger.Trigger(
             SELECT pool_id, action, count(*), sum(gpus) FROM made GROUP BY pool_id, action ORDER BY pool_id, action
             ON CONFLICT (pool_id, action)
             DO UPDATE SET count = kept.count + excluded.count, gpus = kept.gpus + excluded.gpus;
+        RETURN NULL;
+    """,
+)
+
+COUNT_LOST = pgtrigger.Trigger(
+    name="count_lost",
+    level=pgtrigger.Statement,
+    operation=pgtrigger.Insert,
+    when=pgtrigger.After,
+    referencing=pgtrigger.Referencing(new="made"),
+    func="""
+        INSERT INTO scheduling_lostcount AS kept (pool_id, cause, count, gpu_ms)
+            SELECT why.pool_id, why.cause, count(*), sum(made.lost_gpu_ms)
+            FROM made JOIN scheduling_interruption why ON why.id = made.interruption_id
+            GROUP BY why.pool_id, why.cause ORDER BY why.pool_id, why.cause
+            ON CONFLICT (pool_id, cause)
+            DO UPDATE SET count = kept.count + excluded.count, gpu_ms = kept.gpu_ms + excluded.gpu_ms;
         RETURN NULL;
     """,
 )

@@ -93,6 +93,7 @@ def usage_texts(row: UsageRow) -> dict[str, str]:
         "waiting_gpu_s": gpu_hours(row.waiting),
         "workflows": signed(sums["workflows"] or 0),
         "preemptions": signed(sums["preemptions"] or 0),
+        "lost_gpu_s": gpu_hours(row.lost),
     }
 
 

@@ -14,6 +14,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.people.roles import Actor
 from pools.models import Pool
 from pools.representations.csv_files import csv_response, is_csv_request
+from scheduling.domain.list_columns import LOSS_COLUMNS
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.models import UsageProgress
 from scheduling.selectors.reports.usage import (
@@ -27,6 +28,7 @@ from scheduling.selectors.work.leaf_names import leaf_names_of
 from scheduling.templatetags.usage import USAGE_COLUMNS, usage_texts
 
 MAX_ROWS_SHOWN = 100
+MAX_LOSSES_SHOWN = 30
 MAX_POOLS_SUGGESTED = 200
 
 
@@ -58,6 +60,8 @@ class UsageAdmin(PolicyAdmin):
             title="Usage",
             charts=usage_charts(answer, window),
             totals=answer.totals,
+            losses=answer.losses[:MAX_LOSSES_SHOWN],
+            loss_columns=LOSS_COLUMNS,
             rows=rows[:MAX_ROWS_SHOWN],
             row_count=len(rows),
             max_days=MAX_WORKFLOW_WINDOW.days if is_too_long else None,
@@ -107,6 +111,7 @@ def _rows_by_key(rows: list[UsageRow]) -> list[UsageRow]:
     found: dict[str | None, UsageRow] = {}
     for row in rows:
         total = found.setdefault(row.key, UsageRow(row.start, row.key, dict.fromkeys(row.sums)))
+        total.lost += row.lost
         for column, value in row.sums.items():
             if value is not None:
                 total.sums[column] = (total.sums[column] or 0) + value

@@ -9,6 +9,9 @@ from types import MappingProxyType
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
 
+OTHER_POOL, OTHER_WORK = "another pool", "other work"
+"""In place of names that the reader may not know."""
+
 CAUSE_LABELS: Mapping[EndCause, str] = MappingProxyType(
     {
         EndCause.PRIORITY: "Priority",
@@ -59,7 +62,7 @@ class EndFacts:
 def end_cause_text(facts: EndFacts) -> str:
     """The rule and its numbers: `lab--a took back 8 GPUs that lab--b had borrowed`."""
     gpus, leaf = f"{facts.gpus} GPU{'' if facts.gpus == 1 else 's'}", facts.leaf
-    taker = facts.by_leaf or "another pool"
+    taker = facts.by_leaf or OTHER_POOL
     match facts.cause:
         case EndCause.PRIORITY:
             return f"LOW work in {leaf} gave up {gpus}"

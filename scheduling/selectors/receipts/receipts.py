@@ -15,14 +15,13 @@ from django.db.models import Q, Sum
 from pools.domain.people.roles import Actor
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
-from scheduling.domain.receipts.words import CAUSE_LABELS, STAYED
+from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL, OTHER_WORK, STAYED
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Interruption, Receipt, Task, Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
 from scheduling.selectors.receipts.preemptions import Preemption, may_see_work, preemption_of
 
 MOST_SHOWN = 100
-OTHER_POOL, OTHER_WORK = "another pool", "other work"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ computed in the same statement. The number of queries does not depend on the win
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +18,8 @@ from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import Actor, Permission
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
+from scheduling.domain.receipts.causes import EndCause
+from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL
 from scheduling.models import UsageProgress
 from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF, WORK_COLUMNS
 
@@ -54,6 +56,8 @@ class UsageRow:
     sums: dict[str, int | None]
     wait_p50: float | None = None
     wait_p90: float | None = None
+    lost: int = 0
+    """GPU-milliseconds of the receipts of attempts that something else ended in this time."""
 
     @property
     def used(self) -> int:
@@ -67,6 +71,29 @@ class UsageRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LostShare:
+    """What a pool lost by one cause to the work of one pool. `taker` is empty where no work got the place, and where
+    the reader may not know it (`is_hidden`)."""
+
+    pool: str
+    cause: str
+    taker: str
+    is_hidden: bool
+    attempts: int
+    gpu_ms: int
+
+    @property
+    def rule(self) -> str:
+        """The cause in one or two words."""
+        return CAUSE_LABELS[EndCause(self.cause)]
+
+    @property
+    def taken_by(self) -> str:
+        """The pool that took it, as far as the reader may know it; empty where none did."""
+        return OTHER_POOL if self.is_hidden else self.taker
+
+
+@dataclass(frozen=True, slots=True)
 class UsageAnswer:
     """The rows by start and key, and their totals. `has_more`: there are more than :data:`MAX_ROWS` rows."""
 
@@ -74,6 +101,8 @@ class UsageAnswer:
     rows: list[UsageRow]
     totals: UsageRow
     has_more: bool = False
+    losses: tuple[LostShare, ...] = ()
+    """What was lost by pool, cause and the pool that took it, most first."""
 
     def of_key(self, key: str) -> UsageAnswer:
         """The part of one key, with its own totals."""
@@ -83,7 +112,8 @@ class UsageAnswer:
             for column, value in row.sums.items():
                 if value is not None:
                     sums[column] = (sums[column] or 0) + value
-        return UsageAnswer(self.question, rows, UsageRow(self.totals.start, key, sums))
+        lost = sum(row.lost for row in rows)
+        return UsageAnswer(self.question, rows, UsageRow(self.totals.start, key, sums, lost=lost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +204,17 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     values = _values(actor, first, slots, has_leaves=has_leaves)
     sees_capacity = actor.can_read_all and not first.pools and not first.users
     found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=has_leaves)
-    answers = []
+    answers: list[UsageAnswer] = []
     for question, (sums, capacities) in zip(questions, found, strict=True):
         rows = _read_by_workflow(question, slots, values) if question.by is UsageKey.WORKFLOW else sums
         totals = _add_up(question.since, rows.values())
         if sees_capacity:
             _add_capacity(question, capacities, rows, totals)
         _add_waits(question, values, rows, totals)
+        _add_lost(question, values, rows, totals)
         ordered = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or ""))
-        answers.append(UsageAnswer(question, ordered[:MAX_ROWS], totals, len(ordered) > MAX_ROWS))
+        losses = tuple(_read_losses(values)) if question is first else answers[0].losses
+        answers.append(UsageAnswer(question, ordered[:MAX_ROWS], totals, len(ordered) > MAX_ROWS, losses))
     return answers
 
 
@@ -403,6 +435,70 @@ def _add_waits(
             row = totals if is_total else rows.get((start, key))
             if row is not None and percentiles is not None:
                 row.wait_p50, row.wait_p90 = percentiles
+
+
+_LOST = """
+    entry AS (
+        SELECT work.name, work.pool_id AS leaf_id, why.backend_id, work.submitted_by_id AS user_id, work.priority,
+            why.time AS hour, why.cause, taker.pool_id AS taker_leaf_id, taker.submitted_by_id AS taker_user_id,
+            receipt.lost_gpu_ms AS lost
+        FROM scheduling_interruption why JOIN scheduling_receipt receipt ON receipt.interruption_id = why.id
+        JOIN scheduling_workflow work ON work.uuid = why.workflow_id
+        LEFT JOIN scheduling_workflow taker ON taker.uuid = why.for_workflow_id
+        WHERE why.time >= %(since)s AND why.time < %(until)s
+    )
+"""
+"""SQL of the receipts of the window; their sums are what was lost, in the whole and in every part."""
+
+
+def _add_lost(
+    question: UsageQuestion,
+    values: dict[str, Any],
+    rows: dict[tuple[datetime, str | None], UsageRow],
+    totals: UsageRow,
+) -> None:
+    """What was lost, in each row and in all. A row that has nothing else is added."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH {_LOST}, visible AS (
+                SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
+                    {_WAIT_KEYS[question.by]} AS key, lost
+                FROM entry {_JOINS} WHERE {_VISIBLE}
+            )
+            SELECT start, key, sum(lost)::bigint FROM visible GROUP BY start, key
+            """,
+            values,
+        )
+        for start, key, lost in cursor:
+            counted = WORK_COLUMNS if _is_of_work_only(question) else SUM_COLUMNS
+            row = rows.setdefault((start, key), _row(start, key, dict.fromkeys(counted, 0)))
+            row.lost += lost
+            totals.lost += lost
+
+
+def _read_losses(values: dict[str, Any]) -> Iterator[LostShare]:
+    """What was lost by pool, cause and taker. The pool of the taker is told to those who may see its work."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH {_LOST}
+            SELECT root.name, entry.cause,
+                CASE WHEN {_SEES_TAKER} THEN COALESCE(taker_root.name, '') ELSE '' END AS taker,
+                taker_root.id IS NOT NULL AND NOT ({_SEES_TAKER}) AS is_hidden,
+                count(*), sum(lost)::bigint
+            FROM entry {_JOINS}
+            LEFT JOIN pools_pool taker_leaf ON taker_leaf.id = entry.taker_leaf_id
+            LEFT JOIN pools_pool taker_root ON taker_root.id = COALESCE(taker_leaf.parent_id, taker_leaf.id)
+            WHERE {_VISIBLE} GROUP BY 1, 2, 3, 4 ORDER BY 6 DESC, 1, 2, 3, 4
+            """,
+            values,
+        )
+        for each in cursor:
+            yield LostShare(*each)
+
+
+_SEES_TAKER = "%(sees_all)s OR taker_root.name = ANY(%(visible)s) OR entry.taker_user_id = %(me)s"
 
 
 def _read_by_workflow(

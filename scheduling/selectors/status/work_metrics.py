@@ -22,7 +22,7 @@ from pools.domain.values.amounts import Amount
 from pools.models import Backend, Notice, NoticeProgress
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
-from scheduling.models import DecisionCount, Group, PromiseCount, StartCount, StuckGroup
+from scheduling.models import DecisionCount, Group, LostCount, PromiseCount, StartCount, StuckGroup
 from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
 from scheduling.selectors.queue.pending_queue_cache import pending_queues
 from scheduling.selectors.status.problems import PERIOD_SECONDS
@@ -108,6 +108,17 @@ def read_decision_counts() -> list[tuple[Leaf, str, int, int]]:
     return [
         (_leaf(parent or pool, part), action, count, gpus)
         for parent, pool, part, action, count, gpus in rows.order_by("pool__name", "action")
+    ]
+
+
+def read_lost_counts() -> list[tuple[Leaf, str, int, int]]:
+    """Leaf, cause, number of attempts that something else ended, the GPU-milliseconds that they lost."""
+    rows = LostCount.objects.values_list(
+        "pool__parent__name", "pool__name", "pool__subpool_name", "cause", "count", "gpu_ms"
+    )
+    return [
+        (_leaf(parent or pool, part), cause, count, gpu_ms)
+        for parent, pool, part, cause, count, gpu_ms in rows.order_by("pool__name", "cause")
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from osmo_admin.monitoring.work_metrics import _collect_lost as collect_lost
 from pools.database.transactions import database_time
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.people.roles import SYSTEM
@@ -172,6 +173,58 @@ def test_receipts_of_attempts_from_before_there_were_receipts(cluster: Make) -> 
     assert verify() == []
     write_past_receipts()
     assert Interruption.objects.count() == 1
+
+
+class TestUsage:
+    """What was lost, in the record of use and the metrics, is the sum of the receipts."""
+
+    def lose(self, cluster: Make) -> Any:
+        """Work of pool `one` is reclaimed for `two`, preempted in its own queue, and cancelled by another person."""
+        sim = cluster({"n": 6}, one=4, two=2)
+        ann = sim.client("ann", "osmo-one-user")
+        for name in ("a", "b", "c"):
+            sim.submit(name, "one", "LOW", gpus=2, by=ann)
+        sim.reconcile()
+        began = database_time() - timedelta(minutes=90, seconds=7)
+        Task.objects.update(start_time=began)
+        sim.submit("mine", "two", gpus=2)
+        sim.reconcile()
+        sim.submit("urgent", "one", "HIGH", gpus=2, by=ann)
+        sim.reconcile()
+        sim.admin.post("/api/workflow/a-1/cancel", "{}", content_type="application/json")
+        causes = Interruption.objects.values_list("cause", flat=True)
+        assert sorted(causes) == ["person", "priority", "reclaim"]
+        return sim
+
+    def test_every_division_adds_up_to_the_receipts(self, cluster: Make) -> None:
+        sim = self.lose(cluster)
+        whole = sum(Receipt.objects.values_list("lost_gpu_ms", flat=True)) / 1000
+        assert whole > 3 * 2 * 90 * 60
+        for by in ("pool", "subpool", "cohort", "user", "priority", "backend", "workflow"):
+            answer = sim.get(f"/api/usage?by={by}&bucket=hour")
+            assert sum(row["lost_gpu_s"] for row in answer["rows"]) == pytest.approx(whole), by
+            assert answer["totals"]["lost_gpu_s"] == pytest.approx(whole), by
+            assert sum(each["lost_gpu_s"] for each in answer["lost"]) == pytest.approx(whole), by
+        takers = {(each["pool"], each["cause"], each["taker"]) for each in answer["lost"]}
+        assert takers == {("one", "reclaim", "two"), ("one", "priority", "one"), ("one", "person", None)}
+        metrics = {family.name: family.samples for family in collect_lost()}
+        assert sum(sample.value for sample in metrics["osmo_lost_gpu_seconds"]) == pytest.approx(whole)
+        assert sum(sample.value for sample in metrics["osmo_lost_attempts"]) == 3
+        assert verify() == []
+
+    def test_a_reader_of_one_pool_learns_no_taker_of_another(self, cluster: Make) -> None:
+        sim = self.lose(cluster)
+        own = sim.get("/api/usage?by=pool", sim.client("ann", "osmo-one-user"))
+        takers = {(each["cause"], each["taker"]) for each in own["lost"]}
+        assert takers == {("reclaim", "another pool"), ("priority", "one"), ("person", None)}
+        assert "two" not in str(own)
+        other = sim.get("/api/usage?by=pool", sim.client("bob", "osmo-two-admin"))
+        assert (other["lost"], other["totals"]["lost_gpu_s"]) == ([], 0)
+
+    def test_the_page_has_it(self, cluster: Make) -> None:
+        text = self.lose(cluster).admin.get("/usage").content.decode()
+        assert "Table of lost work by pool, rule and taker" in text
+        assert "Reclaim of quota" in text
 
 
 class TestTheDatabase:

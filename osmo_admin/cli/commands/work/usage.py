@@ -13,10 +13,11 @@ from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.help_text import HelpedCommand
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerText, Shown, build_table
+from osmo_admin.cli.base.tables import AnswerText, Shown, build_table, list_table
 from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
+from scheduling.domain.list_columns import LOSS_COLUMNS
 from scheduling.domain.lists import USUAL_BUCKET, Bucket, UsageQuery
 
 SECONDS_PER_HOUR = 3600
@@ -118,9 +119,14 @@ def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
     )  # fmt: skip
     if not rows:
         return table
-    if answer["more_entries"]:
-        return ["GPU-hours:", table, "More entries: choose a longer bucket or a shorter time."]
-    return ["GPU-hours:", table]
+    more = ["More entries: choose a longer bucket or a shorter time."] if answer["more_entries"] else []
+    return ["GPU-hours:", table, *more, *_losses_text(answer.get("lost") or [])]
+
+
+def _losses_text(losses: list[dict[str, Any]]) -> list[Any]:
+    """What was lost by pool, cause and taker; nothing where nothing was, and of an older server."""
+    rows = [{**each, "lost": f"{each['lost_gpu_s'] / SECONDS_PER_HOUR:.2f}"} for each in losses]
+    return ["Lost, most first:", list_table(LOSS_COLUMNS.values(), rows)] if rows else []
 
 
 def _start_text(start: str, bucket: str) -> str:
@@ -132,7 +138,7 @@ def _start_text(start: str, bucket: str) -> str:
 def _cells(row: dict[str, Any]) -> list[Any]:
     return [
         Shown(f"{row[key] / SECONDS_PER_HOUR:.2f}", round(row[key] / SECONDS_PER_HOUR, 4))
-        if number.unit == GPU_HOURS and row[key] is not None
-        else row[key]
+        if number.unit == GPU_HOURS and row.get(key) is not None
+        else row.get(key)  # an older server lacks the newest
         for key, number in USAGE_NUMBERS.items()
     ]
