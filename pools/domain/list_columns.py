@@ -85,8 +85,14 @@ USED_AND_CAP = {"bytes": "used_bytes cap_bytes", "TFLOPS": "used cap", "": "used
 GPU_QUOTA_COLUMNS = list_columns(
     "namespace",
     "status",
-    *(Column(key, number.label, parts=USED_AND_CAP[number.unit]) for key, number in GPU_QUOTA_NUMBERS.items()),
-)
+    *(
+        Column(
+            key, number.label, meaning=number.meaning, is_right=True, is_extra=key.startswith("limits."),
+            parts=USED_AND_CAP[number.unit],
+        )
+        for key, number in GPU_QUOTA_NUMBERS.items()
+    ),
+)  # fmt: skip
 
 
 WORKER_COLUMNS = list_columns(

@@ -72,7 +72,12 @@ class GpuNamespace:
 
 def spec_from_row(quota: GpuQuota) -> GpuQuotaSpec:
     """The caps of a row, which were validated when the row was written."""
-    return _spec_of(json.dumps(quota.spec))
+    return read_spec(quota.spec)
+
+
+def read_spec(spec: object) -> GpuQuotaSpec:
+    """The caps that a valid spec says."""
+    return _spec_of(json.dumps(spec))
 
 
 @lru_cache(maxsize=1024)

@@ -5,9 +5,12 @@ Only for namespaces that the reader may see; the number of queries does not depe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 from django.db.models import QuerySet
@@ -20,9 +23,9 @@ from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition
 from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, WorkerTotals
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.values.quantities import Quantity, QuantityFormat
-from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
-from pools.representations.charts import Chart, ChartSeries
-from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_from_counters
+from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
+from pools.representations.charts import Chart, ChartSeries, number_text
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, read_spec, totals_from_counters
 
 HISTORY_PERIOD = timedelta(days=7)
 MIN_CHART_STEP = timedelta(seconds=1)
@@ -30,15 +33,16 @@ MIN_CHART_STEP = timedelta(seconds=1)
 
 MAX_POINTS = 400
 
+_WHOLE_PART = re.compile(r"^\d{4,}")
 _UNITS = {"tflops": (1000, "TFLOPS"), "vram": (1000 * 2**30, "GiB"), "": (1, "workers")}
 """The size of one unit of a chart in the exact numbers, and its name, by resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMeter:
-    """One amount and its cap, ready for a page. Amounts are readable texts, empty for none; `committed`, `assumed` and
-    `left` are lengths of the parts of the bar, at most 1000. `is_in_alert`: usage is above the alert threshold;
-    `is_exceeded`: usage is above the cap."""
+    """One amount and its cap, ready for a page. Amounts are readable texts, empty for none; `percent` of the cap is in
+    use, None without a cap to compare with. `committed`, `assumed` and `left` are lengths of the parts of the bar, at
+    most 1000. `is_in_alert`: usage is above the alert threshold; `is_exceeded`: usage is above the cap."""
 
     key: str
     label: str
@@ -46,6 +50,7 @@ class GpuMeter:
     reserved: str
     cap: str
     available: str
+    percent: int | None
     free: str
     per_gpu: str
     default: str
@@ -54,6 +59,11 @@ class GpuMeter:
     left: int
     is_in_alert: bool
     is_exceeded: bool
+
+    @property
+    def short_label(self) -> str:
+        """The label where a row has little place: what is requested is not said."""
+        return self.label.removesuffix(" requested")
 
     @property
     def has_cap(self) -> bool:
@@ -72,6 +82,22 @@ class NamespaceRow:
     source: str
     alert_since: datetime | None
     version: int | None
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether a note at the head of its page says the status."""
+        return self.status == "EXCEEDED" or (self.status == "ALERT" and self.alert_since is not None)
+
+    @property
+    def in_short(self) -> set[str]:
+        """The keys of one amount of each resource: of its request, or of its limit where that is closer to its cap."""
+        found: dict[str, GpuMeter] = {}
+        for meter in self.meters:
+            resource = meter.key.rpartition(".")[2]
+            other = found.setdefault(resource, meter)
+            if (meter.percent or 0) > (other.percent or 0):
+                found[resource] = meter
+        return {meter.key for meter in found.values()}
 
 
 def namespace_rows(names: set[str] | None) -> list[NamespaceRow]:
@@ -122,6 +148,7 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
             reserved=_text(facts.assumed, gauge.key) if reserved[gauge.key] else "",
             cap="" if cap is None else _cap_text(spec, gauge.key),
             available="" if cap is None else gauge.available_text,
+            percent=gauge.used * 100 // cap if cap else None,
             free=""
             if cap is None
             else _number_text(max(0, cap - gauge.used), gauge.key, _family(facts.committed, gauge.key)),
@@ -167,12 +194,12 @@ def _gauge_cap(facts: GpuNamespace, gauge: UsageGauge) -> str:
 
 def _text(held: WorkerTotals, key: str) -> str:
     side, _, resource = key.partition(".")
-    return str(held.side(side).of(resource)) if resource else str(held.workers)
+    return apart(held.side(side).of(resource) if resource else held.workers)
 
 
 def _cap_text(spec: GpuQuotaSpec, key: str) -> str:
     side, _, resource = key.partition(".")
-    return str(spec.total_caps(side).of(resource)) if resource else str(spec.max_workers)
+    return apart(spec.total_caps(side).of(resource) if resource else spec.max_workers)
 
 
 def _cap(spec: GpuQuotaSpec, key: str) -> int | None:
@@ -186,12 +213,12 @@ def _cap(spec: GpuQuotaSpec, key: str) -> int | None:
 
 def _per_gpu(spec: GpuQuotaSpec, side: str, resource: str) -> str:
     cap = (spec.max_requests if side == "requests" else spec.max_limits).of(resource)
-    return "" if cap is None or not cap.milli else str(cap)
+    return "" if cap is None or not cap.milli else apart(cap)
 
 
 def _default(spec: GpuQuotaSpec, side: str, resource: str) -> str:
     amounts: GpuAmounts = spec.default_requests if side == "requests" else spec.default_limits
-    return str(amounts.of(resource)) if amounts.of(resource).milli else ""
+    return apart(amounts.of(resource)) if amounts.of(resource).milli else ""
 
 
 def current_conditions(facts: GpuNamespace) -> list[GpuQuotaCondition]:
@@ -212,40 +239,66 @@ def pools_using_namespace(namespace: str, visible: QuerySet[Pool]) -> list[str]:
 
 
 def usage_history(facts: GpuNamespace) -> list[Chart]:
-    """Use of each amount over the last week, or since its first sample; no chart for an amount without samples."""
+    """Use of each amount over the last week, or since its first sample, and its cap at that time; no chart for an
+    amount without samples."""
     now = timezone.now()
-    recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY_PERIOD)
+    since = now - HISTORY_PERIOD
+    recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=since)
     samples = list(recent.order_by("-at")[:MAX_POINTS])[::-1]
     if not samples:
         return []
-    held = [(sample.at, totals_from_counters(sample)) for sample in samples] + [(now, facts.committed)]
-    since = now - HISTORY_PERIOD
+    changes = _changes_of_caps(facts.name, since)
+    uses = [(sample.at, totals_from_counters(sample)) for sample in samples] + [(now, facts.committed)]
+    times = sorted({since, *(at for at, _ in uses), *(at for at, _ in changes)})
+    held = [_last_before(uses, at) for at in times]
+    specs = [_next_after(changes, at, facts.spec) for at in times]
     charts = []
     for key in GAUGE_KEYS:
-        values = [_number(each, key) for _, each in held]
+        values = [None if each is None else _number(each, key) for each in held]
         if not any(values):
             continue
         family = _family(facts.committed, key)
-        texts = ["–", *(_number_text(value, key, family) for value in values)]
-        most = _number_text(max(values), key, family)
+        texts = ["–" if value is None else _number_text(value, key, family) for value in values]
+        most = _number_text(max(value for value in values if value is not None), key, family)
         size, unit = _UNITS[key.partition(".")[2]]
-        drawn = [ChartSeries("Used", "plain", [None, *(value / size for value in values)], texts)]
-        if cap := _cap(facts.spec, key):
-            said = _cap_text(facts.spec, key)
-            drawn.append(ChartSeries("Cap now", "quota", [cap / size] * len(texts), [said] * len(texts), is_line=True))
+        drawn = [ChartSeries("Used", "plain", [None if value is None else value / size for value in values], texts)]
+        caps = [_cap(spec, key) for spec in specs]
+        if any(caps):
+            said = ["–" if cap is None else _cap_text(spec, key) for cap, spec in zip(caps, specs, strict=True)]
+            lines = [None if cap is None else cap / size for cap in caps]
+            drawn.append(ChartSeries("Cap", "quota", lines, said, is_line=True))
         charts.append(
             Chart(
                 key=f"gpu-{key.replace('.', '-')}",
                 title=GPU_QUOTA_NUMBERS[key].label,
                 unit=unit,
                 summary=f"At most {most} in the last week, now {_text(facts.committed, key)}.",
-                times=[min(since, held[0][0]), *(at for at, _ in held)],
+                times=times,
                 end=now + MIN_CHART_STEP,
                 series=drawn,
                 axis=(since, now),
             )
         )
     return charts
+
+
+def _changes_of_caps(namespace: str, since: datetime) -> list[tuple[datetime, GpuQuotaSpec]]:
+    """The times since then at which caps changed, with the caps before, the oldest first."""
+    entries = AuditEntry.objects.filter(object=f"gpu_quota/{namespace}", time__gte=since)
+    rows = entries.order_by("-id").values_list("time", "before__spec", "after__spec")[:MAX_POINTS]
+    changed = [(at, before) for at, before, after in rows if before != after]
+    return [(at, GpuQuotaSpec() if spec is None else read_spec(spec)) for at, spec in reversed(changed)]
+
+
+def _last_before(uses: Sequence[tuple[datetime, WorkerTotals]], at: datetime) -> WorkerTotals | None:
+    place = bisect_right(uses, at, key=itemgetter(0))
+    return uses[place - 1][1] if place else None
+
+
+def _next_after(changes: Sequence[tuple[datetime, GpuQuotaSpec]], at: datetime, now: GpuQuotaSpec) -> GpuQuotaSpec:
+    """The caps in force at a time: those before the next change."""
+    place = bisect_right(changes, at, key=itemgetter(0))
+    return changes[place][1] if place < len(changes) else now
 
 
 def _number(held: WorkerTotals, key: str) -> int:
@@ -260,10 +313,14 @@ def _family(held: WorkerTotals, key: str) -> QuantityFormat:
 
 def _number_text(value: int, key: str, family: QuantityFormat) -> str:
     if key == WORKERS:
-        return str(value)
-    return str(
-        Quantity(value, QuantityFormat.BINARY if key.endswith("vram") and family is QuantityFormat.DECIMAL else family)
-    )
+        return apart(value)
+    is_binary = key.endswith("vram") and family is QuantityFormat.DECIMAL
+    return apart(Quantity(value, QuantityFormat.BINARY if is_binary else family))
+
+
+def apart(amount: object) -> str:
+    """An amount with the thousands of its whole part apart; a unit stays."""
+    return _WHOLE_PART.sub(lambda digits: number_text(int(digits[0])), str(amount))
 
 
 def spec_form_values(spec: GpuQuotaSpec) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -12,11 +10,10 @@ from pools.domain.gpu_quota.workers import GpuAmounts
 from pools.models import GpuAllocation
 from pools.selectors.gpu_namespace import worker_from_row
 from pools.selectors.gpu_usage import GpuMeter
-from pools.templatetags.osmo import signed, tone_badge
+from pools.templatetags.osmo import tone_badge
 
 register = template.Library()
 
-_WHOLE_PART = re.compile(r"^\d{4,}")
 _TONES = {"OK": "good", "ALERT": "warn", "EXCEEDED": "bad", "INVALID": "bad", "UNLIMITED": "off"}
 _BAR = '<div class="oa-bar" role="img" aria-label="{}: {} of {} used{}, {} percent available">{}</div>'
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
@@ -26,12 +23,6 @@ _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 def gpu_quota_badge(status: str) -> SafeString:
     """The status of a namespace as a badge."""
     return tone_badge(_TONES[status], status)
-
-
-@register.filter
-def apart(text: str) -> str:
-    """An amount as text with the thousands of its whole part apart; units stay."""
-    return _WHOLE_PART.sub(lambda digits: signed(int(digits[0])), text)
 
 
 @register.simple_tag

@@ -16,6 +16,8 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import GpuWorker
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
+from pools.selectors.gpu_namespace import read_namespaces
+from pools.selectors.gpu_usage import usage_history
 from pools.services.gpu_quota.gpu_quotas import sample_usage
 from tests.integration.admin.conftest import confirm_change
 from tests.support.world import apply_change
@@ -109,12 +111,29 @@ def test_a_chart_spans_the_week_and_its_line_begins_with_the_first_sample(quota:
         )
         assert found is not None
         drawn = json.loads(found[1])
-        assert (drawn["unit"], drawn["series"][0]["values"]) == ("TFLOPS", [None, 20, 20, 20])
-        assert (drawn["series"][1]["label"], drawn["series"][1]["values"]) == ("Cap now", [100] * 4)
+        assert (drawn["unit"], drawn["series"][0]["values"]) == ("TFLOPS", [None, 20, 20, 20, 20])
+        assert (drawn["series"][1]["label"], drawn["series"][1]["values"]) == ("Cap", [None, None, 100, 100, 100])
         assert drawn["times"][1] == (now - age).timestamp()
         assert drawn["axis"][1] - drawn["axis"][0] == timedelta(days=7).total_seconds()
         assert drawn["times"][0] == drawn["axis"][0]
         assert 0 <= drawn["times"][-1] - now.timestamp() < 60
+
+
+def test_the_line_of_the_cap_is_the_cap_of_that_time(quota: None) -> None:
+    sample_usage()
+    lower = {"requests": {"tflops": "50"}, "alertThresholdPercent": 50}
+    apply_change(PutGpuQuota(namespace="team-a", spec={"total": lower}))
+    apply_change(AllocateWorker(namespace="team-a", id="w3", request=make_amounts(10)))  # an alert changes no cap
+    apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "80"}}}))
+    charts = {each.key: each for each in usage_history(read_namespaces(["team-a"])["team-a"])}
+    chart = charts["gpu-requests-tflops"]
+    assert len(set(chart.times)) == len(chart.times) == 6, "the week, three changes, the sample and now"
+    assert [each.values for each in chart.series] == [
+        [None, None, 20, 20, 20, 30],
+        [None, 100, 100, 50, 80, 80],
+    ]
+    assert [each.label for each in charts["gpu-requests-vram"].series] == ["Used", "Cap"]
+    assert charts["gpu-requests-vram"].series[1].values[-3:] == [None] * 3, "these caps were removed"
 
 
 def test_free_capacity(quota: None, as_person: SignedIn) -> None:
@@ -129,10 +148,10 @@ def test_an_alert_is_visible(quota: None, as_person: SignedIn) -> None:
     apply_change(AllocateWorker(namespace="team-a", id="w3", request=make_amounts(50)))
     apply_change(AllocateWorker(namespace="team-a", id="w4", request=make_amounts(10)))
     apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}}))
-    assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
+    assert "ALERT: the threshold of 95 % was passed" in text(as_person("chief"), PAGE)
     assert "ALERT" in text(as_person("chief"), LIST)
     apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}}))
-    assert "More is in use than the quota allows" in text(as_person("chief"), PAGE)
+    assert "EXCEEDED: more is in use than the quota allows" in text(as_person("chief"), PAGE)
 
 
 def test_caps_are_set_changed_and_deleted(quota: None, as_person: SignedIn) -> None:

@@ -8,7 +8,7 @@ import pytest
 import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
-from pools.templatetags.gpu import apart
+from pools.selectors.gpu_usage import apart
 from pools.templatetags.osmo import ago, badge, exact, gpus, lasting, marked, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
