@@ -40,6 +40,7 @@ from pools.selectors.audit_trail import (
     current_snapshot,
     entries_after,
     entry_body,
+    has_passed,
     is_beyond,
     newest_before,
     parse_position,
@@ -247,7 +248,7 @@ def _stream(login: Login, place: StreamPosition, *, pause: float, known: str | N
                     after = at
                     break
             place = after
-            if known is not None and is_beyond(place, known):
+            if known is not None and has_passed(place, known):
                 known = None  # no later entry is in it, and streams without it share what they read
             if time.monotonic() >= ends_at or left <= 0:
                 yield _ending(place, is_crowded=not has_slot)

@@ -150,8 +150,17 @@ def seconds_held_back() -> float:
 
 
 def is_beyond(place: StreamPosition, seen: str) -> bool:
-    """Whether no transaction with this number had begun in the snapshot `seen`."""
-    return place.transaction >= int(seen.split(":")[1])
+    """Whether no stream could be at this place in the snapshot `seen`: a quiet one is at the next transaction."""
+    return place > _next_transaction(seen)
+
+
+def has_passed(place: StreamPosition, seen: str) -> bool:
+    """Whether no entry after this place is visible in the snapshot `seen`."""
+    return place >= _next_transaction(seen)
+
+
+def _next_transaction(seen: str) -> StreamPosition:
+    return StreamPosition(int(seen.split(":")[1]))
 
 
 def newest_before(end: StreamPosition, *, since: StreamPosition) -> StreamPosition | None:

@@ -131,6 +131,17 @@ class TestStream:
         make_user("dora")
         assert _users(again.events("user/dora")) == ["user/carol", "user/dora"]
 
+    def test_it_resumes_where_nothing_has_happened_since(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The place of a stream that was quiet is the next transaction, which may not have begun."""
+        token = apply_change(CreateToken(owner=admin, name="quiet"))[0]
+        here = {"Authorization": f"Bearer {issue_jwt(token)[0]}"}
+        first, again = Stream.__new__(Stream), Stream.__new__(Stream)
+        first._begin(Client().get("/api/events", headers=here))
+        first.close()
+        again._begin(Client().get("/api/events", headers=here | {"Last-Event-ID": first.last}))
+        make_user("bob")
+        assert _users(again.events("user/bob")) == ["user/bob"]
+
     def test_it_resumes_behind_an_entry_of_the_audit_list(self, admin: str) -> None:
         make_user("bob")
         entry = AuditEntry.objects.get(action="user.created", object="user/bob")
