@@ -49,6 +49,14 @@ def test_the_list_is_a_table(osmo, stub):
     assert lines[-1] == "More entries: use --offset or --limit."
 
 
+@time_machine.travel(datetime(2026, 11, 20, 11, 31, tzinfo=UTC), tick=False)
+def test_the_file_has_the_time_waited_in_seconds(osmo, stub):
+    stub.on("GET", "/api/queue", {"entries": [queue_entry()], "more_entries": False})
+    assert "  1h 31m  " in osmo.ok("workflow", "queue").splitlines()[2]
+    heads, row = (line.split(",") for line in osmo.ok("workflow", "queue", "-o", "csv").splitlines())
+    assert dict(zip(heads, row, strict=True))["waits_seconds"] == "5460"
+
+
 @time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
 def test_a_start_is_reported_without_a_promise(osmo, stub):
     times = {"p10": "2026-11-20T15:10:00", "p50": "2026-11-20T15:40:00", "p90": "2026-11-20T16:00:00"}

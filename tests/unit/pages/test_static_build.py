@@ -9,13 +9,17 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import brotli
 import pytest
+from django.http import HttpResponseNotFound
+from django.test import RequestFactory
 
 from osmo_admin import settings
 from osmo_admin.web import static_build
 from osmo_admin.web.static_build import BUILDS_KEPT, _write_build, build_static_files, find_build, source_hash
+from osmo_admin.web.static_files import StaticFilesMiddleware
 from tests.support.services import ROOT
 
 VENDOR = ROOT / "static" / "osmo" / "vendor"
@@ -82,6 +86,21 @@ def test_a_folder_that_cannot_be_written_leaves_the_next_place(sources: Path, tm
     found = build_static_files(sources, [blocked / "builds", tmp_path / "data"])
     assert found is not None
     assert found.parent == tmp_path / "data"
+
+
+def test_an_edited_source_is_sent_whole(sources: Path, settings: Any) -> None:
+    """Without a build the sources are sent, and a running server has read their sizes before."""
+    settings.STATIC_ROOT, settings.STATICFILES_DIRS = None, [sources]
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+    serve = StaticFilesMiddleware(lambda request: HttpResponseNotFound())
+    for style in ("p { color: red }", "p { color: blue; margin: 0 }"):
+        (sources / "a.css").write_text(style)
+        answer = serve(RequestFactory().get("/static/a.css"))
+        assert (int(answer["Content-Length"]), b"".join(answer).decode()) == (len(style), style)
+        answer.close()
+    (sources / "a.css").unlink()
+    assert serve(RequestFactory().get("/static/a.css")).status_code == 404
 
 
 def test_every_file_that_a_style_names_exists(tmp_path: Path) -> None:
