@@ -145,6 +145,10 @@ def _collect_wait_faults() -> Iterator[Metric]:
     overdue = GaugeMetricFamily(
         "osmo_promised_starts_overdue", "Promised latest starts that are over while the gang waits.", labels=["backend"]
     )
+    contradicted = GaugeMetricFamily(
+        "osmo_promised_starts_contradicted", "Promised latest starts of gangs whose newest forecast is never.",
+        labels=["backend"],
+    )  # fmt: skip
     ended = CounterMetricFamily(
         "osmo_promised_starts", "Promised latest starts by outcome: kept, broken, withdrawn.",
         labels=["backend", "outcome"],
@@ -152,9 +156,10 @@ def _collect_wait_faults() -> Iterator[Metric]:
     for faults in read_wait_faults(timezone.now()):
         stuck.add_metric([faults.backend], faults.stuck)
         overdue.add_metric([faults.backend], faults.overdue)
+        contradicted.add_metric([faults.backend], faults.contradicted)
         for outcome, count in faults.ended.items():
             ended.add_metric([faults.backend, outcome], count)
-    yield from (stuck, overdue, ended)
+    yield from (stuck, overdue, contradicted, ended)
 
 
 def _collect_decisions() -> Iterator[Metric]:

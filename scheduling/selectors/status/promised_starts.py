@@ -3,14 +3,17 @@ wrong about waiting work."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 
 from scheduling.domain.engine.reasons.liveness import StuckKind
 from scheduling.domain.promised_starts import GRACE
 from scheduling.models import PromisedStart, StartForecast
 from scheduling.models.history.promised_start import NOT_KEPT
+
+COMPARED = timedelta(minutes=5)
+"""After this time the background has compared each forecast with the facts: it does so every minute."""
 
 
 def promises_to_waiting() -> QuerySet[PromisedStart]:
@@ -32,11 +35,17 @@ def overdue_promises(now: datetime) -> QuerySet[PromisedStart]:
 
 
 def contradicted_promises(now: datetime) -> QuerySet[PromisedStart]:
-    """Promises whose time is not over, with `never`: the sentence of a forecast made since then, that the gang starts
-    in no sampled future."""
-    forecasts = StartForecast.objects.filter(group_id=OuterRef("group_id"), made_at__gt=OuterRef("made_at"))
+    """Promises whose time is not over, with `never`: the sentence of the gang's forecast, that it starts in no sampled
+    future. A forecast stands until something happens, so one that is older than the promise counts once the background
+    must have compared it with the facts of today."""
+    forecasts = StartForecast.objects.filter(group_id=OuterRef("group_id"))
+    newer = forecasts.filter(made_at__gt=OuterRef("made_at"))
+    never = Case(
+        When(made_at__lt=now - COMPARED, then=Subquery(forecasts.values("never"))),
+        default=Subquery(newer.values("never")),
+    )
     rows = promises_to_waiting().filter(latest_start__gte=now - GRACE)
-    return rows.annotate(never=Subquery(forecasts.values("never"))).exclude(never=None).exclude(never="")
+    return rows.annotate(never=never).exclude(never=None).exclude(never="")
 
 
 def stuck_message(gang: str, backend: str, kind: str) -> str:

@@ -26,7 +26,7 @@ from scheduling.models import DecisionCount, Group, LostCount, PromiseCount, Sta
 from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
 from scheduling.selectors.queue.pending_queue_cache import pending_queues
 from scheduling.selectors.status.problems import PERIOD_SECONDS
-from scheduling.selectors.status.promised_starts import overdue_promises
+from scheduling.selectors.status.promised_starts import contradicted_promises, overdue_promises
 
 ENDED_OUTCOMES = [outcome for outcome in PromiseOutcome if outcome != PromiseOutcome.OPEN]
 
@@ -141,12 +141,13 @@ def read_fair_shares() -> Iterator[tuple[str, Amount]]:
 
 
 class WaitFaults(NamedTuple):
-    """Of a simulated backend: its stuck gangs, its promised starts that are over while the gang waits, and the numbers
-    of those that have ended, by outcome, since the beginning."""
+    """Of a simulated backend: its stuck gangs, its promised starts that are over while the gang waits, those beside a
+    forecast of never, and the numbers of those that have ended, by outcome, since the beginning."""
 
     backend: str
     stuck: int
     overdue: int
+    contradicted: int
     ended: Mapping[str, int]
 
 
@@ -156,12 +157,13 @@ def read_wait_faults(now: datetime) -> list[WaitFaults]:
     backends = Backend.objects.filter(kind=Backend.Kind.SIMULATED).annotate(
         stuck=_number_of(StuckGroup.objects.all()),
         overdue=_number_of(overdue_promises(now)),
+        contradicted=_number_of(contradicted_promises(now)),
         **{each: Coalesce(Subquery(counts.filter(outcome=each).values("count")), 0) for each in ENDED_OUTCOMES},
     )
-    found = backends.order_by("name").values_list("name", "stuck", "overdue", *ENDED_OUTCOMES)
+    found = backends.order_by("name").values_list("name", "stuck", "overdue", "contradicted", *ENDED_OUTCOMES)
     return [
-        WaitFaults(name, stuck, overdue, dict(zip(ENDED_OUTCOMES, ended, strict=True)))
-        for name, stuck, overdue, *ended in found
+        WaitFaults(name, stuck, overdue, contradicted, dict(zip(ENDED_OUTCOMES, ended, strict=True)))
+        for name, stuck, overdue, contradicted, *ended in found
     ]
 
 

@@ -208,7 +208,8 @@ class TestWork:
         backend = 'backend="sim"'
         ended = {each: f'osmo_promised_starts_total{{{backend},outcome="{each}"}}' for each in ENDED_OUTCOMES}
         overdue, stuck = f"osmo_promised_starts_overdue{{{backend}}}", f"osmo_stuck_gangs{{{backend}}}"
-        assert {page()[name] for name in (*ended.values(), overdue, stuck)} == {0}
+        contradicted = f"osmo_promised_starts_contradicted{{{backend}}}"
+        assert {page()[name] for name in (*ended.values(), overdue, stuck, contradicted)} == {0}
         for name in ("runs", "waits"):
             world.submit_workflow(self.bob, "team--a", gpus=20, name=name)
         self._run()
@@ -223,12 +224,40 @@ class TestWork:
             latest_start=now - timedelta(hours=1),
         )  # fmt: skip
         assert (page()[stuck], page()[overdue]) == (1, 1)
+        assert page()[contradicted] == 0
         promise.outcome, promise.ended_at = PromiseOutcome.BROKEN, now
         promise.save()
         assert (page()[ended[PromiseOutcome.BROKEN]], page()[ended[PromiseOutcome.KEPT]], page()[overdue]) == (1, 0, 1)
         with world.triggers_off():
             promise.delete()
         assert page()[ended[PromiseOutcome.BROKEN]] == 1, "a counter outlives its rows"
+
+    def test_promised_starts_beside_a_forecast_of_never(self, page: Callable[[], dict[str, float]]) -> None:
+        """A forecast that is older than the promise counts after minutes, in which the background compared it."""
+        contradicted = 'osmo_promised_starts_contradicted{backend="sim"}'
+        for name in ("runs", "waits"):
+            world.submit_workflow(self.bob, "team--a", gpus=20, name=name)
+        self._run()
+        group, now = Group.objects.get(workflow__name="waits-1"), timezone.now()
+        assert self.pool.backend_id is not None
+        assert group.ready_at is not None
+        promise = PromisedStart.objects.create(
+            group=group, backend_id=self.pool.backend_id, gang="waits-1", waits_since=group.ready_at, made_at=now,
+            latest_start=now + timedelta(hours=1),
+        )  # fmt: skip
+        forecast = StartForecast.objects.create(
+            group_id=group.pk, backend_id=self.pool.backend_id, made_at=now - timedelta(minutes=2), samples=6,
+            never="It starts in none of 6 sampled futures.",
+        )  # fmt: skip
+        assert page()[contradicted] == 0
+        StartForecast.objects.update(made_at=now + timedelta(seconds=1))
+        assert page()[contradicted] == 1
+        StartForecast.objects.update(made_at=now - timedelta(minutes=20))
+        with world.triggers_off():
+            PromisedStart.objects.filter(pk=promise.pk).update(made_at=now - timedelta(minutes=10))
+        assert page()[contradicted] == 1
+        StartForecast.objects.filter(pk=forecast.pk).update(never="")
+        assert page()[contradicted] == 0
 
     def test_how_good_forecasts_of_starts_were(self, page: Callable[[], dict[str, float]]) -> None:
         names = "osmo_forecast_coverage", "osmo_forecast_pinball"
