@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 UNKNOWN = "–"
 NOW = "now"
+MOST_LIKE, FEWEST_LIKE = 40, 10
+"""The record of a forecast is that of the last ones like it, and is not told where there are fewer."""
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _CLOCK = ((timedelta(minutes=20), 5), (timedelta(hours=1), 15), (timedelta(hours=3), 30))
 """Up to this distance between the early and the late time, a time of day in steps of so many minutes is honest."""
@@ -22,7 +24,8 @@ _PARTS = ((5, "night"), (12, "morning"), (18, "afternoon"), (22, "evening"), (24
 @dataclass(frozen=True, slots=True)
 class StartTimes:
     """The times by which 1, 5 and 9 of 10 such jobs start; None where too few sampled futures start it. `never`: none
-    does. `latest`: a time that a reservation makes certain."""
+    does. `latest`: a time that a reservation makes certain; it replaces the forecast. `like`: the last scored forecasts
+    like this one; `in_time`: those whose work had started by their late time."""
 
     made_at: datetime | None = None
     p10: datetime | None = None
@@ -30,23 +33,32 @@ class StartTimes:
     p90: datetime | None = None
     never: bool = False
     latest: datetime | None = None
+    like: int = 0
+    in_time: int = 0
 
     @property
     def is_now(self) -> bool:
         """Whether the next round of the scheduler can start it."""
         return self.p90 is not None and self.p90 == self.made_at
 
+    def named(self, now: datetime) -> datetime | None:
+        """The time that the words are about: the certain one, else the middle one."""
+        return self.latest if self._is_certain(now) else self.p50
+
+    def _is_certain(self, now: datetime) -> bool:
+        return self.latest is not None and self.latest > now
+
 
 def start_about(start: StartTimes | None, now: datetime) -> str:
-    """The words for a table: `now`, `14:30`, `tomorrow afternoon`, `1–3 days`, `by 16:00`, or an en dash."""
+    """The words for a table: `now`, `by 16:00` where that is certain, `14:30`, `tomorrow afternoon`, `1–3 days`, or an
+    en dash."""
     if start is None:
         return UNKNOWN
     if start.is_now:
         return NOW
-    words = _forecast_words(start, now)
-    if words == UNKNOWN and start.latest is not None and start.latest > now:
+    if start.latest is not None and start.latest > now:
         return f"by {_clock(start.latest, now, 15, up=True)}"
-    return words
+    return _forecast_words(start, now)
 
 
 def start_about_sentence(start: StartTimes | None, now: datetime) -> str:
@@ -58,13 +70,16 @@ def start_about_sentence(start: StartTimes | None, now: datetime) -> str:
         return "It can start now."
     if words == UNKNOWN:
         return "Its start is too uncertain to name a time."
-    late = min((time for time in (start.p90, start.latest) if time is not None), default=None)
-    if start.latest is not None and start.latest > now and late == start.latest:
-        return f"It starts by {_clock(start.latest, now, 15, up=True)} at the latest."
     if words.startswith("by "):
         return f"It starts {words} at the latest."
     before = "in " if words.endswith("days") and words[0].isdigit() else "about " if ":" in words else ""
-    return f"It probably starts {before}{words}."
+    return f"It probably starts {before}{words}.{_record(start)}"
+
+
+def _record(start: StartTimes) -> str:
+    if start.like < FEWEST_LIKE:
+        return ""
+    return f" Of the last {start.like} like this one, {start.in_time} started in time."
 
 
 def _forecast_words(start: StartTimes, now: datetime) -> str:

@@ -60,10 +60,12 @@ def event_label(action: str) -> str:
 @register.filter
 def starts_about(times: StartTimes | None) -> SafeString | str:
     """When work starts, in the few words of a list."""
-    words = start_about(times, timezone.localtime())
-    if times is None or times.p50 is None or words == UNKNOWN:
+    now = timezone.localtime()
+    words = start_about(times, now)
+    named = None if times is None else times.named(now)
+    if named is None or words == UNKNOWN:
         return words
-    return format_html('<time datetime="{}">{}</time>', times.p50.isoformat(timespec="seconds"), words)
+    return format_html('<time datetime="{}">{}</time>', named.isoformat(timespec="seconds"), words)
 
 
 @register.filter

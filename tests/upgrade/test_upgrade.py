@@ -85,10 +85,12 @@ class UpgradedStack(Stack):
         assert "OSMO_OWNER_DATABASE_URL" not in done[1], "nothing remains to be warned of"
         self.after = self._rows()
 
-    def migrate(self) -> tuple[int, str]:
-        """Exit code and errors of `osmo-admin manage migrate`."""
+    def migrate(self, *target: str) -> tuple[int, str]:
+        """Exit code and errors of `osmo-admin manage migrate`. `target`: an app and a migration."""
         owner_url = self.env["DATABASE_URL"].replace(f"//{RUNTIME}@", f"//{OWNER}@")
-        done = run_osmo_admin("manage", "migrate", env={**self.addresses(), "OSMO_OWNER_DATABASE_URL": owner_url})
+        done = run_osmo_admin(
+            "manage", "migrate", *target, env={**self.addresses(), "OSMO_OWNER_DATABASE_URL": owner_url}
+        )
         return done.returncode, done.stderr
 
     def execute(self, sql: str) -> None:
@@ -168,6 +170,8 @@ def read_rules(upgraded: UpgradedStack) -> set[tuple[Any, ...]]:
 
 def test_an_installation_that_has_had_every_migration_stays_as_it_is(upgraded: UpgradedStack) -> None:
     before = read_rules(upgraded)
+    code, text = upgraded.migrate("scheduling", "0002_from_29ed02b4")  # later ones follow again
+    assert code == 0, text
     upgraded.execute(
         "DELETE FROM django_migrations WHERE name IN ('0002_from_29ed02b4', '0002_inbox', '0003_degraded')"
     )

@@ -15,11 +15,13 @@ def start_sentence(start: dict[str, Any] | None) -> str | None:
 
 
 def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> Shown | None:
-    """The words for a table, the middle time in a file; None without a forecast."""
+    """The words for a table, the certain or the middle time in a file; None without a forecast."""
     times = _times(start, reservation)
     if times is None:
         return None
-    return Shown(start_about(times, _now()), times.p50 and times.p50.isoformat(timespec="seconds"))
+    now = _now()
+    named = times.named(now)
+    return Shown(start_about(times, now), named and named.isoformat(timespec="seconds"))
 
 
 def start_facts(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
@@ -33,7 +35,10 @@ def _times(start: dict[str, Any] | None, reservation: dict[str, Any] | None) -> 
     if start is None:
         return None if latest is None else StartTimes(latest=_time(latest))
     made_at, p10, p50, p90 = (_time(start.get(key)) for key in ("made_at", "p10", "p50", "p90"))
-    return StartTimes(made_at, p10, p50, p90, never=bool(start.get("never")), latest=_time(latest))
+    record = start.get("record") or {"like": 0, "in_time": 0}
+    return StartTimes(
+        made_at, p10, p50, p90, bool(start.get("never")), _time(latest), record["like"], record["in_time"]
+    )
 
 
 def _now() -> datetime:

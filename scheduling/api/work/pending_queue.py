@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, TypedDict
 
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from scheduling.domain.lists import PendingQueueQuery
 from scheduling.domain.priorities import Priority
+from scheduling.domain.start_words import start_about_sentence
 from scheduling.selectors.queue.kept_starts import GangStart
 from scheduling.selectors.queue.visible_queue import (
     WaitingGang,
@@ -23,15 +25,26 @@ from scheduling.selectors.queue.visible_queue import (
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 
-class StartAnswer(TypedDict):
-    """When work is forecast to start: times by which it starts with that probability."""
+class StartRecordAnswer(TypedDict):
+    """Of the last `like` forecasts like this one, `in_time` came true: the work had started by the `p90` of its first
+    forecast."""
 
+    like: int
+    in_time: int
+
+
+class StartAnswer(TypedDict):
+    """When work is forecast to start: times by which it starts with that probability, and the same as a sentence, as
+    exact as the forecast is sure. Where a reservation makes a latest start certain, the sentence has that alone."""
+
+    text: str
     p10: UtcText | None
     p50: UtcText | None
     p90: UtcText | None
     samples: int
     made_at: UtcText
     never: str | None
+    record: StartRecordAnswer
 
 
 class ReasonAnswer(TypedDict):
@@ -178,10 +191,12 @@ def start_body(start: GangStart | None) -> StartAnswer | None:
     if start is None:
         return None
     return {
+        "text": start_about_sentence(start.times, datetime.now(UTC)),
         "p10": utc_text(start.p10),
         "p50": utc_text(start.p50),
         "p90": utc_text(start.p90),
         "samples": start.samples,
         "made_at": utc_text(start.made_at),
         "never": start.never,
+        "record": {"like": start.like, "in_time": start.in_time},
     }

@@ -8,20 +8,21 @@ work in it.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from scheduling.domain.engine.facts import GangFacts
 from scheduling.domain.priorities import Priority
 from scheduling.history.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
 from scheduling.history.forecast.baseline import RecentWaits, size_class
-from scheduling.history.forecast.calibration import Calibration, Shape, hour_of
+from scheduling.history.forecast.calibration import Calibration, Place, Shape, hour_of
 from scheduling.history.forecast.futures import GangInfo, Present, sample_waits
 from scheduling.history.forecast.lines import Line, is_within, is_young
 from scheduling.history.forecast.runtimes import Attempt, RunTimes, WorkKind
-from scheduling.history.forecast.scoring import Score, ScoredForecast
+from scheduling.history.forecast.scoring import DEPTHS, ScoredForecast, scores_of
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayClock, ReplayObserver, gang_name
 from scheduling.history.replay.jobs import SECOND, Job
 
@@ -58,11 +59,10 @@ class FutureSet:
 
 @dataclass(slots=True)
 class Open:
-    """A forecast whose work waits. `hour`: the hour in which it was made. `counts`: it is part of the scores; every
-    forecast widens or narrows later ones."""
+    """A forecast whose work waits. `counts`: it is part of the scores; every forecast widens or narrows later ones."""
 
-    hour: int
-    shape: Shape
+    place: Place
+    corrected: Shape
     quantiles: Sequence[float]
     baseline: Sequence[float]
     counts: bool
@@ -83,10 +83,7 @@ class Forecaster(ReplayObserver):
         self._waiting: dict[Queue, int] = {}
         self._sets: dict[Key, FutureSet] = {}
         self._open: dict[str, Open] = {}
-        self._made_in: Counter[int] = Counter()
-        """The number of forecasts of each hour."""
         self.calibration = Calibration()
-        self.score, self.baseline_score = Score(), Score()
         self.made_for_scores = self.sets_made = 0
         self.scored: list[ScoredForecast] = []
         self._made = 0
@@ -101,7 +98,7 @@ class Forecaster(ReplayObserver):
     def started(self, live: LiveJob) -> None:
         job, now = live.job, live.start or 0
         self._count(job, -1)
-        self._attempts[live.name] = self._run_times.started(kind_of(job), now / SECOND)
+        self._attempts[live.name] = self._run_times.started(kind_of(job), now / SECOND, f"{live.name} {live.attempt}")
         if live.attempt > 1:
             return
         wait = (now - job.submit) / SECOND
@@ -109,11 +106,10 @@ class Forecaster(ReplayObserver):
         forecast = self._open.pop(live.name, None)
         if forecast is None:
             return
-        self.calibration.scored(forecast.shape, wait, self._made_in[forecast.hour])
+        self.calibration.scored(forecast.corrected, forecast.place, wait, forecast.quantiles[-1])
         if forecast.counts:
-            self.score.add(forecast.quantiles, wait)
-            self.baseline_score.add(forecast.baseline, wait)
-            self.scored.append(ScoredForecast(forecast.quantiles, wait))
+            place = forecast.place
+            self.scored.append(ScoredForecast(forecast.quantiles, wait, place.depth, place.burst, forecast.baseline))
 
     def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
         attempt = self._attempts.pop(live.name)
@@ -132,21 +128,24 @@ class Forecaster(ReplayObserver):
 
     def waits(self, clock: ReplayClock, live: LiveJob) -> None:
         began = self._stopwatch()
-        shape = Shape.of(self._sampled_waits(clock, live))
-        quantiles = self.calibration.quantiles(shape)
+        job = live.job
+        before = self._gpus_before(job)
+        place = Place(job.team, hour_of(clock.now / SECOND), job.gpus, before)
+        shape = Shape.of(self._sampled_waits(clock, live, before), before + job.gpus)
+        corrected = self.calibration.corrected(shape)
+        quantiles = self.calibration.quantiles(corrected, place)
         self._seconds += self._stopwatch() - began
-        counts = live.job.submit >= self._score_since
+        counts = job.submit >= self._score_since
         self._made += 1
         self.made_for_scores += counts
-        baseline = self._recent.forecast(live.job.team, live.job.gpus)
-        hour = hour_of(clock.now / SECOND)
-        self._made_in[hour] += 1
-        self._open[live.name] = Open(hour, shape, quantiles, baseline, counts)
+        self._open[live.name] = Open(place, corrected, quantiles, self._recent.forecast(job.team, job.gpus), counts)
 
-    def _sampled_waits(self, clock: ReplayClock, live: LiveJob) -> list[float]:
+    def _gpus_before(self, job: Job) -> int:
+        """The GPUs of the waiting work before a job, which waits itself, in its queue."""
+        return sum(gpus for queue, gpus in self._waiting.items() if _is_before(queue, job)) - job.gpus
+
+    def _sampled_waits(self, clock: ReplayClock, live: LiveJob, before: int) -> list[float]:
         job = live.job
-        waiting = sum(gpus for queue, gpus in self._waiting.items() if _is_before(queue, job))
-        before = waiting - job.gpus
         known = self._sets.get(_key(job))
         if known is None or not known.is_good_for(clock.now, before):
             known = self._make(clock, live)
@@ -161,7 +160,7 @@ class Forecaster(ReplayObserver):
         newest = {_key(job): job for job in waiting}
         newest[_key(live.job)] = live.job
         wanted = {gang_name(job.id) for job in newest.values()}
-        futures = sample_waits(self._present(clock), wanted, self._futures, live.job.id)
+        futures = sample_waits(self._present(clock), wanted, range(self._futures))
         for key, job in newest.items():
             self._sets[key] = _read(clock.now, futures, job, waiting)
         return self._sets[_key(live.job)]
@@ -170,7 +169,9 @@ class Forecaster(ReplayObserver):
         """What is known now. The clock knows the true durations; none of them is read here."""
         gangs = {
             name: GangInfo(
-                kind_of(live.job), None if live.start is None else live.start / SECOND, self._longest.get(name, 0.0)
+                kind_of(live.job),
+                None if live.start is None else live.start / SECOND,
+                self._longest.get(name, 0.0),
             )
             for name, live in clock.live.items()
         }
@@ -181,14 +182,13 @@ class Forecaster(ReplayObserver):
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
-    def summary(self) -> dict[str, float | int | None]:
+    def summary(self) -> dict[str, Any]:
         """The scores of the forecasts (docs/forecast.md)."""
         errors = sorted(abs(each.quantiles[1] - each.wait) for each in self.scored)
         return {
             "asked": self.made_for_scores,
-            "coverage_80": self.score.coverage,
-            "pinball": self.score.pinball,
-            "pinball_baseline": self.baseline_score.pinball,
+            **scores_of(self.scored),
+            "by_depth": [scores_of([each for each in self.scored if each.depth == depth]) for depth in range(DEPTHS)],
             "median_abs_error_s": errors[len(errors) // 2] if errors else None,
             "ms_per_forecast": self._seconds * 1000 / self._made if self._made else None,
         }

@@ -6,11 +6,10 @@ now. It stops when the wanted work has started. docs/forecast.md says what else 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from random import Random
 
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.kept_state import KeptState
@@ -51,17 +50,17 @@ class Present:
 
 
 def sample_waits(
-    present: Present, wanted: Collection[str], count: int, seed: int, *, leave: bool = False
+    present: Present, wanted: Collection[str], futures: Iterable[int], *, leave: bool = False
 ) -> list[dict[str, float]]:
-    """The waits from now of the waiting gangs, in each of the futures. Of those that had not started when a future
-    stopped, the wanted gangs have `NEVER` and the others nothing.
+    """The waits from now of the waiting gangs, in each of the futures, which are told apart by numbers. Of those that
+    had not started when a future stopped, the wanted gangs have `NEVER` and the others nothing.
 
     `leave`: the wanted gangs are alternatives to each other, so each leaves the cluster in the instant of its start."""
-    return [_Future(present, Random(f"{seed} {n}")).run(wanted, leave=leave) for n in range(count)]  # noqa: S311  no secret
+    return [_Future(present, number).run(wanted, leave=leave) for number in futures]
 
 
 class _Future:
-    def __init__(self, present: Present, random: Random) -> None:
+    def __init__(self, present: Present, future: int) -> None:
         self._now = now = present.now
         self._held: dict[tuple[str, ...], list[GangFacts]] = {}
         """The gangs that are held until some others have started, by the names of these."""
@@ -70,7 +69,7 @@ class _Future:
                 self._held.setdefault(present.held[fact.name], []).append(fact)
         here = tuple(fact for fact in present.facts.gangs if fact.name not in present.held)
         self._state = KeptState(replace(present.facts, gangs=here) if self._held else present.facts)
-        self._draws = RunTimeDraws(present.run_times, now, random)
+        self._draws = RunTimeDraws(present.run_times, now, future)
         self._run_time: dict[str, float] = {}
         self._number: dict[str, int] = {}
         """The number of the running attempt of each gang that runs."""
@@ -84,14 +83,15 @@ class _Future:
                 continue
             if info.started is None:
                 waiting_queues.add(fact.queue)
-                self._run_time[fact.name] = self._draws.run_time(info.kind, info.longest)
+                self._run_time[fact.name] = self._draws.run_time(fact.name, info.kind, info.longest)
             else:
-                run_time = self._draws.run_time(info.kind, max(now - info.started, info.longest))
+                elapsed = max(now - info.started, info.longest)
+                run_time = self._draws.run_time(fact.name, info.kind, elapsed)
                 self._run_time[fact.name] = run_time
                 self._number[fact.name] = 0
                 self._ends.append((info.started + run_time, fact.name, 0))
         heapify(self._ends)
-        self._arrivals = present.arrivals.later(now, random, waiting_queues, ARRIVALS)
+        self._arrivals = present.arrivals.later(now, future, waiting_queues, ARRIVALS)
 
     def run(self, wanted: Collection[str], *, leave: bool = False) -> dict[str, float]:
         """Run until the wanted gangs have started; with `leave` each is gone then."""
@@ -114,7 +114,7 @@ class _Future:
             while following is not None and following[0] <= time:
                 _arrived, fact, kind = following
                 self._state.arrived(fact)
-                self._run_time[fact.name] = self._draws.run_time(kind)
+                self._run_time[fact.name] = self._draws.run_time(fact.name, kind)
                 following = next(self._arrivals, None)
             middle = max(due, (before + time) / 2)
             self._follow(self._state.run(Fraction(time)).steps, middle)

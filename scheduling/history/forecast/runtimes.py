@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from random import Random
 
 from scheduling.history.forecast.baseline import size_class
+from scheduling.history.forecast.chance import chance, exponential
 
 REMEMBERED = 1500
 """Attempts of one kind that are remembered."""
@@ -55,9 +55,10 @@ class WorkKind:
 
 @dataclass(slots=True)
 class Attempt:
-    """One run: when it started, and how long it ran if it is over; `is_whole`: it ended by itself."""
+    """One run: its own name, when it started, and how long it ran if it is over; `is_whole`: it ended by itself."""
 
     start: float
+    name: str = ""
     ran: float | None = None
     is_whole: bool = False
 
@@ -68,9 +69,9 @@ class RunTimes:
     def __init__(self) -> None:
         self._kinds: dict[Hashable, deque[Attempt]] = {}
 
-    def started(self, kind: WorkKind, now: float) -> Attempt:
+    def started(self, kind: WorkKind, now: float, name: str = "") -> Attempt:
         """An attempt started; its end gives the answer."""
-        attempt = Attempt(now)
+        attempt = Attempt(now, name)
         for key in kind.like():
             self._kinds.setdefault(key, deque(maxlen=REMEMBERED)).append(attempt)
         return attempt
@@ -96,24 +97,23 @@ class RunTimes:
 class RunTimeDraws:
     """The run times of one sampled future, as known at `now`."""
 
-    def __init__(self, known: RunTimes, now: float, random: Random) -> None:
-        self._known, self._now, self._random = known, now, random
-        self._window = random.choice(WINDOWS)
+    def __init__(self, known: RunTimes, now: float, future: int) -> None:
+        self._known, self._now, self._future = known, now, future
+        self._window = WINDOWS[future % len(WINDOWS)]
         self._curves: dict[Hashable, Survival | None] = {}
 
-    def run_time(self, kind: WorkKind, elapsed: float = 0.0) -> float:
-        """How long an attempt runs in all, that has run for `elapsed` seconds."""
-        drawn = None
+    def run_time(self, name: str, kind: WorkKind, elapsed: float = 0.0) -> float:
+        """How long the attempt of a gang runs in all, that has run for `elapsed` seconds."""
+        drawn, share = None, chance(self._future, "run", name)
         for key in kind.like():
             curve = self._curve(key)
             if curve is not None:
-                drawn = curve.draw(elapsed, self._random.random())
+                drawn = curve.draw(elapsed, share)
                 if drawn is not None:
                     break
         if drawn is None:
             # Half of such work runs as long again as it has run.
-            least = max(elapsed, UNKNOWN / 2)
-            drawn = least / max(1 - self._random.random(), 1e-4)
+            drawn = max(elapsed, UNKNOWN / 2) / max(1 - share, 1e-4)
         if kind.limit is not None:
             drawn = min(drawn, kind.limit)
         return min(max(drawn, elapsed + SHORTEST, SHORTEST), max(LONGEST, elapsed + SHORTEST))
@@ -121,7 +121,8 @@ class RunTimeDraws:
     def _curve(self, key: Hashable) -> Survival | None:
         if key not in self._curves:
             attempts = self._known.recent(key, self._window)
-            self._curves[key] = Survival.of(attempts, self._now, self._random) if attempts else None
+            weighted = [(attempt, exponential(self._future, "weight", attempt.name)) for attempt in attempts]
+            self._curves[key] = Survival.of(weighted, self._now) if weighted else None
         return self._curves[key]
 
 
@@ -133,11 +134,11 @@ class Survival:
         self._falling = [-share for share in shares]
 
     @classmethod
-    def of(cls, attempts: Sequence[Attempt], now: float, random: Random) -> Survival:
-        """The curve of these attempts, each with a random weight (Rubin 1981), so that futures differ as much as so
-        few attempts leave open."""
+    def of(cls, attempts: Sequence[tuple[Attempt, float]], now: float) -> Survival:
+        """The curve of these attempts, each with a weight. In a future the weights are random (Rubin 1981), so that
+        futures differ as much as so few attempts leave open."""
         ordered = sorted(
-            ((now - a.start if a.ran is None else a.ran), not a.is_whole, random.expovariate(1.0)) for a in attempts
+            ((now - a.start if a.ran is None else a.ran), not a.is_whole, weight) for a, weight in attempts
         )
         at_risk = sum(weight for _time, _censored, weight in ordered)
         times, shares, share = [], [], 1.0
@@ -149,13 +150,14 @@ class Survival:
             at_risk -= weight
         return cls(times, shares)
 
-    def draw(self, elapsed: float, chance: float) -> float | None:
-        """A run time above `elapsed`; None if nobody is known to have run that long."""
+    def draw(self, elapsed: float, share: float) -> float | None:
+        """The run time that this share of the work does not reach that runs longer than `elapsed`; None if nobody is
+        known to have run that long."""
         at = bisect_right(self._times, elapsed)
         left = 1.0 if at == 0 else self._shares[at - 1]
         if at == len(self._times) or left <= 0:
             return None
-        target = left * (1 - chance)
+        target = left * (1 - share)
         found = bisect_right(self._falling, -target, at)
         if found < len(self._times):
             return self._times[found]

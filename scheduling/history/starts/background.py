@@ -4,8 +4,7 @@ forecasts are forgotten, and old promised starts with them."""
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -18,7 +17,7 @@ from pools.database.transactions import one_snapshot
 from pools.models import Backend
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.garbage_collector import garbage_collector
-from scheduling.history.forecast.calibration import Calibration, Shape, hour_of
+from scheduling.history.forecast.calibration import Calibration, Place, Record, Shape, hour_of
 from scheduling.history.forecast.futures import NEVER, sample_waits
 from scheduling.history.forecast.scoring import LEVELS, Score
 from scheduling.history.starts.forecast_facts import ForecastFacts, read_forecast_facts
@@ -96,14 +95,19 @@ def _forecast(backend: Backend, until: float) -> int:
     facts = read_forecast_facts(backend)
     if facts is None:
         return 0
+    key = facts.key()
+    due = _due(facts, key)
+    if not due:
+        return 0
     calibration = read_calibration(backend)
-    futures = _sample(facts, until)
-    before = facts.gpus_before()
+    futures = _sample(facts, due, until)
+    places = facts.places()
     rows = []
-    for name, group in facts.waiting.items():
+    for name, group in due.items():
         waits = [each[name] for each in futures]
-        row = _row(backend, group, facts.now, sum_up(waits, calibration))
-        row.gpus_before = before[name]
+        row = _row(backend, group, facts.now, sum_up(waits, places[name], calibration))
+        row.facts_key = key
+        row.gpus_before = places[name].before
         row.sampled_waits = [None if wait >= NEVER else round(wait, 1) for wait in waits]
         rows.append(row)
     StartForecast.objects.bulk_create(
@@ -112,6 +116,7 @@ def _forecast(backend: Backend, until: float) -> int:
         unique_fields=["group_id"],
         update_fields=[
             "backend_id", "made_at", "p10", "p50", "p90", "samples", "never", "gpus_before", "sampled_waits",
+            "facts_key", "like_scored", "like_in_time",
         ],
         batch_size=500,
     )  # fmt: skip
@@ -119,87 +124,99 @@ def _forecast(backend: Backend, until: float) -> int:
     return len(rows)
 
 
+def _due(facts: ForecastFacts, key: str) -> Mapping[str, UUID]:
+    """The waiting gangs whose forecasts are made anew. A forecast stands until something happens: an event on its
+    backend, or its own late time is over and the gang still waits."""
+    rows = StartForecast.objects.filter(pk__in=facts.waiting.values()).values_list("pk", "facts_key", "p90")
+    known = {group: (of, late) for group, of, late in rows}
+    if any(known.get(group, ("", None))[0] != key for group in facts.waiting.values()):
+        return facts.waiting
+    lates = {name: known[group][1] for name, group in facts.waiting.items()}
+    return {name: facts.waiting[name] for name, late in lates.items() if late is not None and late <= facts.now}
+
+
 def read_calibration(backend: Backend) -> Calibration:
     """What the last scored forecasts of a backend teach: one query."""
     calibration = Calibration()
-    scores = [
-        (hour_of(row.first_made_at.timestamp()), Shape(row.first_middle, row.first_spread), row.wait)
-        for row in reversed(_last_scored().filter(backend_id=backend.pk)[:SCORES])
-        if row.first_made_at is not None
-        and row.first_middle is not None
-        and row.first_spread is not None
-        and row.wait is not None
-    ]
-    together = Counter(hour for hour, _shape, _wait in scores)
-    for hour, shape, wait in scores:
-        calibration.scored(shape, wait, together[hour])
+    for row in reversed(_last_scored().filter(backend_id=backend.pk, first_leaf_id__isnull=False)[:SCORES]):
+        made, waits = row.first_made_at, row.first_waits
+        if made is None or waits is None or row.first_middle is None or row.first_spread is None or row.wait is None:
+            continue
+        place = Place(row.first_leaf_id, hour_of(made.timestamp()), row.first_gpus or 0, row.first_gpus_before or 0)
+        calibration.scored(Shape(row.first_middle, row.first_spread), place, row.wait, waits[-1])
     return calibration
 
 
-def _sample(facts: ForecastFacts, until: float) -> list[dict[str, float]]:
+def _sample(facts: ForecastFacts, wanted: Collection[str], until: float) -> list[dict[str, float]]:
     found: list[dict[str, float]] = []
-    first = facts.seed() * FUTURES
     with garbage_collector.paused():
         for number in range(FUTURES):
             if number >= LEAST_FUTURES and time.monotonic() > until:
                 break
-            found += sample_waits(facts.present, facts.waiting, 1, first + number)
+            found += sample_waits(facts.present, wanted, [number])
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class SampledStart:
-    """The quantiles of `LEVELS` in seconds from now, None where too few futures start it. `shape` None: none does."""
+    """The quantiles of `LEVELS` in seconds from now, None where too few futures start it. `corrected`: the shape from
+    which they follow; None: no future starts it."""
 
     samples: int
     waits: tuple[float | None, ...]
-    shape: Shape | None
+    place: Place
+    corrected: Shape | None
+    record: Record
 
     @property
     def never(self) -> str | None:
         """A sentence where no future starts it."""
-        return f"It starts in none of {self.samples} sampled futures." if self.shape is None else None
+        return f"It starts in none of {self.samples} sampled futures." if self.corrected is None else None
 
     def times(self, now: datetime) -> list[datetime | None]:
         """The quantiles as times."""
         return [None if wait is None else now + timedelta(seconds=wait) for wait in self.waits]
 
 
-def sum_up(waits: Sequence[float], calibration: Calibration) -> SampledStart:
+def sum_up(waits: Sequence[float], place: Place, calibration: Calibration) -> SampledStart:
     """The forecast of a gang that has these waits, in seconds, in the sampled futures."""
-    known = [wait for wait in waits if wait < NEVER]
+    known, record = [wait for wait in waits if wait < NEVER], calibration.record(place)
     if not known:
-        return SampledStart(len(waits), (None,) * len(LEVELS), None)
-    shape = Shape.of(known)
+        return SampledStart(len(waits), (None,) * len(LEVELS), place, None, record)
+    corrected = calibration.corrected(Shape.of(known, place.before + place.gpus))
     share = len(known) / len(waits)
-    quantiles = calibration.quantiles(shape)
+    quantiles = calibration.quantiles(corrected, place)
     return SampledStart(
-        len(waits), tuple(q if level <= share else None for level, q in zip(LEVELS, quantiles, strict=True)), shape
-    )
+        len(waits), tuple(q if level <= share else None for level, q in zip(LEVELS, quantiles, strict=True)), place,
+        corrected, record,
+    )  # fmt: skip
 
 
 def _row(backend: Backend, group: UUID, now: datetime, sampled: SampledStart) -> StartForecast:
     p10, p50, p90 = sampled.times(now)
-    never = sampled.never or ""
     row = StartForecast(
         group_id=group, backend_id=backend.pk, made_at=now, p10=p10, p50=p50, p90=p90, samples=sampled.samples,
-        never=never,
+        never=sampled.never or "", like_scored=sampled.record.like, like_in_time=sampled.record.in_time,
     )  # fmt: skip
-    if sampled.shape is not None and None not in sampled.waits:
+    if sampled.corrected is not None and None not in sampled.waits:
+        place = sampled.place
         row.first_made_at, row.first_waits = now, list(sampled.waits)
-        row.first_middle, row.first_spread = sampled.shape.middle, sampled.shape.spread
+        row.first_middle, row.first_spread = sampled.corrected.middle, sampled.corrected.spread
+        assert not isinstance(place.queue, str)
+        row.first_leaf_id, row.first_gpus, row.first_gpus_before = place.queue, place.gpus, place.before
     return row
+
+
+_FIRST = (
+    "first_made_at", "first_waits", "first_middle", "first_spread", "first_leaf_id", "first_gpus", "first_gpus_before",
+)  # fmt: skip
 
 
 def _keep_first(rows: Sequence[StartForecast]) -> None:
     """Keep these forecasts as the first ones of their gangs where those have none."""
     by_group = {row.pk: row for row in rows if row.first_made_at is not None}
-    missing = StartForecast.objects.filter(pk__in=by_group, first_made_at__isnull=True)
-    changed = []
+    missing = list(StartForecast.objects.filter(pk__in=by_group, first_made_at__isnull=True))
     for row in missing:
-        new = by_group[row.pk]
-        row.first_made_at, row.first_waits = new.first_made_at, new.first_waits
-        row.first_middle, row.first_spread = new.first_middle, new.first_spread
-        changed.append(row)
-    fields = ["first_made_at", "first_waits", "first_middle", "first_spread"]
-    StartForecast.objects.bulk_update(changed, fields, batch_size=500)
+        for field in _FIRST:
+            setattr(row, field, getattr(by_group[row.pk], field))
+    StartForecast.objects.bulk_update(missing, _FIRST, batch_size=500)

@@ -7,12 +7,11 @@ The simulated end of running work (`Group.ends_at`) is never read here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
-from zlib import crc32
 
 from django.db.models import Count, Q
 from django.utils import timezone
@@ -24,9 +23,11 @@ from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.history.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
+from scheduling.history.forecast.calibration import Place, hour_of
 from scheduling.history.forecast.futures import GangInfo, Present
 from scheduling.history.forecast.lines import gang_gpus
 from scheduling.history.forecast.runtimes import RunTimes, WorkKind
+from scheduling.history.starts.facts_key import facts_key
 from scheduling.models import Group, Task
 from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
@@ -52,21 +53,34 @@ class ForecastFacts:
     live: LiveFacts
     holds: DispatchHolds
 
-    def seed(self) -> int:
-        """Of the draws: the same while no gang arrives, starts or ends, so that a forecast moves with events and not
-        with each round."""
-        gangs = sorted(f"{name} {gang.started}" for name, gang in self.present.gangs.items())
-        return crc32("\n".join(gangs).encode())
+    def key(self) -> str:
+        """The same while nothing happens, however late it is: forecasts follow from these facts alone."""
+        return facts_key(self.present)
 
-    def gpus_before(self) -> dict[str, int]:
-        """The GPUs of the work that comes before each waiting gang in its queue, by name."""
+    def places(self) -> dict[str, Place]:
+        """Where each waiting gang stands in its queue, by name."""
         waiting = [fact for fact in self.present.facts.gangs if fact.name in self.waiting]
         total: Counter[str] = Counter()
         found = {}
         for fact in sorted(waiting, key=lambda fact: (-fact.priority, fact.submitted, fact.name)):
-            found[fact.name] = total[fact.queue]
-            total[fact.queue] += gang_gpus(fact)
+            gpus = gang_gpus(fact)
+            found[fact.name] = Place(self.live.leaves.get(fact.queue), self.hour, gpus, total[fact.queue])
+            total[fact.queue] += gpus
         return found
+
+    def place_of_new(self, gangs: Sequence[GangFacts]) -> Place:
+        """Where new gangs of one queue would stand, behind all work of it that does not come after them."""
+        first, gpus = gangs[0], sum(map(gang_gpus, gangs))
+        before = [
+            fact for fact in self.present.facts.gangs
+            if fact.queue == first.queue and fact.name in self.waiting and fact.priority >= first.priority
+        ]  # fmt: skip
+        return Place(self.live.leaves.get(first.queue), self.hour, gpus, sum(map(gang_gpus, before)))
+
+    @property
+    def hour(self) -> int:
+        """The hour of the snapshot."""
+        return hour_of(self.present.now)
 
 
 def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False) -> ForecastFacts | None:
@@ -119,11 +133,11 @@ def _read_run_times(backend: Backend) -> RunTimes:
     rows = (
         Task.objects.filter(group__workflow__root_pool__backend=backend, lead=True, start_time__isnull=False)
         .order_by("-start_time")
-        .values_list("start_time", "end_time", "status", *(f"group__{column}" for column in _KIND))
+        .values_list("start_time", "end_time", "status", "pk", *(f"group__{column}" for column in _KIND))
     )
     known = RunTimes()
-    for start, end, status, *kind in reversed(rows[:ATTEMPTS]):
-        attempt = known.started(_kind(*kind), start.timestamp())
+    for start, end, status, attempt_id, *kind in reversed(rows[:ATTEMPTS]):
+        attempt = known.started(_kind(*kind), start.timestamp(), str(attempt_id))
         if end is not None:
             RunTimes.ended(attempt, end.timestamp(), is_whole=TaskStatus(status) not in _TAKEN)
     return known

@@ -225,7 +225,7 @@ class _Question:
                 return None
             kept.append(read)
         waits = [max(each) for each in zip(*(read.waits for read in kept), strict=False)]
-        return self._sum_up(waits, min(read.made_at for read in kept))
+        return self._sum_up(waits, gangs, min(read.made_at for read in kept))
 
     def _sampled(
         self, proposed: Sequence[ProposedWork], until: float, *, would_wait: bool = False, leave: bool = False
@@ -240,7 +240,7 @@ class _Question:
             for number in range(0 if len(running) == len(wanted) else FUTURES):
                 if number >= LEAST_FUTURES and time.monotonic() > until:
                     break
-                futures += sample_waits(present, wanted, 1, self._facts.seed() * FUTURES + number, leave=leave)
+                futures += sample_waits(present, wanted, [number], leave=leave)
         found: list[GangStart | None] = []
         for gangs in names:
             if not gangs:
@@ -249,16 +249,18 @@ class _Question:
                 found.append(self._start_now())
             else:
                 waits = [max(min(future[name], NEVER) for name in gangs) for future in futures]
-                found.append(self._sum_up(waits, self._facts.now))
+                new = [fact for fact in present.facts.gangs if fact.name in gangs]
+                found.append(self._sum_up(waits, new, self._facts.now))
         return found
 
-    def _sum_up(self, waits: Sequence[float], made_at: datetime) -> GangStart:
-        """The start of work with these waits from now, in futures that were made at a time."""
+    def _sum_up(self, waits: Sequence[float], gangs: Sequence[GangFacts], made_at: datetime) -> GangStart:
+        """The start of new gangs with these waits from now, in futures that were made at a time."""
         if self._calibration is None:
             self._calibration = read_calibration(self._backend.backend)
-        sampled = sum_up(waits, self._calibration)
+        sampled = sum_up(waits, self._facts.place_of_new(gangs), self._calibration)
         p10, p50, p90 = sampled.times(self._facts.now)
-        return GangStart(p10, p50, p90, sampled.samples, made_at, sampled.never)
+        record = sampled.record
+        return GangStart(p10, p50, p90, sampled.samples, made_at, sampled.never, record.like, record.in_time)
 
     def _start_now(self) -> GangStart:
         now = self._facts.now

@@ -21,12 +21,14 @@ from scheduling.selectors.queue.pending_queue import StartPromise
 MOST_READ = 50
 
 _STARTS_SQL = """
-    SELECT group_id, p10, p50, p90, samples, made_at, never FROM scheduling_startforecast WHERE group_id = ANY(%s)
+    SELECT group_id, p10, p50, p90, samples, made_at, never, like_scored, like_in_time
+    FROM scheduling_startforecast WHERE group_id = ANY(%s)
 """
 
 # Only recent work is read, so that a queue with a long history and nothing pending costs nothing.
 _LAST_BEFORE_SQL = f"""
-    SELECT kept.p10, kept.p50, kept.p90, kept.samples, kept.made_at, kept.never
+    SELECT kept.p10, kept.p50, kept.p90, kept.samples, kept.made_at, kept.never,
+        kept.like_scored, kept.like_in_time
     FROM (
         SELECT uuid, priority, submit_time FROM scheduling_workflow
         WHERE pool_id = %s AND status = '{WorkflowStatus.PENDING}' AND submit_time > now() - interval '7 days'
@@ -42,7 +44,8 @@ _LAST_BEFORE_SQL = f"""
 @dataclass(frozen=True, slots=True)
 class GangStart:
     """When a gang is forecast to start: times by which it starts with that probability, from that number of sampled
-    futures. None where too few of them start it; `never` is a sentence where none does."""
+    futures. None where too few of them start it; `never` is a sentence where none does. `like`, `in_time`: how many of
+    the last forecasts like it could be scored, and came true. `latest`: a time that a reservation makes certain."""
 
     p10: datetime | None
     p50: datetime | None
@@ -50,6 +53,9 @@ class GangStart:
     samples: int
     made_at: datetime
     never: str | None
+    like: int = 0
+    in_time: int = 0
+    latest: datetime | None = None
 
     @property
     def is_now(self) -> bool:
@@ -59,15 +65,22 @@ class GangStart:
     @property
     def times(self) -> StartTimes:
         """The times from which the words about it are made."""
-        return StartTimes(self.made_at, self.p10, self.p50, self.p90, self.never is not None)
+        return StartTimes(
+            self.made_at, self.p10, self.p50, self.p90, self.never is not None, self.latest, self.like, self.in_time
+        )
 
 
 def read_kept_starts(promises: Mapping[UUID, StartPromise | None]) -> dict[UUID, GangStart]:
     """The starts of these waiting groups that have a forecast, each with the reservation that bounds it. One query."""
-    return {
-        group: _at_the_latest(GangStart(p10, p50, p90, samples, made_at, never or None), promises[group])
-        for group, p10, p50, p90, samples, made_at, never in read_rows(_STARTS_SQL, [list(promises)])
-    }
+    rows = read_rows(_STARTS_SQL, [list(promises)])
+    return {group: _at_the_latest(_gang_start(*row), promises[group]) for group, *row in rows}
+
+
+def _gang_start(
+    p10: datetime | None, p50: datetime | None, p90: datetime | None, samples: int, made_at: datetime, never: str,
+    like: int, in_time: int,
+) -> GangStart:  # fmt: skip
+    return GangStart(p10, p50, p90, samples, made_at, never or None, like, in_time)
 
 
 def read_start_of_last_before(leaf: Pool, priority: Priority) -> GangStart | None:
@@ -75,10 +88,7 @@ def read_start_of_last_before(leaf: Pool, priority: Priority) -> GangStart | Non
     nothing is before it there, or no forecast was made yet. One query."""
     before = [str(each) for each in Priority if each.priority_class_value >= priority.priority_class_value]
     rows = read_rows(_LAST_BEFORE_SQL, [leaf.pk, before])
-    if not rows:
-        return None
-    p10, p50, p90, samples, made_at, never = rows[0]
-    return GangStart(p10, p50, p90, samples, made_at, never or None)
+    return _gang_start(*rows[0]) if rows else None
 
 
 def _at_the_latest(start: GangStart, promise: StartPromise | None) -> GangStart:
@@ -87,6 +97,6 @@ def _at_the_latest(start: GangStart, promise: StartPromise | None) -> GangStart:
         return start
     latest = promise.latest_start
     if latest is None or latest < start.made_at or start.never is not None:
-        return start
+        return replace(start, latest=latest)
     p10, p50, p90 = (None if time is None else min(time, latest) for time in (start.p10, start.p50, start.p90))
-    return replace(start, p10=p10, p50=p50, p90=p90)
+    return replace(start, p10=p10, p50=p50, p90=p90, latest=latest)

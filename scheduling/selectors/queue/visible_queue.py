@@ -10,7 +10,7 @@ and named (`Workflow.visible_to`; design, D10); messages only count the other wo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -101,10 +101,11 @@ class WaitingGang:
     @property
     def start_times(self) -> StartTimes | None:
         """What is known of its start, for :mod:`scheduling.domain.start_words`."""
+        if self.start is not None:
+            return self.start.times
         held = self.reservation
         latest = held.latest_start if held is not None and held.is_certain else None
-        known = StartTimes() if self.start is None else self.start.times
-        return None if self.start is None and latest is None else replace(known, latest=latest)
+        return None if latest is None else StartTimes(latest=latest)
 
 
 def list_waiting_gangs(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from time import sleep
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
+from pools.models import Backend
 from scheduling.domain.start_words import StartTimes, start_about_sentence
-from scheduling.history.forecast.calibration import FIRST_FACTOR, PACE
+from scheduling.history.starts import forecast_facts
 from scheduling.history.starts.background import forecast_scores, forecast_starts, read_calibration
 from scheduling.models import Group, StartForecast, Task, WaitSpan
 from tests.support import world
 from tests.support.world import sign_in, workflow_file
 
-KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
+KEYS = {"text", "p10", "p50", "p90", "samples", "made_at", "never", "record"}
 
 
 def test_a_waiting_gang_has_a_start_after_the_first_forecast(alice: Any, reconcile_pool: Any) -> None:
@@ -71,23 +71,57 @@ def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: 
     assert shapes == {True}
 
 
-def test_a_forecast_holds_still_while_nothing_happens(alice: Any, reconcile_pool: Any) -> None:
-    """The draws follow from the facts. The same facts a minute later are the same futures."""
-    for number in range(4):
-        alice.submit("team--a", workflow_file(f"big{number}", 7))
+def rows_by_gang() -> dict[Any, dict[str, Any]]:
+    return {row["group_id"]: row for row in StartForecast.objects.values()}
+
+
+def fill_two_leaves(alice: Any, reconcile_pool: Any) -> None:
+    """Work of two leaves runs for five hours already, and two gangs of each wait."""
+    for leaf, gpus in (("team--a", 14), ("team--a", 14), ("team--b", 9), ("team--b", 9)):
+        alice.submit(leaf, workflow_file("big", gpus))
     reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
+    for leaf, gpus in (("team--a", 5), ("team--a", 4), ("team--b", 4), ("team--b", 3)):
+        alice.submit(leaf, workflow_file("next", gpus))
+    assert reconcile_pool() == []
     Task.objects.filter(start_time__isnull=False).update(start_time=timezone.now() - timedelta(hours=5))
-    rounds = []
-    for _ in range(3):
-        forecast_starts()
-        row = StartForecast.objects.get()
-        assert row.sampled_waits is not None
-        rounds.append([row.made_at.timestamp() + wait for wait in row.sampled_waits if wait is not None])
-        sleep(1.1)
-    assert rounds[1] == pytest.approx(rounds[0], abs=60)
-    assert rounds[2] == pytest.approx(rounds[0], abs=60)
+
+
+def test_forecasts_hold_still_while_nothing_happens(
+    split_team: Any, alice: Any, reconcile_pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same facts minutes and an hour later: the same forecasts of all gangs, to the microsecond."""
+    fill_two_leaves(alice, reconcile_pool)
+    assert forecast_starts() == 4
+    first, began = rows_by_gang(), timezone.now()
+    assert all(row["p50"] is not None for row in first.values())
+    for later in (timedelta(seconds=1), timedelta(minutes=7), timedelta(hours=1)):
+        monkeypatch.setattr(forecast_facts.timezone, "now", lambda later=later: began + later)
+        assert forecast_starts() == 0
+        assert rows_by_gang() == first
+
+
+def test_an_event_makes_all_forecasts_of_its_backend_anew(split_team: Any, alice: Any, reconcile_pool: Any) -> None:
+    fill_two_leaves(alice, reconcile_pool)
+    forecast_starts()
+    first = rows_by_gang()
+    alice.submit("team--b", workflow_file("newest", 5))
+    reconcile_pool()
+    assert forecast_starts() == 5
+    assert all(row["made_at"] < rows_by_gang()[group]["made_at"] for group, row in first.items())
+
+
+def test_a_gang_that_waits_beyond_its_late_time_has_a_new_forecast_alone(
+    split_team: Any, alice: Any, reconcile_pool: Any
+) -> None:
+    fill_two_leaves(alice, reconcile_pool)
+    forecast_starts()
+    first = rows_by_gang()
+    late = next(iter(first))
+    StartForecast.objects.filter(pk=late).update(p90=timezone.now() - timedelta(minutes=1))
+    assert forecast_starts() == 1
+    again = rows_by_gang()
+    assert again.pop(late)["p90"] > timezone.now()
+    assert again == {group: row for group, row in first.items() if group != late}
 
 
 def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcile_pool: Any) -> None:
@@ -100,7 +134,7 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     forecast_starts()
     again = StartForecast.objects.get()
     assert again.first_waits == first.first_waits
-    assert again.made_at > first.made_at
+    assert again.made_at == first.made_at, "nothing has happened since"
     assert forecast_scores().count == 0
 
     alice.post("/api/workflow/big-1/cancel")
@@ -138,20 +172,53 @@ def test_the_queue_page_tells_how_forecasts_came_true(admin: Any) -> None:
     assert "and 90 % by the time for nine of ten" in page
 
 
-def test_the_errors_of_forecasts_that_were_made_in_one_hour_count_as_those_of_few(db: None) -> None:
-    """Forty waits were longer than forecast: in one hour, or each in an hour of its own."""
-    noon, backends = timezone.now().replace(minute=30), [world.make_backend(name) for name in ("burst", "spread")]
-    for backend, apart in zip(backends, (timedelta(0), timedelta(hours=1)), strict=True):
-        StartForecast.objects.bulk_create(
-            StartForecast(
-                group_id=uuid4(), backend_id=backend.pk, made_at=noon, samples=12, first_made_at=noon - number * apart,
-                scored_at=noon, first_waits=[10.0, 20.0, 30.0], first_middle=3.0, first_spread=0.6, wait=900.0,
-            )
-            for number in range(40)
-        )  # fmt: skip
-    burst, spread = map(read_calibration, backends)
-    assert FIRST_FACTOR < burst.above <= FIRST_FACTOR + PACE
-    assert spread.above > 4
+def scores_of(backend: Any, number: int, **changes: Any) -> StartForecast:
+    """A scored forecast of an hour of its own: 900 seconds came true, where the late time was 30."""
+    now = timezone.now()
+    row = StartForecast(
+        group_id=uuid4(), backend_id=backend.pk, made_at=now, samples=12, scored_at=now, wait=900.0,
+        first_made_at=now - timedelta(hours=number), first_waits=[10.0, 20.0, 30.0], first_middle=3.0,
+        first_spread=0.6, first_leaf_id=1, first_gpus=1, first_gpus_before=0,
+    )  # fmt: skip
+    for name, value in changes.items():
+        setattr(row, name, value)
+    return row
+
+
+def test_each_backend_and_depth_learns_from_its_own_errors(db: None) -> None:
+    one, other = (world.make_backend(name) for name in ("one", "other"))
+    StartForecast.objects.bulk_create(scores_of(one, number) for number in range(20))
+    StartForecast.objects.bulk_create([scores_of(one, 0, first_leaf_id=None), scores_of(one, 0, wait=None)])
+    learnt, unknown = read_calibration(one), read_calibration(other)
+    assert learnt.factors(0)[1] > 2 * unknown.factors(0)[1]
+    assert learnt.factors(3) == unknown.factors(3)
+
+
+def test_a_forecast_has_the_record_of_the_last_ones_like_it(alice: Any, reconcile_pool: Any) -> None:
+    """In the API, on the page of the workflow, in the queue, and in a dry run."""
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    Task.objects.filter(start_time__isnull=False).update(start_time=timezone.now() - timedelta(minutes=1))
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    backend = Backend.objects.get()
+    like = {"first_gpus": 5, "first_waits": [800.0, 850.0, 900.0]}
+    late = [901.0] * 9 + [899.0] * 31
+    StartForecast.objects.bulk_create(
+        [scores_of(backend, n, wait=wait, first_middle=6.8, first_spread=0.1, **like) for n, wait in enumerate(late)]
+    )
+    StartForecast.objects.bulk_create([scores_of(backend, n, first_gpus=1) for n in range(5)])
+    forecast_starts()
+
+    start = alice.get("/api/queue")["entries"][0]["start"]
+    assert start["record"] == {"like": 40, "in_time": 31}
+    told = "Of the last 40 like this one, 31 started in time."
+    assert start["text"].startswith("It probably starts ") and start["text"].endswith(told)
+    client = sign_in(alice.user)
+    assert told in client.get("/workflows/next-1").content.decode()
+    assert told in client.get("/queue").content.decode()
+    asked = alice.post("/api/pool/team--a/workflow?dry_run=true", {"file": workflow_file("more", 6)})
+    assert asked["start"]["record"] == {"like": 0, "in_time": 0}, "it would stand deeper in the queue"
 
 
 def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_pool: Any) -> None:

@@ -20,7 +20,7 @@ from scheduling.locking import FORECAST_LOCK_SPACE
 from scheduling.models import Group, StartForecast, Workflow
 from tests.support.world import make_pool, sign_in, submit_workflow, workflow_file
 
-KEYS = {"p10", "p50", "p90", "samples", "made_at", "never"}
+KEYS = {"text", "p10", "p50", "p90", "samples", "made_at", "never", "record"}
 GANG = """
 apiVersion: scheduling.run.ai/v2alpha2
 kind: PodGroup
@@ -165,7 +165,11 @@ def test_other_work_has_futures_of_its_own(full: Any, behind: StartForecast, gpu
 
 
 def test_old_futures_are_not_read(full: Any, behind: StartForecast) -> None:
-    StartForecast.objects.update(made_at=behind.made_at - timedelta(days=300))
+    """Something has happened since. Without an event they hold at any age."""
+    old = behind.made_at - timedelta(days=300)
+    StartForecast.objects.update(made_at=old)
+    assert ask(full, "team--a", workflow_file("next", 5))["start"]["made_at"] == utc_text(old)
+    StartForecast.objects.update(facts_key="other")
     start = ask(full, "team--a", workflow_file("next", 5))["start"]
     assert start["made_at"] > utc_text(behind.made_at)
 

@@ -81,14 +81,14 @@ def present(*new):
 def test_alternatives_do_not_wait_for_each_other():
     new = [gang(f"a{n}", "q", NORMAL, gpus=8, at=n + 1) for n in range(3)]
     names = {each.name for each in new}
-    (apart,) = sample_waits(present(new[0]), {"a0"}, 1, 5)
-    (together,) = sample_waits(present(*new), names, 1, 5, leave=True)
+    (apart,) = sample_waits(present(new[0]), {"a0"}, [5])
+    (together,) = sample_waits(present(*new), names, [5], leave=True)
     assert together == dict.fromkeys(names, apart["a0"])
-    (queued,) = sample_waits(present(*new), names, 1, 5)
+    (queued,) = sample_waits(present(*new), names, [5])
     assert queued["a0"] < queued["a1"] < queued["a2"]
 
 
 def test_an_alternative_that_cannot_start_says_so():
     new = [gang("small", "q", NORMAL, gpus=8, at=1), gang("large", "q", NORMAL, gpus=9, at=2)]
-    (waits,) = sample_waits(present(*new), {"small", "large"}, 1, 5, leave=True)
+    (waits,) = sample_waits(present(*new), {"small", "large"}, [5], leave=True)
     assert waits["small"] < 60 < NEVER == waits["large"]

@@ -19,7 +19,10 @@ from scheduling.history.traces.calibration_plot import observed_shares
 from scheduling.history.traces.faults import ReplayFault
 from scheduling.history.traces.run import ReplayRequest, replay
 
-KEYS = ["asked", "coverage_80", "pinball", "pinball_baseline", "median_abs_error_s", "ms_per_forecast"]
+KEYS = [
+    "asked", "scored", "bursts", "coverage_80", "coverage_80_of_bursts", "pinball", "pinball_baseline", "by_depth",
+    "median_abs_error_s", "ms_per_forecast",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -124,13 +127,13 @@ def test_nothing_of_the_future_is_known(files, seed):
     assert len(known) > 5
 
 
-def test_a_score_has_the_number_of_forecasts_of_its_hour(files):
-    """Twelve forecasts of one hour wait for jobs of two hours; a thirteenth is made in the second hour."""
-    recorder, numbers = Recorder(), []
-    recorder.calibration.scored = lambda _shape, _wait, together: numbers.append(together)
-    rows = [[0, 7200, 4, "a"]] * 2 + [[n + 1, 60, 1, "a"] for n in range(12)] + [[3601, 60, 1, "a"]]
-    replay(write_trace(files, rows), observers=lambda _facts: [recorder])
-    assert sorted(numbers) == [1, *[12] * 12]
+def test_the_scores_of_the_depths_are_those_of_all_forecasts(files):
+    found = forecasts(files, make_trace()).summary()
+    parts = [part for part in found["by_depth"] if part["scored"]]
+    assert sum(part["scored"] for part in parts) == found["asked"]
+    inside = sum(part["scored"] * part["coverage_80"] for part in parts)
+    assert inside / found["asked"] == pytest.approx(found["coverage_80"])
+    assert len(parts) > 2
 
 
 def test_a_replay_gives_the_same_with_and_without_forecasts(files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -45,10 +46,21 @@ def test_the_words(times: tuple[float | None, ...], words: str) -> None:
     assert start_about(_times(*times), NOW) == words
 
 
-def test_a_certain_time_is_said_where_the_forecast_says_nothing() -> None:
+def test_a_certain_time_replaces_the_forecast() -> None:
     assert start_about(_times(30, 900, 9000, latest=125), NOW) == "by 14:45 UTC"
     assert start_about_sentence(_times(None, None, None, latest=125), NOW) == "It starts by 14:45 UTC at the latest."
-    assert start_about(_times(95, 112, 125, latest=125), NOW) == "14:30 UTC"
+    narrow = replace(_times(95, 112, 125, latest=125), like=40, in_time=31)
+    assert start_about(narrow, NOW) == "by 14:45 UTC"
+    assert start_about_sentence(narrow, NOW) == "It starts by 14:45 UTC at the latest."
+    assert start_about(_times(95, 112, 125, latest=-1), NOW) == "14:30 UTC", "a time that is over says nothing"
+
+
+def test_a_forecast_comes_with_the_record_of_those_like_it() -> None:
+    known = replace(_times(95, 112, 140), like=40, in_time=31)
+    told = "Of the last 40 like this one, 31 started in time."
+    assert start_about_sentence(known, NOW) == f"It probably starts about 14:30 UTC. {told}"
+    assert told not in start_about_sentence(replace(known, p90=NOW + timedelta(days=30)), NOW), "it names no time"
+    assert "Of the last" not in start_about_sentence(replace(known, like=9, in_time=9), NOW), "too few say nothing"
 
 
 def test_work_that_can_start_now_and_work_that_never_does() -> None:
