@@ -16,7 +16,7 @@ from pools.database.transactions import change, database_time
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.people.roles import Actor
-from pools.models import Backend, Pool, User
+from pools.models import AuditEntry, Backend, NoticeProgress, Pool, User
 from pools.services.configuration.approvals import request_approval
 from pools.services.configuration.subpools import resize_subpool
 from scheduling.demo.acts import acts, lose_node
@@ -43,6 +43,8 @@ spec:
   - {name: replica-2, minMember: 2}
   - {name: replica-3, minMember: 2}
 """
+NEWS = timedelta(days=7)
+"""How far back the inboxes of the demo go."""
 _OWN_RULES = (
     "scheduling.Workflow:audit", "scheduling.Decision:audit", "pools.Reservation:leaf_takes_work",
 )  # fmt: skip
@@ -63,6 +65,7 @@ def seed_demo() -> None:
         write_past_receipts()
         write_audit_trail(times, now)
         lose_node(monday)
+        _begin_news(now - NEWS)
         _add_the_present(people, now)
         derive_spans()
 
@@ -95,6 +98,15 @@ def _friday_after(now: datetime) -> datetime:
     """The next Friday, 18:00 UTC, that is more than two hours ahead."""
     friday = now.replace(hour=18, minute=0, second=0, microsecond=0) + timedelta(days=(4 - now.weekday()) % 7)
     return friday if friday > now + timedelta(hours=2) else friday + timedelta(days=7)
+
+
+def _begin_news(since: datetime) -> None:
+    """The background fills the inboxes with what the audit trail tells of the time from `since` on, as if it had run
+    then. In an installation that has news already it goes on where it is."""
+    last = AuditEntry.objects.filter(time__lt=since).order_by("id").only("id", "transaction").last()
+    if last is not None:
+        progress = NoticeProgress(pk=1, transaction=str(last.transaction), entry=last.pk)
+        NoticeProgress.objects.bulk_create([progress], ignore_conflicts=True)
 
 
 def _insert(rows: MonthRows) -> None:

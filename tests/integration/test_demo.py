@@ -14,7 +14,18 @@ from django.db.models import Count, Q
 from pools.database.transactions import database_time
 from pools.domain.approvals import ApprovalState
 from pools.domain.people.roles import SYSTEM
-from pools.models import ApprovalRequest, AuditEntry, Backend, Cohort, GpuQuota, GpuUsageSample, Node, Pool, User
+from pools.models import (
+    ApprovalRequest,
+    AuditEntry,
+    Backend,
+    Cohort,
+    GpuQuota,
+    GpuUsageSample,
+    Node,
+    NoticeProgress,
+    Pool,
+    User,
+)
 from scheduling.demo.acts import LOST_NODE
 from scheduling.demo.installation import CLUSTERS, OPERATOR
 from scheduling.demo.make_month import make_month
@@ -188,6 +199,16 @@ def test_what_waits_for_people() -> None:
     assert temporary.quota_until is not None
     assert now < temporary.quota_until < now + timedelta(days=8)
     assert temporary.quota_until.strftime("%a %H:%M") == "Fri 18:00"
+
+
+def test_the_inboxes_tell_of_the_last_week() -> None:
+    """The planner begins there; the trail is not final before the transaction of this module, so the rest is asked."""
+    begin = NoticeProgress.objects.get()
+    told = AuditEntry.objects.filter(transaction=begin.transaction, pk__gt=begin.entry)
+    assert told.earliest("id").time > database_time() - timedelta(days=7, minutes=10)
+    assert AuditEntry.objects.get(pk=begin.entry).time < database_time() - timedelta(days=7)
+    actions = set(told.values_list("action", flat=True))
+    assert {"workflow.ended", "workflow.preempted", "subpool.deleting", "approval.requested"} <= actions
 
 
 def test_the_audit_trail_is_that_of_several_people_in_the_order_of_time() -> None:

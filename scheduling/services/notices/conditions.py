@@ -1,7 +1,7 @@
-"""Finds the states of which somebody chose to get notices and that no change announces: late background jobs, silent
-clusters, work that waits longer than usual, quotas that are nearly used, quotas that a cluster cannot give now, drains
-beyond their deadline. The beginning of
-each is an entry of the audit trail, from which the notices are made."""
+"""Finds the states that no change announces: silent clusters, quotas that a cluster cannot give now and drains beyond
+their deadline, which are news for the inbox, and, where somebody chose to get notices of them, late background jobs,
+work that waits longer than usual and quotas that are nearly used. The beginning of each is an entry of the audit trail,
+from which the notices are made."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ from scheduling.selectors.status.problems import (
 
 NEARLY_USED, NO_LONGER = 90, 80
 """Percent of a quota in use at which the condition begins, and below which it ends, so that it does not alternate."""
+ALWAYS_SEARCHED = frozenset({NoticeKind.CLUSTER_SILENT, NoticeKind.DEGRADED, NoticeKind.DRAIN})
+"""Rare, and somebody has to act. The others would fill the inbox of a busy installation, so people choose them."""
 MAX_WAITING = 500
 """Workflows of people that one round compares, those that wait longest."""
 
@@ -52,10 +54,8 @@ class _Found:
 
 def find_conditions() -> int:
     """Write the conditions that have begun and remove those that have ended; returns the number of those that began.
-    Nothing is searched that nobody has chosen."""
-    kinds = _chosen_kinds()
-    if not kinds and not NoticeCondition.objects.exists():
-        return 0
+    Other kinds than `ALWAYS_SEARCHED` are searched only where somebody has chosen them."""
+    kinds = ALWAYS_SEARCHED | _chosen_kinds()
     with one_snapshot():
         known = {(row.kind, row.subject): row.pk for row in NoticeCondition.objects.all()}
         found, unknown = _find(kinds, known, timezone.now())

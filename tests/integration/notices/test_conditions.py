@@ -14,6 +14,7 @@ from pools.domain.changes.users import RevokeRole
 from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import Actor
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
+from pools.selectors.inbox import inbox_of
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, NodeState, Workflow
 from scheduling.selectors.status.overview import read_overview
@@ -146,7 +147,17 @@ def test_a_silent_cluster(hook: Hook) -> None:
     assert _planned() == [("ops", "cluster_silent", "backend/prod")]
 
 
-def test_nothing_is_searched_that_nobody_chose(hook: Hook) -> None:
+def test_a_silent_cluster_is_news_without_a_target() -> None:
+    root = admin_actor()
+    plan_notices()  # the first run tells nothing of the past
+    prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod")
+    KubernetesSettings.objects.create(backend=prod, access="in_cluster")
+    Backend.objects.filter(pk=prod.pk).update(offline=True)
+    assert _planned() == []
+    assert [row.subject for row in inbox_of(root)] == ["backend/prod"]
+
+
+def test_late_jobs_are_not_searched_when_nobody_chose_them(hook: Hook) -> None:
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now() - timedelta(days=9))
     assert find_conditions() == 0
