@@ -98,14 +98,16 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
     problems = [_problem_row(actor, each) for each in overview.problems]
     findings = group_problems(problems)
+    approvals = count_decidable(actor)
     request.current_app = site.name
     context = {
         **site.each_context(request),
         "title": "Home",
         "crumbs": (),
         "overview": overview,
-        "approvals": count_decidable(actor),
+        "approvals": approvals,
         "problems": problems,
+        "to_check": approvals + len(problems),
         "findings": findings[:MAX_FINDINGS],
         "more_findings": findings[MAX_FINDINGS:],
         "preemptions": preemption_news(actor, limit=MAX_NEWS),

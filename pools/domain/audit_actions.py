@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from pools.domain.audit_labels import DRAIN_DEADLINE, NUMBERS_OF_ROWS, column_label, column_text
-from pools.domain.numbers import GPU_QUOTA_NUMBERS
+from pools.domain.numbers import gpu_quota_labels
 from pools.domain.values.amounts import UNLIMITED, decode_gpus
 from pools.domain.values.durations import minute_text
 
@@ -282,8 +282,7 @@ def _alert_renderer(verb: str, more: str, less: str) -> Callable[[_AuditEntry], 
         images = {"before": entry.before, "after": entry.after}
         known = images[less].get("alerting") or []
         moved = [key for key in images[more].get("alerting") or [] if key not in known]
-        labels = (GPU_QUOTA_NUMBERS[key].label if key in GPU_QUOTA_NUMBERS else key for key in moved)
-        named = f" ({', '.join(labels)})" if moved else ""
+        named = f" ({', '.join(gpu_quota_labels(moved))})" if moved else ""
         return f"saw namespace {entry.name} {verb} the alert threshold of its GPU quota{named}"
 
     return render

@@ -6,7 +6,7 @@ meanings: quota that is not in use (a pool), and what is available to a node (th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 GPUS = "GPUs"
@@ -142,6 +142,12 @@ GPU_QUOTA_NUMBERS: Mapping[str, NamedNumber] = {
     "workers": NamedNumber("Workers", "Pods or tasks that count in the quota.", ""),
 }
 """Of the GPU quota of a namespace."""
+
+
+def gpu_quota_labels(keys: Iterable[str]) -> list[str]:
+    """What people read for these numbers of a GPU quota; a key that is unknown as it is."""
+    return [GPU_QUOTA_NUMBERS[key].label if key in GPU_QUOTA_NUMBERS else key for key in keys]
+
 
 REPLAY_NUMBERS: Mapping[str, NamedNumber] = {
     "jobs": NamedNumber("Workloads", "Workflows, or jobs of a trace, that were submitted in the time.", ""),

@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from pools.domain.numbers import gpu_quota_labels
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.quota.degraded import DegradedCluster, degraded_message, shares_message
@@ -174,7 +175,7 @@ def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:
         if exceeded is not None:
             message = f"Namespace {namespace} uses more than its GPU quota."
         elif alerting:
-            message = f"Namespace {namespace} is near its GPU quota: {', '.join(alerting)}."
+            message = f"Namespace {namespace} is near its GPU quota: {', '.join(gpu_quota_labels(alerting))}."
         else:
             continue
         yield Problem(
