@@ -9,16 +9,22 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.configuration.backends import cluster_tabs
 from pools.admin.forms import MAX_TEXT_LENGTH
 from pools.admin.paging import parse_page_number
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
-from scheduling.domain.list_columns import WORKFLOW_COLUMNS
+from pools.representations.csv_files import is_csv_request, list_csv
+from scheduling.domain.list_columns import LOSS_COLUMNS, LOST_WORK_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.locking import hold_what_if_turn
 from scheduling.selectors.cluster.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
 from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
+from scheduling.selectors.what_if.live_question import read_loss_of
+from scheduling.selectors.what_if.single_losses import read_single_losses
 
 NODES_PER_PAGE = 2000
 MAX_FREE_GPUS = 10_000
+MAX_LOSSES_SHOWN = 100
 
 
 class NodeFilterForm(django_forms.Form):
@@ -45,7 +51,10 @@ class NodeAdmin(PolicyAdmin):
     address = "nodes"
 
     def extra_urls(self) -> list[URLPattern]:
-        return [path("nodes/<str:backend>/<str:name>", self.protect(self._node_page), name="pools_node_page")]
+        return [
+            path("nodes/<str:backend>/<str:name>", self.protect(self._node_page), name="pools_node_page"),
+            path("clusters/<str:backend>/losses", self.protect(self._losses_page), name="pools_node_losses"),
+        ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, query = actor_of(request), request.GET
@@ -101,4 +110,33 @@ class NodeAdmin(PolicyAdmin):
             drawn=draw_tiles([node], ColourBy.POOL),
             pools=pools_of_node(actor, node.usage),
             reads_platform=is_allowed(actor, Permission.PLATFORM_READ),
+        )
+
+    def _losses_page(self, request: HttpRequest, backend: str) -> HttpResponse:
+        """What if it breaks: every single node, and one of them in full."""
+        actor, node = actor_of(request), request.GET.get("node", "")[:MAX_TEXT_LENGTH]
+        assert actor.user_id is not None, "only people ask"
+        may_ask = actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
+        with hold_what_if_turn(actor.user_id):
+            found = read_single_losses(actor, backend)
+            loss = read_loss_of(actor, backend, node) if node and may_ask else None
+        if is_csv_request(request):
+            lines = ((name, loss) for loss in found.losses for name in loss.nodes)
+            return list_csv("losses", LOSS_COLUMNS, lines)
+        reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
+        above = reverse("admin:pools_backend_changelist" if reads_platform else "admin:pools_node_changelist")
+        return self.render_page(
+            request,
+            "osmo/losses.html",
+            title=backend,
+            crumbs=[("Clusters and nodes" if reads_platform else "Nodes", above)],
+            tabs=cluster_tabs(request, Backend.objects.get(name=backend)) if reads_platform else [],
+            found=found,
+            columns=LOSS_COLUMNS,
+            work_columns=LOST_WORK_COLUMNS,
+            shown=f":{MAX_LOSSES_SHOWN}",
+            more=max(0, len(found.losses) - MAX_LOSSES_SHOWN),
+            node=node,
+            loss=loss,
+            may_ask=may_ask,
         )

@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from scheduling.api import gpu_quotas, own_replay, simulation, usage, workflow_config
 from scheduling.api.cluster import (
     drains,
+    losses,
     nodes,
     overview,
     podgroups,
@@ -55,6 +56,7 @@ podgroup_urls = [
 ]
 backend_urls = [
     path("<str:backend>/nodes", nodes.NodeMapDetail.as_view()),
+    path("<str:backend>/losses", losses.SingleLossList.as_view()),
     path("<str:backend>/promises", promises.ClusterPromisesDetail.as_view()),
     path("<str:backend>/settle", reconcile.ReconcileRequest.as_view()),
     path("<str:backend>/sync", queue_sync.QueueSyncStatus.as_view()),

@@ -230,3 +230,33 @@ RIVAL_COLUMNS = list_columns(
     "never_again", "quotas",
 )  # fmt: skip
 """Of the divisions of a quota that are compared with a proposal."""
+
+LOSS_COLUMNS = list_columns(
+    Column("node", value=lambda row: row[0], cell=lambda row: row["nodes"][0]),
+    Column("alike", "More alike", lambda row: len(row[1].nodes) - 1,
+           meaning="Other nodes whose loss would do the same", is_right=True,
+           cell=lambda row: len(row["nodes"]) - 1),
+    Column("gpus", "GPUs", lambda row: row[1].gpus, is_right=True),
+    Column("missing", "Quota missing", lambda row: row[1].missing,
+           meaning="GPUs of quotas that the cluster could not give any more", is_right=True),
+    Column("workflows", None, lambda row: row[1].workflows, meaning="Workflows that lose GPUs at once", is_right=True),
+    Column("lost_gpus", "GPUs lost", lambda row: row[1].lost, meaning="GPUs that they lose, also on other nodes",
+           is_right=True),
+    Column("guaranteed_gpus", "HIGH and NORMAL", lambda row: row[1].guaranteed,
+           meaning="GPUs lost by HIGH and NORMAL work", is_right=True),
+    Column("ended", "Do not restart", lambda row: row[1].ended,
+           meaning="Workflows that end for good: their exit actions do not restart them", is_right=True),
+    Column("again", "Start again", lambda row: row[1].outcome and row[1].outcome.again,
+           meaning="Workflows that start again on other nodes at once", is_right=True,
+           cell=lambda row: row["outcome"] and row["outcome"]["again"]),
+    Column("waiting", "Wait again", lambda row: row[1].outcome and row[1].outcome.waiting, is_right=True,
+           cell=lambda row: row["outcome"] and row["outcome"]["waiting"]),
+    Column("displaced", None, lambda row: row[1].outcome and row[1].outcome.displaced,
+           meaning="Workflows elsewhere that would run without the loss", is_right=True,
+           cell=lambda row: row["outcome"] and row["outcome"]["displaced"]),
+)  # fmt: skip
+"""Of the loss of each single node. A row of the file is a node with the
+:class:`scheduling.selectors.what_if.single_losses.SingleLoss` of it and those that are alike."""
+
+LOST_WORK_COLUMNS = list_columns("workflow", "queue", Column("gpus", "GPUs", is_right=True), "effect")
+"""Of the work that the loss of one node concerns."""

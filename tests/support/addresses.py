@@ -133,6 +133,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/scheduler_events": ["/api/scheduler_events", "/api/scheduler_events?pool=team&action=start&limit=5"],
     "api/queue": ["/api/queue", "/api/queue?pool=team&limit=1000"],
     "api/backend/<str:backend>/nodes": ["/api/backend/sim/nodes", "/api/backend/sim/nodes?name=n1&free=1"],
+    "api/backend/<str:backend>/losses": ["/api/backend/sim/losses"],
     "api/backend/<str:backend>/promises": ["/api/backend/sim/promises"],
     "api/backend/<str:backend>/sync": ["/api/backend/prod/sync"],
     "api/configs/backend/<str:backend>/webhook": ["/api/configs/backend/prod/webhook"],

@@ -15,7 +15,7 @@ from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import first_of, list_table
 from pools.domain.columns import pick
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
-from scheduling.domain.list_columns import STEP_COLUMNS
+from scheduling.domain.list_columns import LOSS_COLUMNS, STEP_COLUMNS
 
 app = command_group("Backends: the clusters on which workflows run.")
 
@@ -43,6 +43,24 @@ def _row(backend: dict[str, Any]) -> dict[str, Any]:
         "gpus": sum(node["gpus"] for node in nodes),
         "pools": first_of(backend.get("pools") or []),
     }
+
+
+@client_command(app, "losses")
+def losses(
+    session: ClientSession,
+    name: Annotated[
+        str, typer.Argument(metavar="BACKEND", help="Name of the backend.", autocompletion=complete_backends)
+    ],
+) -> None:
+    """Show what the loss of each single node would do, the worst first.
+
+    Nodes that are alike are one row. What starts again where after the loss of one: osmo simulate --live with
+    {changes: [{remove_node: NODE}]}.
+
+    Example: osmo backend losses dgx
+    """
+    answer = session.http().get(url_path("api", "backend", name, "losses"))
+    print_list(session, answer, LOSS_COLUMNS.values(), answer["losses"], "The cluster has no nodes that you may see.")
 
 
 @client_command(app, "promises", watches=True)

@@ -264,18 +264,14 @@ class BackendAdmin(PolicyAdmin):
         return ConfirmFlow(self, request, change).respond()
 
 
-_CLUSTER_PAGES = (
-    ("Overview", "admin:pools_backend_change"),
-    ("Sync", "admin:scheduling_queuesync_change"),
-    ("Webhooks", "admin:scheduling_queueguard_change"),
-)
+_PAGES = (("Overview", "admin:pools_backend_change"), ("What if it breaks", "admin:pools_node_losses"))
+_CLUSTER_PAGES = (("Sync", "admin:scheduling_queuesync_change"), ("Webhooks", "admin:scheduling_queueguard_change"))
 
 
 def cluster_tabs(request: HttpRequest, backend: Backend) -> list[dict[str, Any]]:
-    """The pages of a Kubernetes cluster as tabs in the head of each of them; none of a simulated one, which has one."""
-    if backend.kind != Backend.Kind.KUBERNETES:
-        return []
-    pages = [(title, reverse(view, args=[backend.name])) for title, view in _CLUSTER_PAGES]
+    """The pages of a cluster as tabs in the head of each of them; a simulated one has no queues and no webhooks."""
+    more = _CLUSTER_PAGES if backend.kind == Backend.Kind.KUBERNETES else ()
+    pages = [(title, reverse(view, args=[backend.name])) for title, view in (*_PAGES, *more)]
     return [{"title": title, "link": link, "active": link == request.path} for title, link in pages]
 
 

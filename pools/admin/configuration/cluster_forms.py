@@ -140,6 +140,7 @@ NEW_CLUSTER_VALUES: dict[str, Any] = {
     "scheduler_name": cluster_config.SCHEDULER,
     "node_pool_key": cluster_config.NODE_POOL_KEY,
     "sync_mode": cluster_config.APPLY,
+    "degraded": POLICY_DEFAULTS["degraded"],
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,27 +62,64 @@ def read_promises(actor: Actor, backend: str) -> ClusterPromises:
     return ClusterPromises(row.name, rule, bool(found.missing), found.usable, found.gpus, found.missing, shown)
 
 
+@dataclass(frozen=True, slots=True)
+class _Quotas:
+    """The quotas of a cluster that is online, by which it shares what it has."""
+
+    backend: str
+    rule: DegradedRule
+    promises: list[Promise]
+
+
+@dataclass(frozen=True, slots=True)
+class UsableCluster:
+    """What a cluster can use now, and its promises; no promises while it is offline."""
+
+    usable: int
+    rule: DegradedRule
+    promises: Sequence[Promise]
+
+
+def read_cluster_promises(backend_id: int) -> UsableCluster:
+    """The promises of one cluster and its usable GPUs, for a question about fewer of them."""
+    found = _read_quotas([backend_id]).get(backend_id)
+    usable = _usable_gpus().get(backend_id, 0)
+    if found is None:
+        return UsableCluster(usable, DegradedRule.PROPORTIONAL, ())
+    return UsableCluster(usable, found.rule, found.promises)
+
+
 def _read_clusters(backend_ids: Collection[Any] | QuerySet[Any] | None) -> dict[int, DegradedCluster]:
-    """The clusters that are online and have nodes and pools with a quota, by id; three queries at most. Archived pools
-    and unlimited quotas do not count."""
+    """The clusters that are online and have nodes and pools with a quota, by id; three queries at most."""
+    quotas = _read_quotas(backend_ids)
+    if not quotas:
+        return {}
+    usable = _usable_gpus()
+    sizes = dict(Node.objects.filter(backend__in=quotas).order_by().values_list("backend").annotate(Sum("gpus")))
+    return {
+        pk: DegradedCluster(
+            found.backend,
+            found.rule,
+            usable[pk],
+            sizes.get(pk, 0),
+            hold_promises(found.promises, usable[pk], found.rule),
+        )
+        for pk, found in quotas.items()
+        if pk in usable
+    }
+
+
+def _read_quotas(backend_ids: Collection[Any] | QuerySet[Any] | None) -> dict[int, _Quotas]:
+    """Archived pools and unlimited quotas do not count. One query."""
     rows = Pool.objects.roots().filter(archived=False, guarantee__gt=0, backend__offline=False)
     if backend_ids is not None:
         rows = rows.filter(backend__in=backend_ids)
-    promises: dict[int, list[Promise]] = defaultdict(list)
-    rules: dict[int, tuple[str, DegradedRule]] = {}
+    found: dict[int, _Quotas] = {}
     columns = ("backend_id", "backend__name", "backend__degraded", "name", "guarantee", "weight")
     for backend, cluster, rule, name, quota, weight in rows.order_by("name").values_list(*columns):
-        promises[backend].append(Promise(name, quota, 1 if weight is None else float(weight)))
-        rules[backend] = cluster, DegradedRule(rule)
-    if not promises:
-        return {}
-    usable = _usable_gpus()
-    sizes = dict(Node.objects.filter(backend__in=promises).order_by().values_list("backend").annotate(Sum("gpus")))
-    return {
-        pk: DegradedCluster(*rules[pk], usable[pk], sizes.get(pk, 0), hold_promises(found, usable[pk], rules[pk][1]))
-        for pk, found in promises.items()
-        if pk in usable
-    }
+        each = found.setdefault(backend, _Quotas(cluster, DegradedRule(rule), []))
+        each.promises.append(Promise(name, quota, 1 if weight is None else float(weight)))
+    return found
 
 
 def _usable_gpus() -> dict[int, int]:

@@ -22,8 +22,9 @@ from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
 from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
+from scheduling.scenario.loss import NodeLossAnswer
 from scheduling.scenario.node_changes import has_node_changes, removed_backend
-from scheduling.scenario.parse import Scenario
+from scheduling.scenario.parse import Scenario, ScenarioError
 from scheduling.scenario.redact import redact_facts
 from scheduling.selectors.cluster.node_map import visible_nodes
 from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
@@ -53,6 +54,21 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioA
         "backend": backend.name,
         **answer_scenario(_with_holds(build_live_scenario(facts, question, scenario_names), facts, live, holds)),
     }
+
+
+def read_loss_of(actor: Actor, backend: str, node: str) -> NodeLossAnswer | None:
+    """What the loss of this node would do, with the queues by the names of their pools; None for a node that the actor
+    may not name. Raises as `answer_live_question`."""
+    try:
+        changes = [{"remove_node": node}]
+        loss = answer_live_question(actor, {"live": True, "backend": backend, "changes": changes})["loss"]
+    except ScenarioError:
+        return None
+    prefix = queue_name(Backend.objects.get(name=backend).namespace, "", None)
+    for rows in (loss["workloads"], loss["displaced"], loss["guarantees"], loss["queues"]):
+        for row in rows:
+            row["queue"] = row["queue"].removeprefix(prefix).removesuffix(f"--{SHARED_QUEUE}")
+    return loss
 
 
 def _with_holds(scenario: Scenario, before: ClusterFacts, live: LiveFacts, holds: DispatchHolds) -> Scenario:

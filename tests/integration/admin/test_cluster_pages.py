@@ -128,7 +128,10 @@ def test_the_cause_of_a_failure_is_said_once(prod: Backend, as_person: Callable[
 
 
 def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_person: Callable[[str], Client]) -> None:
-    root, tabs = as_person("root"), ["/clusters/prod", PAGE, "/clusters/prod/webhooks"]
+    root, tabs = (
+        as_person("root"),
+        ["/clusters/prod", "/clusters/prod/losses", PAGE, "/clusters/prod/webhooks"],
+    )
     for page in tabs:
         answer = root.get(page)
         assert [tab["link"] for tab in answer.context["tabs"]] == tabs
@@ -137,8 +140,10 @@ def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_p
     titles = [re.search("<title>(.*?)</title>", _text(root, page)) for page in tabs]
     assert [found and found[1].partition(" · ")[0] for found in titles] == [
         "prod: Overview",
+        "prod: What if it breaks",
         "prod: Sync",
         "prod: Webhooks",
     ]
-    assert root.get("/clusters/sim").context["tabs"] == [], "a simulated cluster has one page"
+    simulated = root.get("/clusters/sim").context["tabs"]
+    assert [tab["link"] for tab in simulated] == ["/clusters/sim", "/clusters/sim/losses"]
     assert {LIST, "/clusters/-/webhooks"} <= set(re.findall(r'href="([^"]+)"', _text(root, "/clusters")))

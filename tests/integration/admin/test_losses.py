@@ -1,0 +1,123 @@
+"""*What if it breaks*: the table of single nodes, at every door, and what each reader may know."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.models import Backend, Node
+from scheduling.models import WorkflowConfig
+from scheduling.selectors.what_if import single_losses
+from tests.support import world
+
+LOSSES = "/api/backend/sim/losses"
+
+
+@pytest.fixture
+def busy(db: None, caller: Any) -> Backend:
+    """Four nodes of 8 GPUs: one full of guaranteed work that does not restart, one with LOW work, two empty."""
+    backend = world.make_backend("sim", namespace="ns", nodes=4, gpus=8)
+    world.make_pool("vision", 16, on=backend)
+    world.make_pool("orchid", 12, on=backend)
+    caller("ann", "osmo-vision-user").submit("vision", world.workflow_file("train", 8))
+    world.reconcile()
+    caller("sue", "osmo-orchid-user")(
+        "POST", "/api/pool/orchid/workflow?priority=LOW", {"file": world.workflow_file("veiled", 4)}
+    )
+    world.reconcile()
+    return backend
+
+
+def losses(client: Any) -> list[dict[str, Any]]:
+    return [
+        {key: loss[key] for key in ("gpus", "workflows", "lost_gpus", "guaranteed_gpus", "ended", "missing", "outcome")}
+        | {"nodes": len(loss["nodes"])}
+        for loss in client.get(LOSSES)["losses"]
+    ]
+
+
+def test_the_worst_node_comes_first_and_alike_ones_are_one_row(busy: Backend, caller: Any) -> None:
+    calm = {"again": 0, "waiting": 0, "displaced": 0}
+    assert losses(caller("root", "osmo-admin")) == [
+        {"gpus": 8, "workflows": 1, "lost_gpus": 8, "guaranteed_gpus": 8, "ended": 1, "missing": 4,
+         "outcome": calm, "nodes": 1},
+        {"gpus": 8, "workflows": 1, "lost_gpus": 4, "guaranteed_gpus": 0, "ended": 1, "missing": 4,
+         "outcome": calm, "nodes": 1},
+        {"gpus": 8, "workflows": 0, "lost_gpus": 0, "guaranteed_gpus": 0, "ended": 0, "missing": 4,
+         "outcome": calm, "nodes": 2},
+    ]  # fmt: skip
+
+
+def test_the_admin_and_the_people_of_a_pool_see_its_part(busy: Backend, caller: Any) -> None:
+    for role in ("osmo-vision-admin", "osmo-vision-user"):
+        client = caller("paul", role)
+        body = client.get(LOSSES)
+        assert (body["whole"], body["nodes"]) == (False, 4)
+        assert [each["workflows"] for each in body["losses"]] == [1, 0, 0]
+        assert {pool["pool"] for each in body["losses"] for pool in each["pools"]} <= {"vision"}
+        assert "orchid" not in str(body) and "veiled" not in str(body)
+    nobody = caller("eve")
+    nobody.get(LOSSES)
+    assert nobody.status == 404
+
+
+def test_a_node_that_nobody_of_a_pool_may_use_is_not_theirs(busy: Backend, caller: Any) -> None:
+    Node.objects.create(backend=busy, name="other", gpus=8, platform="big")
+    assert "other" not in str(caller("paul", "osmo-vision-admin").get(LOSSES))
+    assert "other" in str(caller("root", "osmo-admin").get(LOSSES))
+
+
+def test_what_starts_again_is_that_of_the_whole_question(busy: Backend, caller: Any) -> None:
+    """With exit actions that restart it, the work of the worst node starts on an empty one."""
+    WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 3})
+    file = world.workflow_file("again", 8).replace("resource: r}", "resource: r, exitActions: {RESCHEDULE: '3001'}}")
+    caller("ann", "osmo-vision-user").submit("vision", file)
+    world.reconcile()
+    admin = caller("root", "osmo-admin")
+    found = {loss["nodes"][0]: loss for loss in admin.get(LOSSES)["losses"] for _ in loss["nodes"]}
+    for node, loss in found.items():
+        answer = admin.post("/api/simulate", {"live": True, "changes": [{"remove_node": node}]})["loss"]
+        works = answer["workloads"]
+        assert (loss["workflows"], loss["lost_gpus"], loss["ended"]) == (
+            len(works), sum(each["gpus"] for each in works), sum(not each["restarts"] for each in works),
+        )  # fmt: skip
+        assert loss["outcome"] == {
+            "again": sum(each["state"] == "running" for each in works),
+            "waiting": sum(each["state"] in {"pending", "preempted"} for each in works),
+            "displaced": len(answer["displaced"]),
+        }
+        assert loss["missing"] == sum(each["held_before"] - each["held"] for each in answer["guarantees"])
+
+
+def test_in_a_large_cluster_only_the_worst_have_an_outcome(
+    busy: Backend, caller: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single_losses, "MAX_GANGS_SCHEDULED", 1)
+    assert [each["outcome"] is None for each in losses(caller("root", "osmo-admin"))] == [False, True, True]
+
+
+def test_the_page_is_a_tab_of_the_cluster_and_has_a_file(busy: Backend) -> None:
+    world.make_user("root", "osmo-admin")
+    root = world.sign_in("root")
+    page = root.get("/clusters/sim/losses")
+    assert [tab["title"] for tab in page.context["tabs"] if tab["active"]] == ["What if it breaks"]
+    worst = page.context["found"].losses[0].nodes[0]
+    one = root.get(f"/clusters/sim/losses?node={worst}").content.decode()
+    assert f"Without {worst}" in one and "do not restart it" in one and "osmo-pool" not in one
+    assert "Without" not in root.get("/clusters/sim/losses?node=gone").content.decode()
+    rows = list(csv.DictReader(io.StringIO(root.get("/clusters/sim/losses?format=csv").content.decode())))
+    assert [row["node"] for row in rows][:1] == [worst] and len(rows) == 4
+
+
+@pytest.mark.parametrize(("role", "status"), [("osmo-vision-admin", 200), ("osmo-vision-user", 200), ("", 404)])
+def test_the_page_for_others(busy: Backend, role: str, status: int) -> None:
+    world.make_user("paul", *filter(None, [role]))
+    client: Client = world.sign_in("paul")
+    answer = client.get("/clusters/sim/losses?node=sim-n1")
+    assert answer.status_code == status
+    assert "orchid" not in answer.content.decode() and "veiled" not in answer.content.decode()
+    assert client.get("/clusters/gone/losses").status_code == 404
