@@ -1,4 +1,4 @@
-"""A cluster that has lost GPUs: every door says what its pools can have now, and nobody learns of other pools."""
+"""A cluster that has lost GPUs: every interface says what its pools can have now, and nobody learns of other pools."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ workloads:
     assert (lost["state"], lost["nodes"]) == (("running", ["n2"]) if kept else ("pending", []))
 
 
-def test_a_gang_below_its_minimum_gives_back_its_other_nodes() -> None:
+def test_a_gang_below_its_minimum_releases_its_other_nodes() -> None:
     text = """
 nodes: [{name: n1, gpus: 4}, {name: n2, gpus: 4}]
 queues: [{name: q, quota: 8}, {name: p, quota: 0}]
