@@ -37,6 +37,7 @@ from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
 from scheduling.selectors.queue.visible_queue import waiting_gangs_of
 from scheduling.selectors.receipts.receipts import read_receipts
+from scheduling.selectors.reports.past_waits import PastWaits, read_waits
 from scheduling.selectors.work.attempt_bars import read_attempt_chart
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.work.workflow_log import event_log_lines
@@ -119,6 +120,7 @@ class WorkflowAdmin(PolicyAdmin):
         queue, _ = queue_names_of(workflow)
         status = WorkflowStatus(workflow.status)
         waiting_gangs = waiting_gangs_of(actor, workflow)
+        waits = read_waits(groups, timezone.now())
         subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
         return self.render_page(
             request,
@@ -130,7 +132,13 @@ class WorkflowAdmin(PolicyAdmin):
             gang_columns=GANG_COLUMNS,
             task_columns=TASK_COLUMNS,
             groups=[
-                (group, group.loaded_tasks, waiting_gangs.get(group.name), read_gang_tree_rows(group))
+                (
+                    group,
+                    group.loaded_tasks,
+                    waiting_gangs.get(group.name),
+                    read_gang_tree_rows(group),
+                    PastWaits(waits.get(group.pk, ())),
+                )
                 for group in groups
             ],
             queue=queue,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import UUID
@@ -25,10 +26,12 @@ from scheduling.api.work.pending_queue import (
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.gang_tree_rows import GangAnswer, gang_body
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
 from scheduling.selectors.receipts.preemptions import Preemption, read_preemptions
+from scheduling.selectors.reports.past_waits import GangWait, read_waits
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.work.workflow_rows import WorkflowRow
 from scheduling.selectors.work.workflows import ListedWorkflow, queue_names_of
@@ -107,6 +110,26 @@ class TaskAnswer(TypedDict):
     gpu: int
 
 
+class WaitPartAnswer(TypedDict):
+    """A time in which a gang waited for one cause."""
+
+    cause: Annotated[str, WaitCause]
+    title: Annotated[str, "The cause in words."]
+    since: UtcText
+    until: UtcText
+    seconds: float
+
+
+class GangWaitAnswer(TypedDict):
+    """A wait of a gang for GPUs; `until` is null while it goes on. `parts` follow one another and fill it."""
+
+    since: UtcText
+    until: UtcText | None
+    started: bool
+    seconds: float
+    parts: list[WaitPartAnswer]
+
+
 class GroupAnswer(TypedDict):
     """A group of a workflow: a gang."""
 
@@ -125,6 +148,7 @@ class GroupAnswer(TypedDict):
     k8s_queue: str
     waiting: QueuePositionAnswer | None
     gang: GangAnswer | None
+    waits: Annotated[list[GangWaitAnswer], "Its waits for GPUs, the oldest first."]
     tasks: list[TaskAnswer]
 
 
@@ -301,6 +325,7 @@ def workflow_detail(actor: Actor, workflow: Workflow, links: WorkflowLinks) -> W
     waiting, preemptions = waiting_gangs_of(actor, workflow), read_preemptions(actor, workflow)
     queue, k8s_queue = queue_names_of(workflow)
     groups = workflow.loaded_groups
+    waits = read_waits(groups, timezone.now())
     assert workflow.root_pool.backend is not None
     first = min(waiting.values(), key=lambda gang: gang.position, default=None)
     return {
@@ -329,7 +354,10 @@ def workflow_detail(actor: Actor, workflow: Workflow, links: WorkflowLinks) -> W
         "status": workflow.status,
         "failure_message": workflow.failure_message or None,
         "outputs": "",
-        "groups": [_group_body(workflow, group, groups, links, waiting.get(group.name)) for group in groups],
+        "groups": [
+            _group_body(workflow, group, groups, links, waiting.get(group.name), waits.get(group.pk, ()))
+            for group in groups
+        ],
         "pool": workflow.pool.name,
         "backend": workflow.root_pool.backend.name,
         "app_owner": None,
@@ -406,7 +434,12 @@ def summary_entry(row: dict[str, Any]) -> TaskSumAnswer:
 
 
 def _group_body(
-    workflow: Workflow, group: Group, groups: list[Group], links: WorkflowLinks, waiting: WaitingGang | None
+    workflow: Workflow,
+    group: Group,
+    groups: list[Group],
+    links: WorkflowLinks,
+    waiting: WaitingGang | None,
+    waits: Sequence[GangWait],
 ) -> GroupAnswer:
     queue, k8s_queue = queue_names_of(workflow)
     done = {each.name for each in groups if each.status == TaskStatus.COMPLETED}
@@ -426,7 +459,27 @@ def _group_body(
         "k8s_queue": k8s_queue,
         "waiting": None if waiting is None else queue_position_body(waiting),
         "gang": gang_body(read_gang_tree_rows(group)),
+        "waits": [_wait_body(each) for each in waits],
         "tasks": [_task_body(workflow, group, task, links) for task in group.loaded_tasks],
+    }
+
+
+def _wait_body(wait: GangWait) -> GangWaitAnswer:
+    return {
+        "since": utc_text(wait.since),
+        "until": utc_text(wait.until) if wait.is_over else None,
+        "started": wait.has_started,
+        "seconds": wait.seconds,
+        "parts": [
+            {
+                "cause": part.cause.value,
+                "title": part.title,
+                "since": utc_text(part.since),
+                "until": utc_text(part.until),
+                "seconds": part.seconds,
+            }
+            for part in wait.parts
+        ],
     }
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import unified_diff
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +15,8 @@ from django.utils import timezone
 from pools.domain.people.roles import Actor
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Group, Task, WaitCauseChange, WaitSpan, Workflow
+from scheduling.models import Group, Task, Workflow
+from scheduling.selectors.reports.past_waits import read_waits, sum_by_cause
 from scheduling.selectors.reports.usage_charts import CAUSE_TITLES
 from scheduling.selectors.work.workflows import get_full_workflow
 
@@ -85,7 +84,8 @@ def compare_workflows(actor: Actor, first: str, second: str) -> WorkflowsSideByS
     one, other = (get_full_workflow(actor, name, all_attempts=True) for name in (first, second))
     gangs_of_one, gangs_of_other = ({each.name: each for each in work.loaded_groups} for work in (one, other))
     now = timezone.now()
-    waits = _read_waits([*gangs_of_one.values(), *gangs_of_other.values()], now)
+    every = [*gangs_of_one.values(), *gangs_of_other.values()]
+    waits = {group: sum_by_cause(found) for group, found in read_waits(every, now).items()}
     return WorkflowsSideBySide(
         first=one,
         second=other,
@@ -184,37 +184,6 @@ def _attempt_values(attempts: Sequence[Task], now: datetime) -> _Values:
         ("preempted_attempts", "Preempted attempts", FactUnit.COUNT): preempted,
         ("gpu_seconds", "Used", FactUnit.GPU_SECONDS): round(used, 3),
     }
-
-
-def _read_waits(groups: Sequence[Group], now: datetime) -> _Waits:
-    """Seconds of waiting for GPUs of each group by cause, ended waits and the present one. Two queries."""
-    pks = [group.pk for group in groups]
-    spans = list(WaitSpan.objects.filter(group_id__in=pks).values_list("group_id", "since", "until"))
-    spans += [
-        (group.pk, group.ready_at, now)
-        for group in groups
-        if group.status == TaskStatus.SCHEDULING and group.ready_at is not None
-    ]
-    changes: dict[UUID, list[tuple[datetime, WaitCause]]] = defaultdict(list)
-    noted = WaitCauseChange.objects.filter(group_id__in=pks).order_by("since", "pk")
-    for group, since, cause in noted.values_list("group_id", "since", "cause"):
-        changes[group].append((since, WaitCause(cause)))
-    waits: dict[UUID, dict[WaitCause, float]] = defaultdict(lambda: defaultdict(float))
-    for group, since, until in spans:
-        for cause, seconds in _split_wait(since, until or now, changes[group]):
-            waits[group][cause] += seconds
-    return waits
-
-
-def _split_wait(
-    since: datetime, until: datetime, changes: Sequence[tuple[datetime, WaitCause]]
-) -> Iterator[tuple[WaitCause, float]]:
-    """The parts of one wait. Before its first cause work waits for its turn."""
-    within = [(at, cause) for at, cause in changes if since <= at < until]
-    points = [(since, WaitCause.ORDER), *within, (until, WaitCause.ORDER)]
-    for (begin, cause), (end, _) in pairwise(points):
-        if end > begin:
-            yield cause, (end - begin).total_seconds()
 
 
 def _file_changes(first: Workflow, second: Workflow) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -122,6 +123,7 @@ def _workflow_text(answer: dict[str, Any]) -> AnswerText:
             ("Cancelled By", answer.get("cancelled_by")),
             *_preemption_facts(answer),
             *_waiting_facts(answer),
+            *_past_wait_facts(answer),
             ("Labels", answer.get("labels")),
             ("Overview", answer["overview"]),
         ]
@@ -150,6 +152,21 @@ def _preemption_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
         names = dict.fromkeys(f"{each['workflow']} ({each['user']})" for each in taken)
         facts.append(("It Preempted", ", ".join(names)))
     return facts
+
+
+def _past_wait_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
+    """How long its groups waited for GPUs until they started, and for what, the longest cause first."""
+    found = []
+    for group in answer["groups"]:
+        parts = [part for wait in group.get("waits") or [] if wait["until"] for part in wait["parts"]]
+        sums = Counter[str]()
+        for part in parts:
+            sums[part["title"]] += part["seconds"]
+        if sums:
+            causes = ", ".join(f"{title} {duration_cell(seconds).text}" for title, seconds in sums.most_common())
+            name = f"{group['name']} " if len(answer["groups"]) > 1 else ""
+            found.append(("Waited", f"{name}{duration_cell(sums.total()).text}: {causes}"))
+    return found
 
 
 def _waiting_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -1,0 +1,132 @@
+"""Why work waited as long as it did: each wait of a gang, in the parts of its causes, also after its start."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from uuid import UUID
+
+from scheduling.domain.reason_codes import WaitCause
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group, WaitCauseChange, WaitSpan
+from scheduling.selectors.reports.usage_charts import CAUSE_TITLES
+
+MAX_PARTS = 20
+"""The most parts of one wait that are shown one by one; sums count all."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitPart:
+    """A time in which a gang waited for one cause."""
+
+    cause: WaitCause
+    since: datetime
+    until: datetime
+
+    @property
+    def title(self) -> str:
+        """The cause in words."""
+        return CAUSE_TITLES[self.cause]
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.until - self.since).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class GangWait:
+    """One wait of a gang; `has_started` is false where it ended without a start or goes on (`is_over` false)."""
+
+    since: datetime
+    until: datetime
+    has_started: bool
+    is_over: bool
+    parts: tuple[WaitPart, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.until - self.since).total_seconds()
+
+    @property
+    def shown_parts(self) -> Sequence[WaitPart]:
+        """The first parts."""
+        return self.parts[:MAX_PARTS]
+
+    @property
+    def more_parts(self) -> int:
+        """The number of the others."""
+        return max(0, len(self.parts) - MAX_PARTS)
+
+
+@dataclass(frozen=True, slots=True)
+class PastWaits:
+    """The waits of one gang that are over, of all its waits."""
+
+    every: Sequence[GangWait]
+
+    @property
+    def waits(self) -> list[GangWait]:
+        """Those that are over, the oldest first, without those that took no time."""
+        return [wait for wait in self.every if wait.is_over and wait.parts]
+
+    @property
+    def shown(self) -> list[GangWait]:
+        """The last of them, the newest first."""
+        return self.waits[: -MAX_PARTS - 1 : -1]
+
+    @property
+    def seconds(self) -> float:
+        """Their length."""
+        return sum(wait.seconds for wait in self.waits)
+
+    @property
+    def by_cause(self) -> list[tuple[str, float]]:
+        """The titles of their causes with the seconds, the longest first."""
+        sums = sum_by_cause(self.waits)
+        return sorted(((CAUSE_TITLES[cause], seconds) for cause, seconds in sums.items()), key=lambda each: -each[1])
+
+
+def read_waits(groups: Sequence[Group], now: datetime) -> Mapping[UUID, Sequence[GangWait]]:
+    """The waits for GPUs of each group, the oldest first, with the present one. Two queries."""
+    pks = [group.pk for group in groups]
+    rows = WaitSpan.objects.filter(group_id__in=pks).order_by("since", "pk")
+    spans = [(group, since, until or now, started, True) for group, since, until, started in rows.values_list(
+        "group_id", "since", "until", "started"
+    )]  # fmt: skip
+    spans += [
+        (group.pk, group.ready_at, now, False, False)
+        for group in groups
+        if group.status == TaskStatus.SCHEDULING and group.ready_at is not None
+    ]
+    changes: dict[UUID, list[tuple[datetime, WaitCause]]] = defaultdict(list)
+    noted = WaitCauseChange.objects.filter(group_id__in=pks).order_by("since", "pk")
+    for group, since, cause in noted.values_list("group_id", "since", "cause"):
+        changes[group].append((since, WaitCause(cause)))
+    waits: dict[UUID, list[GangWait]] = defaultdict(list)
+    for group, since, until, started, is_over in spans:
+        parts = tuple(_split_wait(since, until, changes[group]))
+        waits[group].append(GangWait(since, until, started, is_over, parts))
+    return waits
+
+
+def sum_by_cause(waits: Sequence[GangWait]) -> dict[WaitCause, float]:
+    """The seconds of these waits by cause; they add up to their lengths."""
+    sums: dict[WaitCause, float] = defaultdict(float)
+    for wait in waits:
+        for part in wait.parts:
+            sums[part.cause] += part.seconds
+    return sums
+
+
+def _split_wait(since: datetime, until: datetime, changes: Sequence[tuple[datetime, WaitCause]]) -> Iterator[WaitPart]:
+    """The parts of one wait. Before its first cause work waits for its turn."""
+    within = [(at, cause) for at, cause in changes if since <= at < until]
+    points = [(since, WaitCause.ORDER), *within, (until, WaitCause.ORDER)]
+    for (begin, cause), (end, _) in pairwise(points):
+        if end > begin:
+            yield WaitPart(cause, begin, end)

@@ -1,0 +1,80 @@
+"""Why work that has started waited as long as it did: on its page, in the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils.html import strip_tags
+
+from pools.database.transactions import database_time
+from scheduling.models import Group, WaitCauseChange
+from tests.integration.admin.conftest import submit_workflow
+from tests.support.world import reconcile
+
+
+@pytest.fixture
+def since(pools_and_users: None) -> datetime:
+    """`work-1` waited for three hours: 30 min for its turn, an hour for its quota, the rest for room. Then it
+    started."""
+    submit_workflow("team--a", gpus=8)
+    since = database_time() - timedelta(hours=3)
+    Group.objects.update(ready_at=since)
+    gang = Group.objects.get()
+    for minutes, cause in ((30, "own_quota"), (90, "room")):
+        WaitCauseChange.objects.create(group_id=gang.pk, since=since + timedelta(minutes=minutes), cause=cause)
+    reconcile()
+    return since
+
+
+def _parts(client: Client) -> Any:
+    (group,) = client.get("/api/workflow/work-1").json()["groups"]
+    return group["waits"]
+
+
+def test_the_parts_follow_one_another_and_fill_the_wait(as_person: Callable[[str], Client], since: datetime) -> None:
+    waits = _parts(as_person("worker"))  # the change of the time above ended one of no length
+    wait = max(waits, key=lambda each: float(each["seconds"]))
+    assert wait["started"] is True
+    assert [part["cause"] for part in wait["parts"]] == ["order", "own_quota", "room"]
+    assert [round(part["seconds"] / 60) for part in wait["parts"]] == [30, 60, 90]
+    assert sum(part["seconds"] for part in wait["parts"]) == pytest.approx(wait["seconds"])
+    edges = [part[side] for part in wait["parts"] for side in ("since", "until")]
+    assert edges[1:-1:2] == edges[2::2]
+    assert (edges[0], edges[-1]) == (wait["since"], wait["until"])
+
+
+def test_the_page_says_it_in_one_line_and_by_time(as_person: Callable[[str], Client], since: datetime) -> None:
+    text = " ".join(strip_tags(as_person("worker").get("/workflows/work-1").content.decode()).split())
+    assert "Waited 3 h" in text
+    assert "room on nodes 1 h 30 min, own quota 1 h, its turn 30 min" in text
+    assert "until it started" in text
+
+
+def test_a_wait_that_goes_on_has_no_end(as_person: Callable[[str], Client], pools_and_users: None) -> None:
+    for _ in range(2):
+        submit_workflow("team--a", gpus=20)
+    reconcile()
+    client = as_person("worker")
+    (group,) = client.get("/api/workflow/work-2").json()["groups"]
+    (wait,) = group["waits"]
+    assert (wait["until"], wait["started"]) == (None, False)
+    assert "By time" not in client.get("/workflows/work-2").content.decode()
+
+
+def test_work_waits_again_after_it_lost_its_place(as_person: Callable[[str], Client], pools_and_users: None) -> None:
+    for number in range(20):
+        submit_workflow("team--a", gpus=8, name=f"night{number}", priority="LOW")
+    reconcile()
+    submit_workflow("other--x", gpus=8, name="urgent", username="stranger")
+    reconcile()
+    as_person("root").post("/api/workflow/urgent-1/end", {"status": "COMPLETED"}, content_type="application/json")
+    reconcile()
+    counts = [
+        len(as_person("root").get(f"/api/workflow/night{number}-1").json()["groups"][0]["waits"])
+        for number in range(20)
+    ]
+    assert sorted(counts) == [1] * 19 + [2]
