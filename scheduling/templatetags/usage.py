@@ -60,21 +60,28 @@ def share_of(part: int, whole: int | None) -> str:
     return f"{100 * part / whole:.0f} %" if whole else ""
 
 
-_CELL = '<td data-label="{}" class="oa-right">{}</td>'
+_CELL = '<td data-label="{}" class="oa-right{}">{}</td>'
 USAGE_COLUMNS = {key: number for key, number in USAGE_NUMBERS.items() if key != "wait_p50_s"}
+_EXTRA = ("guaranteed_gpu_s", "low_inside_gpu_s", "over_quota_gpu_s", "lent_gpu_s", "borrowed_gpu_s", "preemptions")
+"""Columns that are left out where the table is wider than its place."""
+_ON_PHONES = {"used_gpu_s": " oa-lead", "idle_quota_gpu_s": "", "waiting_gpu_s": ""}
 
 
 @register.simple_tag
 def usage_heads() -> SafeString:
     """The headings of the columns of `usage_cells`."""
-    return heads_of(USAGE_COLUMNS.values())
+    marks = (("data-extra " if key in _EXTRA else "", number) for key, number in USAGE_COLUMNS.items())
+    return SafeString("".join(heads_of([number], mark) for mark, number in marks))
 
 
 @register.simple_tag
 def usage_cells(row: UsageRow) -> SafeString:
     """The numbers of a row of the record, as cells of a table. Built in Python because a page has over a thousand."""
     texts = usage_texts(row)
-    cells = (_CELL.format(number.label, texts[key]) for key, number in USAGE_COLUMNS.items())
+    cells = (
+        _CELL.format(number.label, _ON_PHONES.get(key, " oa-aside"), texts[key])
+        for key, number in USAGE_COLUMNS.items()
+    )
     return mark_safe("".join(cells))  # noqa: S308  words of one table, and numbers
 
 

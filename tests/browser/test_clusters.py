@@ -22,7 +22,12 @@ def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     cluster = kube_server.connect()
     namespace, name = create_namespace(cluster), scene.stack.unique_name("kube")
     tab = signed_in("admin", viewport={"width": 1440, "height": 900})
-    page = tab.open("/clusters/-/connect")
+    page = tab.open("/")
+    page.keyboard.press("Control+k")  # the way of docs/pages.md; two buttons follow
+    page.keyboard.type("connect a cluster")
+    page.get_by_role("option", name="Connect a Kubernetes cluster").first.wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/clusters/-/connect")
     page.get_by_label("Name", exact=False).first.fill(name)
     page.get_by_label("Namespace").fill(namespace)
     page.get_by_label("Access").select_option("file")

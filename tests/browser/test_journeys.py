@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,10 +143,9 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
         running,
     )
     walk.begin()
-    walk.tab.open(f"/nodes?backend={scene.pool}")
-    walk.click("link", node[0]["node_name"])
+    walk.search(node[0]["node_name"])
     walk.page.get_by_role("link", name=running, exact=True).wait_for()
-    walk.end("What runs on this node", 1)
+    walk.end("Who holds GPUs on this node", 0)
 
 
 @pytest.mark.parametrize(("size", "colours"), VIEWS)
@@ -217,11 +217,18 @@ def test_a_researcher(scene: PoolScene, travel: Callable[..., Journey], size: di
     walk.end("My work, and why it waits", 0)
 
     walk.begin()
-    walk.menu("Work")
-    walk.click("link", "Mine", inside="main")
+    walk.click("link", "All my workflows", inside="main")
     walk.page.get_by_role("link", name=job, exact=True).wait_for()
     expect(walk.page.get_by_role("link", name=running, exact=True)).to_have_count(1)
-    walk.end("My workflows", 2)
+    walk.end("My workflows", 1)
+
+    walk.begin()
+    walk.menu("Usage")
+    expect_text(walk.page.locator("#over-time-title"), "The last 30 days")
+    with walk.page.expect_download() as file:
+        walk.click("link", "CSV", inside="main")
+    assert scene.pool in Path(file.value.path()).read_text()
+    walk.end("Use of my team in 30 days, as a file", 2)
 
     walk.begin()
     walk.click("link", job, inside="main")

@@ -43,7 +43,9 @@ WAIT_SERIES = (
     UsageSeries("waiting_limit", "a limit above", "A limit of the pool or of a node above it is reached.", "limit"),
     UsageSeries("waiting_room", "room on nodes", "No node has as many free GPUs as one task needs.", "room"),
     UsageSeries("waiting_offline", "backend offline", "The cluster takes no work.", "offline"),
-    UsageSeries("waiting_order", "its turn", "Other work comes first.", "order"),
+    UsageSeries(
+        "waiting_order", "work before it", "Other work comes first, or the scheduler has not judged it yet.", "order"
+    ),
 )
 CAUSE_TITLES = {series.column.removeprefix("waiting_"): series.label for series in WAIT_SERIES}
 

@@ -51,7 +51,7 @@ def _grow() -> None:
         ("/workflows", 14),
         ("/activity/audit", 9),
         ("/users", 10),
-        ("/clusters", 11),
+        ("/clusters", 12),
         ("/tokens", 10),
     ],
 )
