@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
@@ -110,17 +111,7 @@ def _forecast(backend: Backend, until: float) -> int:
         row.gpus_before = places[name].before
         row.sampled_waits = [None if wait >= NEVER else round(wait, 1) for wait in waits]
         rows.append(row)
-    StartForecast.objects.bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["group_id"],
-        update_fields=[
-            "backend_id", "made_at", "p10", "p50", "p90", "samples", "never", "gpus_before", "sampled_waits",
-            "facts_key", "like_scored", "like_in_time",
-        ],
-        batch_size=500,
-    )  # fmt: skip
-    _keep_first(rows)
+    _save(rows)
     return len(rows)
 
 
@@ -205,6 +196,22 @@ def _row(backend: Backend, group: UUID, now: datetime, sampled: SampledStart) ->
         assert not isinstance(place.queue, str)
         row.first_leaf_id, row.first_gpus, row.first_gpus_before = place.queue, place.gpus, place.before
     return row
+
+
+def _save(rows: Sequence[StartForecast]) -> None:
+    """Write them, or none: the next round leaves out those that have the key of its facts."""
+    with transaction.atomic():
+        StartForecast.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["group_id"],
+            update_fields=[
+                "backend_id", "made_at", "p10", "p50", "p90", "samples", "never", "gpus_before", "sampled_waits",
+                "facts_key", "like_scored", "like_in_time",
+            ],
+            batch_size=500,
+        )  # fmt: skip
+        _keep_first(rows)
 
 
 _FIRST = (

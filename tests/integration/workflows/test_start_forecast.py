@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from pools.models import Backend
 from scheduling.domain.start_words import StartTimes, start_about_sentence
-from scheduling.history.starts import forecast_facts
+from scheduling.history.starts import background, forecast_facts
 from scheduling.history.starts.background import forecast_scores, forecast_starts, read_calibration
 from scheduling.models import Group, StartForecast, Task, WaitSpan
 from tests.support import world
@@ -122,6 +122,22 @@ def test_a_gang_that_waits_beyond_its_late_time_has_a_new_forecast_alone(
     again = rows_by_gang()
     assert again.pop(late)["p90"] > timezone.now()
     assert again == {group: row for group, row in first.items() if group != late}
+
+
+def test_a_process_that_dies_between_two_writes_leaves_no_forecast_behind(
+    alice: Any, reconcile_pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next round would find the key of its facts, and the first forecast would never be kept."""
+    alice.submit("team--a", workflow_file("big", 28))
+    reconcile_pool()
+    alice.submit("team--a", workflow_file("next", 5))
+    reconcile_pool()
+    with monkeypatch.context() as patch:
+        patch.setattr(background, "_keep_first", lambda _rows: 1 / 0)
+        assert forecast_starts() == 0
+    assert not StartForecast.objects.exists()
+    assert forecast_starts() == 1
+    assert StartForecast.objects.get().first_waits is not None
 
 
 def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcile_pool: Any) -> None:
