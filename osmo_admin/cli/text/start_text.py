@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from osmo_admin.cli.base.tables import Shown
-from scheduling.domain.start_words import StartTimes, start_about, start_about_sentence
+from scheduling.domain.start_words import UNKNOWN, StartTimes, start_about, start_about_sentence
 
 
 def start_sentence(start: dict[str, Any] | None) -> str | None:
@@ -15,13 +15,13 @@ def start_sentence(start: dict[str, Any] | None) -> str | None:
 
 
 def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> Shown | None:
-    """The words for a table, the certain or the middle time in a file; None without a forecast."""
+    """The words for a table, the time that they are about in a file; None where they name none."""
     times = _times(start, reservation)
     if times is None:
         return None
     now = _now()
-    named = times.named(now)
-    return Shown(start_about(times, now), named and named.isoformat(timespec="seconds"))
+    words, named = start_about(times, now), times.named(now)
+    return Shown(words, None if named is None or words == UNKNOWN else named.isoformat(timespec="seconds"))
 
 
 def start_facts(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> list[tuple[str, Any]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
 
 from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.gang import GangTree
 from scheduling.history.forecast.futures import Present
 
 _OF_MESSAGES = frozenset({"bars", "topology", "units"})
@@ -39,4 +42,8 @@ def _text(value: Any, shared: dict[int, str]) -> str:
     if is_dataclass(value):
         named = (field.name for field in fields(value) if field.name not in _OF_MESSAGES)
         return "(" + ",".join(_text(getattr(value, name), shared) for name in named) + ")"
-    return repr(value)
+    if isinstance(value, GangTree):
+        return _text((value.names, value.parents, value.thresholds), shared)
+    if value is None or isinstance(value, str | int | float | Decimal | Fraction):
+        return repr(value)
+    raise TypeError(f"{type(value).__name__} has no text that is the same in each process")
