@@ -48,11 +48,7 @@ def make_month(monday: datetime, *, days: float = LENGTH, clusters: Collection[s
 def recorded_job(job: MonthJob, queue: str, monday: int) -> RecordedJob:
     """A submission as the engine reads it."""
     submit = monday + job.submit * SECOND
-    ending = Ending.WORKED
-    if job.exec_timeout:
-        ending = Ending.EXEC_TIMEOUT
-    elif job.queue_timeout:
-        ending = Ending.QUEUE_TIMEOUT
+    ending = Ending.EXEC_TIMEOUT if job.exec_timeout else Ending.WORKED
     if job.cancelled_after:
         ending = Ending.STOPPED
     return RecordedJob(
@@ -150,10 +146,10 @@ class _MonthClock(HistoryClock):
         status = TaskStatus.COMPLETED if is_completed else TaskStatus.FAILED
         if not is_completed and job.ending is Ending.STOPPED and time == job.ended:
             status = TaskStatus.FAILED_CANCELED
+        elif not is_completed and past.waits_since is not None:
+            status = TaskStatus.FAILED_QUEUE_TIMEOUT
         elif not is_completed and job.exec_timeout is not None:
             status = TaskStatus.FAILED_EXEC_TIMEOUT
-        elif not is_completed and job.queue_timeout is not None:
-            status = TaskStatus.FAILED_QUEUE_TIMEOUT
         self.month.ends[self._number[job.name]] = at, status.value
         super()._end(past, time, is_completed=is_completed)
 

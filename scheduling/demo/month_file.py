@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 PATH: Final = Path(__file__).with_name("month.json.gz")
-DAY: Final = 86_400
+HOUR: Final = 3_600
+DAY: Final = 24 * HOUR
 SHORTEST, LENGTH = 31, 38
 """The month ends now. So that its weekdays are those of the calendar, it began on the Monday that is this number of
 days ago, or up to a week more."""

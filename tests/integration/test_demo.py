@@ -3,8 +3,9 @@ finished data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from statistics import median
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from pools.models import (
 from scheduling.demo.acts import LOST_NODE
 from scheduling.demo.installation import CLUSTERS, OPERATOR
 from scheduling.demo.make_month import make_month
-from scheduling.demo.month_file import DAY, month_start, read_month
+from scheduling.demo.month_file import DAY, HOUR, LENGTH, SHORTEST, ClusterMonth, month_start, read_month
 from scheduling.demo.seed import seed_demo
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
@@ -92,8 +93,8 @@ def test_forecasts_learn_from_past_work_how_long_present_work_will_run() -> None
         )
         for is_running in (False, True)
     )
-    assert ended[len(ended) // 10] < timedelta(hours=2) < ended[len(ended) // 2] < timedelta(days=1)
-    assert running[len(running) // 10] < timedelta(hours=12) < running[len(running) // 2] < timedelta(days=3)
+    assert ended[len(ended) // 10] < timedelta(hours=3) < ended[len(ended) // 2] < timedelta(days=1)
+    assert running[len(running) // 10] < timedelta(hours=18) < running[len(running) // 2] < timedelta(days=3)
     for work in Workflow.objects.filter(start_time__isnull=False, end_time__isnull=False, status="COMPLETED"):
         assert work.end_time - work.start_time >= work.simulated_runtime
 
@@ -150,6 +151,34 @@ def test_work_waits_for_causes_of_every_kind() -> None:
     assert hours["order"] < sum(hours.values()) / 2
     now = {gang.reason.code for backend in Backend.objects.all() for gang in build_pending_queue(backend).gangs}
     assert len(now) >= 3, now
+
+
+def _waits(month: ClusterMonth) -> Iterator[tuple[int, int]]:
+    """From when to when each gang waited, in seconds of the month."""
+    since = {number: job.submit for number, job in enumerate(month.jobs)}
+    changes = [(step.time, step.job, step.action) for step in month.steps if step.action != "move"]
+    changes += [(end, job, "end") for job, (end, _) in month.ends.items()]
+    for time, job, action in sorted(changes, key=lambda change: change[0]):
+        if action in {"start", "end"} and job in since:
+            yield since.pop(job), time
+        elif action not in {"start", "end"}:
+            since[job] = time
+    yield from ((begin, LENGTH * DAY) for begin in since.values())
+
+
+def test_what_waits_is_what_people_put_up_with_whenever_the_demo_is_started() -> None:
+    """It may be started at any hour of the last week of its file."""
+    waits = [wait for month in read_month().clusters.values() for wait in _waits(month)]
+    counts, oldest = [], []
+    for now in range(SHORTEST * DAY, LENGTH * DAY, HOUR):
+        ages = [now - since for since, until in waits if since <= now < until]
+        counts.append(len(ages))
+        oldest.append(max(ages, default=0))
+    assert 10 <= median(counts) <= 30
+    assert max(counts) <= 50
+    assert median(oldest) >= 4 * HOUR
+    assert max(oldest) <= 2 * DAY
+    assert sum(count == 0 for count in counts) <= 3
 
 
 def test_teams_borrow_and_take_back() -> None:
