@@ -243,4 +243,6 @@ class Migration(migrations.Migration):
         ),
         # Last: the inserted rows have checks that wait for the commit, and no trigger can be added before it.
         migrations.RunSQL(PAST_RECEIPTS, migrations.RunSQL.noop),
+        # One transaction runs all migrations, and a later one cannot alter a table with checks that wait for its end.
+        migrations.RunSQL("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED", migrations.RunSQL.noop),
     ]
