@@ -34,6 +34,7 @@ GROUP_WORDS = {
     ProblemCode.OFFLINE: "{} clusters are offline",
     ProblemCode.QUEUE_SYNC: "The queues of {} clusters differ from their quotas",
     ProblemCode.LATE_JOB: "{} background jobs are late",
+    ProblemCode.SUSPECT_NODE: "{} nodes are suspect: different work failed there within minutes",
     ProblemCode.DEGRADED: "{} clusters cannot hold the quotas of their pools now",
     ProblemCode.OVERSUBSCRIBED: "On {} clusters the quotas are more than the nodes have",
     ProblemCode.GPU_QUOTA: "{} namespaces are near or above their GPU quota",
@@ -159,6 +160,9 @@ def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
             action = "See the cause" if problem.code == ProblemCode.SILENT_CLUSTER else "Compare and re-apply"
             return ProblemRow(problem, sync, action, sync)
         return ProblemRow(problem, page, "", "")
+    if kind == "node":
+        page = reverse("admin:pools_node_page", args=name.split("/", 1))
+        return ProblemRow(problem, page, "See the node", page)
     if kind == "workflow":
         page = reverse("admin:scheduling_workflow_change", args=[name])
         return ProblemRow(problem, page, "See why it waits", page)

@@ -34,6 +34,7 @@ from scheduling.services.kubernetes.syncing.queue_sync import (
     sync_backend_queues,
     sync_while_requested,
 )
+from scheduling.services.node_care import find_suspect_nodes
 from scheduling.services.notices.conditions import find_conditions
 from scheduling.services.notices.planning import plan_notices
 from scheduling.services.notices.sending import delete_old_notices, send_notices
@@ -237,7 +238,10 @@ def make_and_send_notices() -> None:
 
 @long_job(task_names.FIND_CONDITIONS)
 def find_notice_conditions() -> None:
-    """Periodic: find what people get notices of and no change announces, as long waits and late jobs."""
+    """Periodic: find suspect nodes, and what people get notices of and no change announces, as long waits and late
+    jobs."""
+    with left_out_on_error("suspect nodes"):
+        find_suspect_nodes()
     find_conditions()
 
 

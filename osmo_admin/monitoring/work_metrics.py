@@ -17,12 +17,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from pools.database.one_by_one import left_out_on_error
+from pools.models import Backend
 from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.selectors.quotas.degraded import read_degraded
 from pools.sign_on.identities import signed_on_counts
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.history.starts.background import forecast_scores
+from scheduling.selectors.cluster.nodes import read_node_usage
 from scheduling.selectors.status.work_metrics import (
     read_decision_counts,
     read_fair_shares,
@@ -49,6 +51,7 @@ class WorkCollector(Collector):
             _collect_lost,
             _collect_jobs,
             _collect_capacity,
+            _collect_nodes,
             _collect_fair_shares,
             _collect_forecast_scores,
             _collect_notices,
@@ -222,6 +225,23 @@ def _collect_capacity() -> Iterator[Metric]:
         for pool in found.short_of():
             short.add_metric([pool.pool], pool.missing)
     yield from (capacity, promised, missing, short)
+
+
+def _collect_nodes() -> Iterator[Metric]:
+    """Only nodes with something to say, so that a large cluster has few series."""
+    suspect = GaugeMetricFamily("osmo_node_suspect", "A suspect node: different work failed there within minutes.",
+                                labels=["backend", "node"])  # fmt: skip
+    overfull = GaugeMetricFamily(
+        "osmo_node_excess_gpus", "GPUs that work holds on a node beyond its size.", labels=["backend", "node"]
+    )
+    names = dict(Backend.objects.values_list("pk", "name"))
+    for use in read_node_usage():
+        labels = [names.get(use.backend_id, ""), use.name]
+        if use.failures:
+            suspect.add_metric(labels, 1)
+        if use.used_gpus > use.gpus:
+            overfull.add_metric(labels, use.used_gpus - use.gpus)
+    yield from (suspect, overfull)
 
 
 def _collect_fair_shares() -> Iterator[Metric]:

@@ -352,6 +352,8 @@ class AuditAction(StrEnum):
     NODE_CREATED = "node.created", _plain
     NODE_UPDATED = "node.updated", _plain
     NODE_DELETED = "node.deleted", _plain
+    NODE_SUSPECTED = "node.suspected", "found node {name} suspect: {failures} workflows failed there within minutes"
+    NODE_CLEARED = "node.cleared", "ended the suspicion of node {name}"
 
     WEBHOOK_CREATED = "webhook.created", _plain
     WEBHOOK_UPDATED = "webhook.updated", _plain

@@ -111,8 +111,8 @@ class Backend(models.Model):
 class Node(models.Model):
     """A node of a backend. It serves every pool of the backend that has a platform of its `platform`.
 
-    `taint` names the taints of a cluster's node by which none of our pods starts there; such a node does not count as
-    capacity. `gpu_pods_only`: a taint keeps our pods without GPUs away."""
+    `taint` names the taints of a cluster's node by which none of our pods starts there, or says that a simulated node
+    is drained; such a node does not count as capacity. `gpu_pods_only`: a taint keeps our pods without GPUs away."""
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="nodes")
     name = models.TextField()
@@ -134,7 +134,8 @@ class Node(models.Model):
                 OwnedKind.BACKEND,
                 name="(SELECT name FROM pools_backend WHERE id = COALESCE(OLD.backend_id, NEW.backend_id)"
                 " AND kind = 'simulated')",
-                unless="TG_OP = 'UPDATE' AND NEW IS NOT DISTINCT FROM OLD",
+                # A drain is a state of the operation, which admins set.
+                unless="TG_OP = 'UPDATE' AND to_jsonb(NEW) - 'taint' = to_jsonb(OLD) - 'taint'",
             ),
             MoveTokensTrigger(plan_of_backends("NEW.backend_id, OLD.backend_id")),
             NoTruncateTrigger("The table of nodes"),

@@ -10,17 +10,20 @@ from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.backends import cluster_tabs
-from pools.admin.forms import MAX_TEXT_LENGTH
+from pools.admin.forms import MAX_TEXT_LENGTH, script_media
 from pools.admin.paging import parse_page_number
+from pools.domain.errors import DomainError
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
+from scheduling.domain.changes.nodes import DRAINED_NOTE, ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOSS_COLUMNS, LOST_WORK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.locking import hold_what_if_turn
 from scheduling.selectors.cluster.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
 from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
 from scheduling.selectors.what_if.live_question import read_loss_of
 from scheduling.selectors.what_if.single_losses import read_single_losses
+from scheduling.services.node_care import clear_node, drain_node, restore_node
 
 NODES_PER_PAGE = 2000
 MAX_FREE_GPUS = 10_000
@@ -98,19 +101,44 @@ class NodeAdmin(PolicyAdmin):
     def _node_page(self, request: HttpRequest, backend: str, name: str) -> HttpResponse:
         actor = actor_of(request)
         node = read_mapped_node(actor, backend, name)
+        if request.method == "POST":
+            return self._care_for(request, backend, name)
+        row = Backend.objects.get(name=backend)
         nodes = reverse("admin:pools_node_changelist")
         return self.render_page(
             request,
             "osmo/node.html",
             title=name,
             crumbs=[("Nodes", nodes), (backend, f"{nodes}?{urlencode({'backend': backend})}")],
-            backend=Backend.objects.get(name=backend),
+            backend=row,
             columns=WORKFLOW_COLUMNS,
+            is_drained=DRAINED_NOTE in node.usage.observed_notes,
+            drain_commands=[f"kubectl drain {name} --ignore-daemonsets"] if row.kind != Backend.Kind.SIMULATED else [],
+            script=script_media("copy"),
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
             node=node,
             drawn=draw_tiles([node], ColourBy.POOL),
             pools=pools_of_node(actor, node.usage),
             reads_platform=is_allowed(actor, Permission.PLATFORM_READ),
         )
+
+    def _care_for(self, request: HttpRequest, backend: str, name: str) -> HttpResponse:
+        """Drain the node, let it take work again, or end its suspicion."""
+        actor = actor_of(request)
+        try:
+            match request.POST.get("do"):
+                case "drain":
+                    drain_node(DrainNode(backend=backend, node=name), actor=actor)
+                    self.show_success(request, f"Node {name} is drained: no new work starts there.")
+                case "restore":
+                    restore_node(RestoreNode(backend=backend, node=name), actor=actor)
+                    self.show_success(request, f"Node {name} takes work again.")
+                case "clear":
+                    clear_node(ClearNode(backend=backend, node=name), actor=actor)
+                    self.show_success(request, f"Node {name} is not suspect any more.")
+        except DomainError as refusal:
+            self.show_warning(request, refusal.message)
+        return HttpResponseRedirect(request.path)
 
     def _losses_page(self, request: HttpRequest, backend: str) -> HttpResponse:
         """What if it breaks: every single node, and one of them in full."""

@@ -56,6 +56,9 @@ podgroup_urls = [
 ]
 backend_urls = [
     path("<str:backend>/nodes", nodes.NodeMapDetail.as_view()),
+    path("<str:backend>/nodes/<str:node>/drain", nodes.NodeDrain.as_view()),
+    path("<str:backend>/nodes/<str:node>/restore", nodes.NodeRestore.as_view()),
+    path("<str:backend>/nodes/<str:node>/clear", nodes.NodeClearance.as_view()),
     path("<str:backend>/losses", losses.SingleLossList.as_view()),
     path("<str:backend>/promises", promises.ClusterPromisesDetail.as_view()),
     path("<str:backend>/settle", reconcile.ReconcileRequest.as_view()),

@@ -15,6 +15,7 @@ from scheduling.models.leases.gpu_controller import GpuControllerLease
 from scheduling.models.leases.queue_sync import QueueDrift, QueueSync
 from scheduling.models.receipt import Interruption, Receipt, ReceiptedTask
 from scheduling.models.start_reservation import StartReservation
+from scheduling.models.suspect_node import SuspectNode
 from scheduling.models.usage import (
     BackendUsageDay,
     BackendUsageHour,
@@ -70,6 +71,7 @@ __all__ = [
     "StartForecast",
     "StartReservation",
     "StuckGroup",
+    "SuspectNode",
     "Task",
     "UnmarkedReviews",
     "UsageProgress",

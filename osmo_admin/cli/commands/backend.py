@@ -13,8 +13,10 @@ from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import first_of, list_table
+from osmo_admin.cli.changes import TypedChange, change_command
 from pools.domain.columns import pick
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
+from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOSS_COLUMNS, STEP_COLUMNS
 
 app = command_group("Backends: the clusters on which workflows run.")
@@ -101,3 +103,37 @@ def _steps_text(answer: dict[str, Any]) -> str:
     if not answer["steps"]:
         return f"Nothing to schedule. {end}"
     return f"{list_table(STEP_COLUMNS.values(), answer['steps'])}\n\n{end}"
+
+
+@change_command(app, "drain", DrainNode)
+def drain(session: ClientSession, change: TypedChange) -> None:
+    """Start no new work on a node of a simulated cluster; its work continues until it ends.
+
+    The nodes of another cluster are drained with its own tools: kubectl drain NODE.
+
+    Example: osmo backend drain simulated n7
+    """
+    _care(change, "drain", "Node {node} is drained: no new work starts there.")
+
+
+@change_command(app, "restore", RestoreNode)
+def restore(session: ClientSession, change: TypedChange) -> None:
+    """Let a drained node take work again.
+
+    Example: osmo backend restore simulated n7
+    """
+    _care(change, "restore", "Node {node} takes work again.")
+
+
+@change_command(app, "clear", ClearNode)
+def clear(session: ClientSession, change: TypedChange) -> None:
+    """Say that a suspect node is in order.
+
+    Example: osmo backend clear simulated n7
+    """
+    _care(change, "clear", "Node {node} is not suspect any more.")
+
+
+def _care(change: TypedChange, action: str, text: str) -> None:
+    address = url_path("api", "backend", change["backend"], "nodes", change["node"], action)
+    change.show(change.send("POST", address), lambda answer: text.format(node=answer["node"]))

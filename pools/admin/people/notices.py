@@ -55,6 +55,7 @@ KIND_LABELS = {
     NoticeKind.APPROVAL: "approval of a change requested, or decided",
     NoticeKind.JOB_LATE: "background job late (installation)",
     NoticeKind.CLUSTER_SILENT: "cluster silent (installation)",
+    NoticeKind.NODE_SUSPECT: "suspect node (installation)",
     NoticeKind.CONFIGURATION_REFUSED: "configuration refused (installation)",
     NoticeKind.TEST: "test",
 }

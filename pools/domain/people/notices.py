@@ -23,6 +23,7 @@ class NoticeKind(StrEnum):
     APPROVAL = "approval"
     JOB_LATE = "job_late"
     CLUSTER_SILENT = "cluster_silent"
+    NODE_SUSPECT = "node_suspect"
     CONFIGURATION_REFUSED = "configuration_refused"
     TEST = "test"
 
@@ -35,7 +36,12 @@ class NoticeStatus(StrEnum):
     DEAD = "dead"
 
 
-PLATFORM_KINDS = (NoticeKind.JOB_LATE, NoticeKind.CLUSTER_SILENT, NoticeKind.CONFIGURATION_REFUSED)
+PLATFORM_KINDS = (
+    NoticeKind.JOB_LATE,
+    NoticeKind.CLUSTER_SILENT,
+    NoticeKind.NODE_SUSPECT,
+    NoticeKind.CONFIGURATION_REFUSED,
+)
 """Of the whole installation: targets of the installation alone choose them."""
 POOL_KINDS = (
     NoticeKind.WORKFLOW_ENDED, NoticeKind.PREEMPTED, NoticeKind.LONG_WAIT, NoticeKind.DRAIN,

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
 from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TEXT, whole_number
+from pools.domain.people.roles import Actor
 from pools.domain.questions import Page, parameter
 from pools.domain.values.query_values import MAX_INTEGER
+from pools.models import Node
+from scheduling.api.work.work_schemas import NOTES_BODY
+from scheduling.domain.changes.nodes import DRAIN_TAINT, ClearNode, DrainNode, NodeChange, RestoreNode
+from scheduling.models import SuspectNode
 from scheduling.selectors.cluster.node_map import MappedNode, NodeMap, NodeWork, read_node_map
+from scheduling.services.node_care import clear_node, drain_node, restore_node
 
 
 class NodeWorkAnswer(TypedDict):
@@ -43,6 +50,7 @@ class NodeAnswer(TypedDict):
     other: int
     free: int
     closed: int
+    suspect_since: UtcText | None
     notes: list[str]
     work: list[NodeWorkAnswer]
 
@@ -82,7 +90,8 @@ class NodeQuery(Page):
 class NodeMapDetail(View):
     """Who runs where: `used` are GPUs of running tasks (`unseen` of them of workflows that the caller may not see),
     `ending` those of pods whose task has ended or does not run yet, `other` those of foreign pods, `closed` unused ones
-    of nodes that take no new work. `notes` says what keeps work away from a node, and what its numbers do not say."""
+    of nodes that take no new work. A node is suspect while `suspect_since` is set. `notes` says what keeps work away
+    from a node, and what its numbers do not say."""
 
     @describe_operation(
         "Show the nodes of a backend with the workflows on them.",
@@ -123,6 +132,7 @@ def _node_body(node: MappedNode) -> NodeAnswer:
         "other": use.other_gpus,
         "free": use.free_gpus,
         "closed": node.closed_gpus,
+        "suspect_since": utc_text(use.suspect_since),
         "notes": list(use.notes),
         "work": [_work_body(each) for each in node.work],
     }
@@ -138,3 +148,57 @@ def _work_body(work: NodeWork) -> NodeWorkAnswer:
         "tasks": work.tasks,
         "since": utc_text(work.since),
     }
+
+
+class NodeCareAnswer(TypedDict):
+    """The state of a node that people set: `drained`, and whether it is `suspect`."""
+
+    backend: str
+    node: str
+    drained: bool
+    suspect: bool
+
+
+def _care_body(node: Node) -> NodeCareAnswer:
+    return {
+        "backend": node.backend.name,
+        "node": node.name,
+        "drained": node.taint == DRAIN_TAINT,
+        "suspect": SuspectNode.objects.open().filter(node=node).exists(),
+    }
+
+
+def _care_state(command: NodeChange, actor: Actor) -> NodeCareAnswer | None:
+    rows = Node.objects.select_related("backend").filter(backend__name=command.backend, name=command.node)
+    return next((_care_body(node) for node in rows), None)
+
+
+def _render_care(node: Node) -> Response:
+    return Response(_care_body(node))
+
+
+_CARE: ChangeAnswer[Any, Node] = ChangeAnswer(_render_care, effect_on(_care_state))
+
+
+class NodeDrain(View):
+    """The drain of a node of a simulated backend. The tools of a cluster drain its nodes."""
+
+    @describe_change(DrainNode, body=NOTES_BODY, answer=NodeCareAnswer)
+    def post(self, request: Request, backend: str, node: str) -> Response:
+        return answer_change(self, DrainNode, drain_node, _CARE, {"backend": backend, "node": node})
+
+
+class NodeRestore(View):
+    """The end of a drain."""
+
+    @describe_change(RestoreNode, body=NOTES_BODY, answer=NodeCareAnswer)
+    def post(self, request: Request, backend: str, node: str) -> Response:
+        return answer_change(self, RestoreNode, restore_node, _CARE, {"backend": backend, "node": node})
+
+
+class NodeClearance(View):
+    """The end of a suspicion by a person."""
+
+    @describe_change(ClearNode, body=NOTES_BODY, answer=NodeCareAnswer)
+    def post(self, request: Request, backend: str, node: str) -> Response:
+        return answer_change(self, ClearNode, clear_node, _CARE, {"backend": backend, "node": node})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import connection
 
@@ -19,7 +20,7 @@ class NodeUsage:
     """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
     usage of foreign pods (`other_…`), and sentences about both (`observed_notes`). `ending_…` are the amounts that pods
     of ours hold in addition to running tasks: the task has ended and the pod not yet, or the pod is about to start.
-    Memory and storage in bytes."""
+    `failures` and `suspect_since` are of a suspect node. Memory and storage in bytes."""
 
     backend_id: int
     name: str
@@ -45,6 +46,8 @@ class NodeUsage:
     other_cpu: int = 0
     other_memory: int = 0
     other_storage: int = 0
+    failures: int = 0
+    suspect_since: datetime | None = None
 
     @property
     def free_gpus(self) -> int:
@@ -65,8 +68,9 @@ class NodeUsage:
     @property
     def notes(self) -> list[str]:
         """Sentences about the node: what keeps work away, and what its numbers do not say."""
+        suspect = [f"suspect: {self.failures} different workflows failed here within minutes"] if self.failures else []
         shrunk = [f"running work holds more than the node has: {self.overfull}"] if self.overfull else []
-        return [*self.observed_notes, *shrunk]
+        return [*self.observed_notes, *suspect, *shrunk]
 
     def free(self, size: int, *held: int) -> int:
         """The part of an amount of this node with which work may still start; 0 where more is held than there is."""
@@ -156,9 +160,10 @@ def read_node_usage(name: str | None = None, *, backend: int | None = None) -> l
                 COALESCE(state.ready, true), state.conditions, state.labels, COALESCE(state.taints, '[]'),
                 COALESCE(state.notes || state.other_notes, '[]'),
                 COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
-                COALESCE(state.other_storage_bytes, 0)
+                COALESCE(state.other_storage_bytes, 0), COALESCE(suspect.failures, 0), suspect.since
             FROM pools_node node
             LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
+            LEFT JOIN scheduling_suspectnode suspect ON suspect.node_id = node.id AND suspect.cleared_at IS NULL
             LEFT JOIN ({_HELD_SQL.format(condition="")}) held
                 ON held.backend_id = node.backend_id AND held.node_name = node.name
             WHERE (%(name)s::text IS NULL OR node.name = %(name)s)

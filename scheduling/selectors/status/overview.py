@@ -77,6 +77,7 @@ def read_overview(actor: Actor) -> Overview:
         *problems.cluster_problems(actor, now),
         *problems.late_jobs(actor, now),
         *problems.stuck_gangs(actor),
+        *problems.suspect_nodes(actor),
         *problems.overdue_starts(actor, now),
         *problems.contradicted_starts(actor, now),
         *problems.gpu_quota_alerts(actor),

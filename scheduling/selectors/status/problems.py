@@ -26,7 +26,7 @@ from pools.permissions import namespaces_for
 from pools.selectors.quotas.backend_capacity import oversubscription_warning
 from pools.selectors.quotas.degraded import visible_promises
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
-from scheduling.models import PromisedStart, QueueSync, StuckGroup, Workflow
+from scheduling.models import PromisedStart, QueueSync, StuckGroup, SuspectNode, Workflow
 from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
 from scheduling.selectors.status.promised_starts import (
     contradicted_promises,
@@ -62,6 +62,7 @@ class ProblemCode(StrEnum):
     LATE_JOB = "late_job"
     OVERSUBSCRIBED = "oversubscribed"
     DEGRADED = "degraded"
+    SUSPECT_NODE = "suspect_node"
     GPU_QUOTA = "gpu_quota"
     LONG_DRAIN = "long_drain"
     OVERDUE_DRAIN = "overdue_drain"
@@ -142,6 +143,24 @@ def _silence_message(row: Backend, cause: str, *, never: bool, is_judged: bool) 
         return f"{effect if is_judged and has_pools else f'Cluster {row.name} cannot be used yet.'} {cause}"
     state = f"Cluster {row.name} {'has never answered' if never else 'does not answer'}"
     return f"{state}, so its pools are offline and nothing starts there." if has_pools else f"{state}. It has no pools."
+
+
+def suspect_nodes(actor: Actor) -> Iterator[Problem]:
+    """Nodes on which different work failed within minutes; for platform readers, who see all work. One query."""
+    if not is_allowed(actor, Permission.PLATFORM_READ):
+        return
+    rows = SuspectNode.objects.open().order_by("node__backend__name", "node__name")
+    for backend, node, failures, since in rows.values_list("node__backend__name", "node__name", "failures", "since")[
+        :MAX_SHOWN
+    ]:
+        message = f"Node {node} of cluster {backend} is suspect: {suspect_message(failures)}."
+        numbers = {"failures": failures}
+        yield Problem(ProblemCode.SUSPECT_NODE, f"node/{backend}/{node}", message, True, since, numbers)
+
+
+def suspect_message(failures: int) -> str:
+    """Why a node is suspect, without a full stop."""
+    return f"{failures} different workflows failed there within minutes"
 
 
 def oversubscribed_backends(

@@ -33,6 +33,7 @@ from scheduling.selectors.status.problems import (
     long_drains,
     long_waits,
     read_usual_waits,
+    suspect_nodes,
 )
 
 NEARLY_USED, NO_LONGER = 90, 80
@@ -97,6 +98,7 @@ def _find(
         (NoticeKind.DRAIN, lambda: _overdue_drains(now)),
         (NoticeKind.QUOTA_NEARLY_USED, lambda: _nearly_used(nearly)),
         (NoticeKind.DEGRADED, _degraded_pools),
+        (NoticeKind.NODE_SUSPECT, _suspect_nodes),
         (NoticeKind.LONG_WAIT, lambda: _long_waits_of_pools(now)),
         (NoticeKind.LONG_WAIT, lambda: _long_waits_of_people(now)),
     ]
@@ -140,6 +142,11 @@ def _degraded_pools() -> Iterator[_Found]:
         can = f"pool {name} can have {pool.held} of its {pool.quota}"
         message = f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools: {can}."
         yield _Found(NoticeKind.DEGRADED, f"pool/{name}", message, pool_id=root)
+
+
+def _suspect_nodes() -> Iterator[_Found]:
+    for node in suspect_nodes(SYSTEM):
+        yield _Found(NoticeKind.NODE_SUSPECT, node.subject, node.message)
 
 
 def _nearly_used(known: Collection[str]) -> Iterator[_Found]:

@@ -45,12 +45,14 @@ TITLES = {
     NoticeKind.APPROVAL: "Change with approval",
     NoticeKind.JOB_LATE: "Background job late",
     NoticeKind.CLUSTER_SILENT: "Cluster silent",
+    NoticeKind.NODE_SUSPECT: "Node suspect",
     NoticeKind.CONFIGURATION_REFUSED: "Configuration refused",
 }
 PAGES = {
     "workflow": "/workflows/{}",
     "pool": "/pools/{}",
     "backend": "/clusters/{}",
+    "node": "/nodes/{}",
     "approval": "/activity/approvals/{}",
     "config_file": "/activity/audit?q=config_file/{}",
     "job": "/jobs",
@@ -234,7 +236,10 @@ def _condition(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     yield _facts(entry, names, kind, subject, text, owner_id=owner, is_personal=owner is not None)
 
 
-_OVER = {NoticeKind.DEGRADED: "It is over: the cluster can give this quota again."}
+_OVER = {
+    NoticeKind.DEGRADED: "It is over: the cluster can give this quota again.",
+    NoticeKind.NODE_SUSPECT: "The suspicion has ended.",
+}
 """What is said at the end of a condition of which people must know the end."""
 
 

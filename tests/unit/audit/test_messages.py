@@ -375,9 +375,12 @@ def test_sentence(case: tuple[str, str, str, Any, Any, str]) -> None:
 
 ROW = {
     "subject": "pool/team--a", "requested_by": "bob", "provider": "corp", "source": "infra", "title": "Cluster silent",
-    "message": "the disk is full", "faults": 1, "message_without_beneficiary": "work of a higher priority",
+    "message": "the disk is full", "faults": 1, "failures": 3,
+    "message_without_beneficiary": "work of a higher priority",
 }  # fmt: skip
 WORDS = {
+    "node.suspected": "amy found node x suspect: 3 workflows failed there within minutes",
+    "node.cleared": "amy ended the suspicion of node x",
     "cohort.named": "amy named cohort x, which has no quota until it is configured",
     "cohort.forgotten": "amy removed cohort x, which no pool or cohort names",
     "cohort.inactive": "amy found a cycle in the parents of cohort x: nothing new starts below it",

@@ -1,0 +1,156 @@
+"""Suspect nodes and drains: how they come about, who is told, and who may end them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from osmo_admin.monitoring.work_metrics import _collect_nodes
+from pools.domain.changes.backends import PutBackend
+from pools.models import AuditEntry, Backend, Node
+from scheduling.models import NodeState, SuspectNode, Task
+from scheduling.selectors.status.overview import read_overview
+from scheduling.services.node_care import find_suspect_nodes
+from tests.support import world
+
+NODES = "/api/backend/sim/nodes"
+
+
+@pytest.fixture
+def cluster(db: None) -> Backend:
+    backend = world.make_backend("sim", namespace="ns", nodes=1, gpus=8)
+    world.make_pool("team", 8, on=backend)
+    return backend
+
+
+def fail(caller: Any, *names: str, person: str = "ann") -> None:
+    """Workflows that run on the only node, and fail."""
+    client, root = caller(person, "osmo-team-user"), caller("root", "osmo-admin")
+    for name in names:
+        client.submit("team", world.workflow_file(name))
+        world.reconcile()
+        root.post(f"/api/workflow/{name}-1/end", {"status": "FAILED"})
+        assert root.status == 200
+
+
+def test_three_failures_of_different_work_make_a_node_suspect(cluster: Backend, caller: Any) -> None:
+    fail(caller, "a", "b")
+    assert find_suspect_nodes() == 0
+    fail(caller, "c")
+    assert find_suspect_nodes() == 1
+    assert find_suspect_nodes() == 0, "it is marked once"
+    (node,) = caller("root", "osmo-admin").get(NODES)["nodes"]
+    assert node["suspect_since"] is not None
+    assert node["notes"] == ["suspect: 3 different workflows failed here within minutes"]
+    (problem,) = [each for each in read_overview(world.admin_actor()).problems if each.code == "suspect_node"]
+    assert (problem.subject, problem.is_urgent) == ("node/sim/sim-n1", True)
+    ann = world.make_user("anna", "osmo-team-user")
+    assert not [each for each in read_overview(ann).problems if each.code == "suspect_node"]
+    found = {family.name: [s.labels["node"] for s in family.samples] for family in _collect_nodes()}
+    assert found == {"osmo_node_suspect": ["sim-n1"], "osmo_node_excess_gpus": []}
+    entry = AuditEntry.objects.get(action="node.suspected")
+    assert (entry.object, entry.actor) == ("suspicion/sim-n1", "system")
+
+
+def test_a_person_ends_it_and_only_new_failures_count(cluster: Backend, caller: Any) -> None:
+    fail(caller, "a", "b", "c")
+    find_suspect_nodes()
+    root = caller("root", "osmo-admin")
+    preview = root.post(f"{NODES}/sim-n1/clear?dry_run=true", {})
+    assert (root.status, SuspectNode.objects.open().count()) == (200, 1), preview
+    assert root.post(f"{NODES}/sim-n1/clear", {"description": "a cable"})["suspect"] is False
+    assert AuditEntry.objects.get(action="node.cleared").description == "a cable"
+    assert find_suspect_nodes() == 0
+    fail(caller, "d")
+    assert find_suspect_nodes() == 1, "a failure after it brings the suspicion back"
+
+
+def test_a_done_drain_ends_it(cluster: Backend, caller: Any) -> None:
+    fail(caller, "a", "b", "c")
+    find_suspect_nodes()
+    caller("ann", "osmo-team-user").submit("team", world.workflow_file("runs", 2))
+    world.reconcile()
+    root = caller("root", "osmo-admin")
+    assert root.post(f"{NODES}/sim-n1/drain", {})["drained"] is True
+    find_suspect_nodes()
+    assert SuspectNode.objects.open().exists(), "its work has not ended"
+    root.post("/api/workflow/runs-1/end", {"status": "COMPLETED"})
+    find_suspect_nodes()
+    assert not SuspectNode.objects.open().exists()
+    assert find_suspect_nodes() == 0
+
+
+def test_a_drained_node_takes_no_work_until_it_is_restored(cluster: Backend, caller: Any) -> None:
+    root, ann = caller("root", "osmo-admin"), caller("ann", "osmo-team-user")
+    for _ in range(2):
+        assert root.post(f"{NODES}/sim-n1/drain", {}) == {
+            "backend": "sim", "node": "sim-n1", "drained": True, "suspect": False,
+        }  # fmt: skip
+    ann.submit("team", world.workflow_file("w", 2))
+    world.reconcile()
+    assert not Task.objects.filter(status="RUNNING").exists()
+    (node,) = root.get(NODES)["nodes"]
+    assert (node["ready"], node["free"]) == (False, 0)
+    world.apply_change(PutBackend(name="sim", body={"nodes": [{"name": "sim-n1", "gpus": 8}]}))
+    assert Node.objects.get().taint, "a new size ends no drain"
+    assert root.post(f"{NODES}/sim-n1/restore", {})["drained"] is False
+    world.reconcile()
+    assert Task.objects.filter(status="RUNNING").exists()
+    assert not NodeState.objects.exists()
+
+
+@pytest.mark.parametrize("action", ["drain", "restore", "clear"])
+@pytest.mark.parametrize("role", ["osmo-team-admin", "osmo-team-user", "osmo-viewer"])
+def test_only_the_platform_cares_for_nodes(cluster: Backend, caller: Any, action: str, role: str) -> None:
+    client = caller("paul", role)
+    client.post(f"{NODES}/sim-n1/{action}", {})
+    assert client.status == 403
+    page: Client = world.sign_in("paul")
+    page.post("/nodes/sim/sim-n1", {"do": action})
+    assert not Node.objects.get().taint
+    root = caller("root", "osmo-admin")
+    root.post(f"{NODES}/gone/{action}", {})
+    assert root.status == 404
+
+
+def test_a_cluster_is_drained_with_its_own_tools(cluster: Backend, caller: Any) -> None:
+    Backend.objects.update(kind="kubernetes")
+    root = caller("root", "osmo-admin")
+    refused = root.post(f"{NODES}/sim-n1/drain", {})
+    assert (root.status, refused["message"].endswith("kubectl drain sim-n1")) == (409, True)
+    SuspectNode.objects.create(node=Node.objects.get(), failures=3, since="2026-01-01T00:00:00Z")
+    assert root.post(f"{NODES}/sim-n1/clear", {})["suspect"] is False
+
+
+def test_the_page_has_the_buttons(cluster: Backend, caller: Any) -> None:
+    fail(caller, "a", "b", "c")
+    find_suspect_nodes()
+    caller("root", "osmo-admin")
+    root = world.sign_in("root")
+    text = root.get("/nodes/sim/sim-n1").content.decode()
+    assert "suspect" in text and "It is in order" in text and ">Drain<" in text
+    assert root.post("/nodes/sim/sim-n1", {"do": "drain"}).status_code == 302
+    assert "Take work again" in root.get("/nodes/sim/sim-n1").content.decode()
+    root.post("/nodes/sim/sim-n1", {"do": "restore"})
+    root.post("/nodes/sim/sim-n1", {"do": "clear"})
+    text = root.get("/nodes/sim/sim-n1").content.decode()
+    assert "It is in order" not in text
+    assert ">Drain<" in text
+
+
+def test_eight_are_held_on_seven(cluster: Backend, caller: Any) -> None:
+    """A node that shrinks below its use has nothing free, and its work stays."""
+    caller("ann", "osmo-team-user").submit("team", world.workflow_file("w", 8))
+    world.reconcile()
+    world.apply_change(PutBackend(name="sim", body={"nodes": [{"name": "sim-n1", "gpus": 7}]}))
+    world.reconcile()
+    assert Task.objects.get().status == "RUNNING"
+    root = caller("root", "osmo-admin")
+    (node,) = root.get(NODES)["nodes"]
+    assert (node["free"], node["used"], node["gpus"]) == (0, 8, 7)
+    assert node["notes"] == ["running work holds more than the node has: 8 of 7 GPUs"]
+    assert "8 of 7 GPUs" in world.sign_in("root").get("/nodes/sim/sim-n1").content.decode()
+    found = {family.name: {s.labels["node"]: s.value for s in family.samples} for family in _collect_nodes()}
+    assert found["osmo_node_excess_gpus"] == {"sim-n1": 1}
