@@ -1,4 +1,4 @@
-"""*What if it breaks*: the table of single nodes, at every door, and what each reader may know."""
+"""*What if it breaks*: the table of single nodes, on page, REST and client, and what each reader may know."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def busy(db: None, caller: Any) -> Backend:
     caller("ann", "osmo-vision-user").submit("vision", world.workflow_file("train", 8))
     world.reconcile()
     caller("sue", "osmo-orchid-user")(
-        "POST", "/api/pool/orchid/workflow?priority=LOW", {"file": world.workflow_file("veiled", 4)}
+        "POST", "/api/pool/orchid/workflow?priority=LOW", {"file": world.workflow_file("foreign", 4)}
     )
     world.reconcile()
     return backend
@@ -59,7 +59,7 @@ def test_the_admin_and_the_people_of_a_pool_see_its_part(busy: Backend, caller: 
         assert (body["whole"], body["nodes"]) == (False, 4)
         assert [each["workflows"] for each in body["losses"]] == [1, 0, 0]
         assert {pool["pool"] for each in body["losses"] for pool in each["pools"]} <= {"vision"}
-        assert "orchid" not in str(body) and "veiled" not in str(body)
+        assert "orchid" not in str(body) and "foreign" not in str(body)
     nobody = caller("eve")
     nobody.get(LOSSES)
     assert nobody.status == 404
@@ -119,5 +119,5 @@ def test_the_page_for_others(busy: Backend, role: str, status: int) -> None:
     client: Client = world.sign_in("paul")
     answer = client.get("/clusters/sim/losses?node=sim-n1")
     assert answer.status_code == status
-    assert "orchid" not in answer.content.decode() and "veiled" not in answer.content.decode()
+    assert "orchid" not in answer.content.decode() and "foreign" not in answer.content.decode()
     assert client.get("/clusters/gone/losses").status_code == 404
