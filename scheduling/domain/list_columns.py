@@ -87,7 +87,7 @@ RECEIPT_COLUMNS = list_columns(
 )  # fmt: skip
 """Of the receipts of a workflow, and of work whose place it took."""
 
-LOSS_COLUMNS = list_columns(
+POOL_LOSS_COLUMNS = list_columns(
     "pool", "rule",
     Column("taker", "Taken by", cell="taker"),
     Column("attempts", is_right=True),

@@ -135,6 +135,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/task": ["/api/task", "/api/task?all_users=True&summary=True"],
     "api/scheduler_events": ["/api/scheduler_events", "/api/scheduler_events?pool=team&action=start&limit=5"],
     "api/queue": ["/api/queue", "/api/queue?pool=team&limit=1000"],
+    "api/workflow/<str:name>/receipts": ["/api/workflow/running-1/receipts"],
     "api/backend/<str:backend>/nodes": ["/api/backend/sim/nodes", "/api/backend/sim/nodes?name=n1&free=1"],
     "api/backend/<str:backend>/losses": ["/api/backend/sim/losses"],
     "api/backend/<str:backend>/promises": ["/api/backend/sim/promises"],
@@ -155,6 +156,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         for page in ("approve", "approve/-/preview", "reject", "withdraw")
     },
     "activity/audit/<str:object_id>": ["/activity/audit/NEWEST_ENTRY"],
+    "clusters/<str:backend>/losses": ["/clusters/sim/losses"],
     "clusters/<str:name>/configuration": ["/clusters/sim/configuration"],
     "clusters/<str:name>/configuration/-/preview": [
         "/clusters/sim/configuration/-/preview?namespace=ns&about=new&offline=on"

@@ -14,7 +14,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.people.roles import Actor
 from pools.models import Pool
 from pools.representations.csv_files import csv_response, is_csv_request
-from scheduling.domain.list_columns import LOSS_COLUMNS
+from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.models import UsageProgress
 from scheduling.selectors.reports.usage import (
@@ -61,7 +61,7 @@ class UsageAdmin(PolicyAdmin):
             charts=usage_charts(answer, window),
             totals=answer.totals,
             losses=answer.losses[:MAX_LOSSES_SHOWN],
-            loss_columns=LOSS_COLUMNS,
+            loss_columns=POOL_LOSS_COLUMNS,
             rows=rows[:MAX_ROWS_SHOWN],
             row_count=len(rows),
             max_days=MAX_WORKFLOW_WINDOW.days if is_too_long else None,

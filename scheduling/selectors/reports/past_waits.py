@@ -9,6 +9,8 @@ from datetime import datetime
 from itertools import pairwise
 from uuid import UUID
 
+from django.db.models import DateTimeField, F, TextField, Value
+
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, WaitCauseChange, WaitSpan
@@ -92,21 +94,30 @@ class PastWaits:
 
 
 def read_waits(groups: Sequence[Group], now: datetime) -> Mapping[UUID, Sequence[GangWait]]:
-    """The waits for GPUs of each group, the oldest first, with the present one. Two queries."""
+    """The waits for GPUs of each group, the oldest first, with the present one. One query."""
     pks = [group.pk for group in groups]
-    rows = WaitSpan.objects.filter(group_id__in=pks).order_by("since", "pk")
-    spans = [(group, since, until or now, started, True) for group, since, until, started in rows.values_list(
-        "group_id", "since", "until", "started"
-    )]  # fmt: skip
+    workflows = {group.workflow_id for group in groups}
+    ended = WaitSpan.objects.filter(workflow_id__in=workflows, group_id__in=pks).annotate(
+        number=F("pk"), at=F("since"), end=F("until"), has_started=F("started"), why=Value("", TextField())
+    )
+    changed = WaitCauseChange.objects.filter(group_id__in=pks).annotate(
+        number=F("pk"), at=F("since"), end=Value(None, DateTimeField()), has_started=Value(False), why=F("cause")
+    )
+    columns = ("group_id", "number", "at", "end", "has_started", "why")
+    spans = []
+    changes: dict[UUID, list[tuple[datetime, WaitCause]]] = defaultdict(list)
+    for group, _, at, end, started, why in (
+        ended.values_list(*columns).union(changed.values_list(*columns), all=True).order_by("at", "number")
+    ):
+        if why:
+            changes[group].append((at, WaitCause(why)))
+        else:
+            spans.append((group, at, end or now, started, True))
     spans += [
         (group.pk, group.ready_at, now, False, False)
         for group in groups
         if group.status == TaskStatus.SCHEDULING and group.ready_at is not None
     ]
-    changes: dict[UUID, list[tuple[datetime, WaitCause]]] = defaultdict(list)
-    noted = WaitCauseChange.objects.filter(group_id__in=pks).order_by("since", "pk")
-    for group, since, cause in noted.values_list("group_id", "since", "cause"):
-        changes[group].append((since, WaitCause(cause)))
     waits: dict[UUID, list[GangWait]] = defaultdict(list)
     for group, since, until, started, is_over in spans:
         parts = tuple(_split_wait(since, until, changes[group]))

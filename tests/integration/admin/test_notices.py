@@ -133,6 +133,7 @@ def test_each_kind_has_a_label_and_each_subject_a_page() -> None:
         "workflow": reverse("admin:scheduling_workflow_change", args=["{}"]).replace("%7B%7D", "{}"),
         "pool": reverse("admin:pools_pool_change", args=["{}"]).replace("%7B%7D", "{}"),
         "backend": reverse("admin:pools_backend_change", args=["{}"]).replace("%7B%7D", "{}"),
+        "node": reverse("admin:pools_node_change", args=["{}"]).replace("%7B%7D", "{}"),
         "approval": reverse("admin:pools_approvalrequest_change", args=["{}"]).replace("%7B%7D", "{}"),
         "config_file": f"{reverse('admin:pools_auditentry_changelist')}?q=config_file/{{}}",
         "job": reverse("admin:django_celery_beat_periodictask_changelist"),

@@ -37,7 +37,7 @@ PLACES = {
     "name": "team", "pool": "team", "parent": "team", "subpool": "a", "platform": "default", "backend": "sim",
     "user": "root-admin", "namespace": "ns", "workflow": "job-1", "other": "job-1", "config_type": "POOL",
     "revision": "1", "role": "osmo-admin", "provider": "p", "approval": "1", "notice": "1", "target": "t",
-    "replay": "1", "page": "pools", "mark": "m",
+    "replay": "1", "page": "pools", "mark": "m", "node": "sim-n1", "news": "1",
 }  # fmt: skip
 
 PLATFORM = {
