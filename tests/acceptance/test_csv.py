@@ -21,7 +21,7 @@ NO_ANSWER_OF_ROWS = {
     "login", "logout", "help", "mcp", "simulate", "replay", "podgroup validate", "podgroup plan", "usage export",
     "workflow logs", "workflow spec", "workflow validate", "workflow forecast", "config show", "quota rebuild",
     "quota fits", "quota show", "quota allocations", "approval show", "cohort show", "token roles", "notice test",
-    "notice secret", "notice replay", "pool subpool import",
+    "notice secret", "notice read", "notice replay", "pool subpool import",
 }  # fmt: skip
 """Files, texts, and answers about one object that this test does not make."""
 NUMBERS = re.compile(
@@ -49,6 +49,9 @@ def test_every_command_that_reads_writes_csv(team: Any) -> None:
     pool.osmo("pool", "subpool", "create", pool.name, "a", "--quota", "4")
     running, other = pool.start(2, "NORMAL"), pool.start(1, "LOW", to=f"{pool.name}--a")
     arguments = {
+        "backend losses": [pool.backend],
+        "backend promises": [pool.backend],
+        "workflow receipt": [running],
         "pool list": ["--mode", "used"],
         "pool show": [pool.name],
         "pool subpool list": [pool.name],
