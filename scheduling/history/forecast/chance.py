@@ -12,11 +12,23 @@ from statistics import NormalDist
 
 NORMAL = NormalDist()
 
+SPREAD = 7
+"""Futures over which the draws of a gang are spread: a prime number, so that each order of parts is a step in it."""
+
 
 def chance(*of: object) -> float:
     """A number between 0 and 1, the same for the same names, in each process."""
     digest = blake2b("\0".join(map(str, of)).encode(), digest_size=7).digest()
     return (int.from_bytes(digest) + 0.5) / 2**56
+
+
+def spread_chance(future: int, *of: object) -> float:
+    """A number between 0 and 1 for each future. Those of any `SPREAD` futures in a row are one in each of as many equal
+    parts of that range, in an order that belongs to the names (Latin hypercube sampling, McKay 1979): so few futures
+    say more of the middle than as many independent draws."""
+    step, first = divmod(int(chance(*of) * SPREAD * (SPREAD - 1)), SPREAD)
+    part = ((step + 1) * future + first) % SPREAD
+    return (part + chance(future, *of)) / SPREAD
 
 
 def exponential(*of: object) -> float:

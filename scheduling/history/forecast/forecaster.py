@@ -19,6 +19,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.history.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
 from scheduling.history.forecast.baseline import RecentWaits, size_class
 from scheduling.history.forecast.calibration import Calibration, Place, Shape, hour_of
+from scheduling.history.forecast.chance import SPREAD
 from scheduling.history.forecast.futures import GangInfo, Present, sample_waits
 from scheduling.history.forecast.lines import Line, is_within, is_young
 from scheduling.history.forecast.runtimes import Attempt, RunTimes, WorkKind
@@ -26,7 +27,7 @@ from scheduling.history.forecast.scoring import DEPTHS, ScoredForecast, scores_o
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayClock, ReplayObserver, gang_name
 from scheduling.history.replay.jobs import SECOND, Job
 
-FUTURES = 6
+FUTURES = SPREAD
 
 Queue = tuple[str, Priority]
 Key = tuple[str, Priority, int]

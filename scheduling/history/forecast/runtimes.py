@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from scheduling.history.forecast.baseline import size_class
-from scheduling.history.forecast.chance import chance, exponential
+from scheduling.history.forecast.chance import exponential, spread_chance
 
 REMEMBERED = 1500
 """Attempts of one kind that are remembered."""
@@ -104,7 +104,7 @@ class RunTimeDraws:
 
     def run_time(self, name: str, kind: WorkKind, elapsed: float = 0.0) -> float:
         """How long the attempt of a gang runs in all, that has run for `elapsed` seconds."""
-        drawn, share = None, chance(self._future, "run", name)
+        drawn, share = None, spread_chance(self._future, "run", name)
         for key in kind.like():
             curve = self._curve(key)
             if curve is not None:

@@ -19,12 +19,13 @@ from pools.models import Backend
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.garbage_collector import garbage_collector
 from scheduling.history.forecast.calibration import Calibration, Place, Record, Shape, hour_of
+from scheduling.history.forecast.chance import SPREAD
 from scheduling.history.forecast.futures import NEVER, sample_waits
 from scheduling.history.forecast.scoring import LEVELS, Score
 from scheduling.history.starts.forecast_facts import ForecastFacts, read_forecast_facts
 from scheduling.models import PromisedStart, StartForecast, WaitSpan
 
-FUTURES = 12
+FUTURES = 2 * SPREAD
 LEAST_FUTURES = 2
 SECONDS = 10.0
 """The time for one round. A large backend gets fewer futures, and those that the round does not reach are the first of
@@ -96,7 +97,7 @@ def _forecast(backend: Backend, until: float) -> int:
     facts = read_forecast_facts(backend)
     if facts is None:
         return 0
-    key = facts.key()
+    key = facts.key
     due = _due(facts, key)
     if not due:
         return 0

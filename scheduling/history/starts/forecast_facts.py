@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from uuid import UUID
 
 from django.db.models import Count, Q
@@ -42,7 +42,7 @@ _KIND = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ForecastFacts:
     """The present, the group of each waiting gang by its name in the facts, and the time of the snapshot. `live`: the
     facts with the rows that their names refer to; `holds`: the work that is not sent to the cluster yet."""
@@ -53,6 +53,7 @@ class ForecastFacts:
     live: LiveFacts
     holds: DispatchHolds
 
+    @cached_property
     def key(self) -> str:
         """The same while nothing happens, however late it is: forecasts follow from these facts alone."""
         return facts_key(self.present)

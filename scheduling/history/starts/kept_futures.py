@@ -47,7 +47,7 @@ def read_kept_futures(facts: ForecastFacts, new: GangFacts, together: Collection
     age = (facts.now - made_at).total_seconds()
     if not is_within(before, most.before):
         return None
-    if key == facts.key():  # nothing has happened since, so they hold at any age
+    if key == facts.key:  # nothing has happened since, so they hold at any age
         waits = read_waits(kept, before, gang_gpus(new))
         return KeptFutures([wait if wait >= NEVER else max(0.0, wait - age) for wait in waits], made_at)
     return KeptFutures(read_waits(kept, before, gang_gpus(new)), made_at) if is_young(age, middle) else None

@@ -26,6 +26,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.garbage_collector import garbage_collector
 from scheduling.history.forecast.calibration import Calibration
+from scheduling.history.forecast.chance import SPREAD
 from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.history.forecast.smaller_work import smaller_work
 from scheduling.history.starts.background import read_calibration, sum_up
@@ -41,7 +42,7 @@ from scheduling.services.workflows.submission import (
     submit_prepared,
 )
 
-FUTURES = 6
+FUTURES = SPREAD
 LEAST_FUTURES = 2
 SECONDS = 0.4
 """The time for the futures of one dry run; the least number of them is made in any case."""

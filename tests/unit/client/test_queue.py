@@ -73,6 +73,35 @@ def test_a_certain_start_of_a_reservation_is_said_without_a_forecast(osmo, stub)
     assert "  by 12:00  " in osmo.ok("workflow", "queue").splitlines()[2]
 
 
+START = {
+    "p10": "2026-11-20T15:10:00", "p50": "2026-11-20T15:40:00", "p90": "2026-11-20T16:00:00", "samples": 7,
+    "never": None, "made_at": "2026-11-20T10:00:00", "record": {"like": 40, "in_time": 31},
+}  # fmt: skip
+CERTAIN = {"message": "GPUs are kept for it on n1.", "is_certain": True, "latest_start": "2026-11-20T18:00:00"}
+
+
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
+@pytest.mark.parametrize(
+    ("more", "in_file"),
+    [
+        ({"start": START}, "2026-11-20T15:40:00+00:00"),
+        ({"start": START, "reservation": CERTAIN}, "2026-11-20T18:00:00+00:00"),
+        ({"start": START | {"p90": "2026-11-29T16:00:00"}}, ""),
+    ],
+)
+def test_a_file_has_the_time_that_the_words_are_about(osmo, stub, more, in_file):
+    """The certain one replaces the forecast, and a forecast that is too wide for words names none."""
+    stub.on("GET", "/api/queue", {"entries": [queue_entry(**more)], "more_entries": False})
+    heads, row = (line.split(",") for line in osmo.ok("workflow", "queue", "-o", "csv").splitlines())
+    assert dict(zip(heads, row, strict=True))["starts_about"] == in_file
+
+
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
+def test_a_start_comes_with_the_record_of_those_like_it(osmo, stub):
+    stub.on("GET", "/api/queue", {"entries": [queue_entry(start=START)], "more_entries": False})
+    assert "Of the last 40 like this one, 31 started in time." in osmo.ok("workflow", "queue", "w-1")
+
+
 def test_positions_on_several_backends_name_the_backend(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [queue_entry(), queue_entry(backend="other")], "more_entries": False})
     lines = osmo.ok("workflow", "queue").splitlines()

@@ -12,6 +12,7 @@ from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.history.forecast.arrivals import Arrival, RecentArrivals
 from scheduling.history.forecast.baseline import RECENT, RecentWaits
 from scheduling.history.forecast.calibration import BURSTS, LEAST_SPREAD, Calibration, Place, Record, Shape
+from scheduling.history.forecast.chance import SPREAD, spread_chance
 from scheduling.history.forecast.runtimes import RunTimeDraws, RunTimes, WorkKind
 from scheduling.history.forecast.scoring import Score, ScoredForecast, burst_coverage, pinball, scores_of
 
@@ -127,6 +128,17 @@ def test_a_draw_belongs_to_the_gang_and_not_to_the_round():
     draws = [RunTimeDraws(known, 3e6, future) for future in range(12)]
     assert [(each.run_time("g2", KIND), each.run_time("g1", KIND))[1] for each in draws] == before
     assert len(set(before)) > 4
+
+
+def test_the_draws_of_a_gang_are_spread_over_the_futures():
+    """Any seven futures in a row have one draw in each seventh, and gangs have other orders."""
+    orders = set()
+    for name in range(200):
+        for first in (0, 3, 11):
+            draws = [spread_chance(future, "run", name) for future in range(first, first + SPREAD)]
+            assert sorted(int(draw * SPREAD) for draw in draws) == list(range(SPREAD))
+        orders.add(tuple(int(spread_chance(future, "run", name) * SPREAD) for future in range(SPREAD)))
+    assert len(orders) > 35, "of 42 orders"
 
 
 def place(burst=0, before=10, gpus=1, queue="q"):
