@@ -7,10 +7,11 @@ The states are bodies of the API (design, A2); amounts are whole GPUs, -1 is unl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain.names import REMAINDER_LABEL
+from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import NO_LIMIT
 
@@ -20,7 +21,8 @@ NOTHING: TreeSnapshot = {}
 
 @dataclass(frozen=True, slots=True)
 class NodeEffect:
-    """One node before and after; None where it does not exist. `used` are the GPUs of running HIGH and NORMAL work."""
+    """One node before and after; None where it does not exist. `used` are the GPUs of running HIGH and NORMAL work, and
+    `bar` is the bar of pages after the change."""
 
     label: str
     kind: str
@@ -31,6 +33,7 @@ class NodeEffect:
     available_before: int | None
     available_after: int | None
     used: int
+    bar: UsageBar | None = None
 
     @property
     def is_changed(self) -> bool:
@@ -38,8 +41,10 @@ class NodeEffect:
         return (self.quota_before, self.state_before) != (self.quota_after, self.state_after)
 
 
-def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tuple[NodeEffect, ...]:
-    """The pool, its remainder, and every subpool of either state by name."""
+def node_effects(
+    before: TreeSnapshot | None, after: TreeSnapshot | None, bars: Mapping[str, UsageBar] | None = None
+) -> tuple[NodeEffect, ...]:
+    """The pool, its remainder, and every subpool of either state by name, with the bars of these labels."""
     old, new = before or NOTHING, after or NOTHING
     whole = NodeEffect(
         label=str(new.get("pool") or old.get("pool")),
@@ -56,7 +61,7 @@ def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tup
     olds = {part["subpool_name"]: part for part in old.get("subpools", ())}
     news = {part["subpool_name"]: part for part in new.get("subpools", ())}
     nodes += [_node(name, "subpool", olds.get(name), news.get(name)) for name in sorted(olds | news)]
-    return tuple(nodes)
+    return tuple(replace(node, bar=(bars or {}).get(node.label)) for node in nodes)
 
 
 def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | None) -> NodeEffect:

@@ -165,7 +165,8 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
 @dataclass(frozen=True, slots=True)
 class ChangedGauge:
     """One amount of a namespace at a change of its caps: its use after the change, and the cap before and after,
-    as readable texts; a missing cap is empty. `available` is a percentage of the cap after the change."""
+    as readable texts; a missing cap is empty. `available` is a percentage of the cap after the change, and `meter` has
+    the bar of that time."""
 
     label: str
     used: str
@@ -173,17 +174,19 @@ class ChangedGauge:
     cap_after: str
     available: str
     is_exceeded: bool
+    meter: GpuMeter
 
 
 def changed_gauges(before: GpuNamespace, after: GpuNamespace) -> list[ChangedGauge]:
     """The amounts with a cap before or after a change."""
     found = []
+    meters = {meter.key: meter for meter in _meters(after)}
     for old, new in zip(*(usage_gauges(each.spec, each.committed) for each in (before, after)), strict=True):
         was, becomes = (_gauge_cap(each, gauge) for each, gauge in ((before, old), (after, new)))
         if was or becomes:
-            used = _text(after.committed, new.key)
+            meter = meters[new.key]
             found.append(
-                ChangedGauge(GPU_QUOTA_NUMBERS[new.key].label, used, was, becomes, new.available_text, new.is_exceeded)
+                ChangedGauge(meter.label, meter.used, was, becomes, new.available_text, new.is_exceeded, meter)
             )
     return found
 

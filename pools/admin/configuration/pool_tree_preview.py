@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic
 
 from django.urls import reverse
@@ -15,6 +15,7 @@ from pools.admin.live_notes import LiveNote
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.list_columns import HOLDER_COLUMNS
 from pools.domain.people.roles import Actor
+from pools.domain.quota.usage_bar import UsageBar
 from pools.models import Cohort, Pool, Reservation
 from pools.representations.subpool import pool_tree_body
 from pools.selectors.quotas import pool_tree
@@ -22,12 +23,24 @@ from pools.selectors.quotas.pool_tree import PoolTree
 from pools.services.changes.dry_run import EffectAnswer, effect_on_pool_tree, warnings_of
 from pools.services.configuration.cohort_effects import effect_on_pool
 
+BarsOfPools = dict[str, dict[str, UsageBar]]
 EffectMessages = Callable[[tuple[NodeEffect, ...], list[Reservation], ResultT], tuple[str, ...]]
 
 
 def tree_messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: object) -> tuple[str, ...]:
     """The messages that follow from the nodes alone."""
     return consequence_messages(nodes)
+
+
+def reading_bars(operation: Callable[[], object], pools: Collection[str], bars: BarsOfPools) -> Callable[[], object]:
+    """The operation, which also writes the bars of these pools after it into `bars`: a dry run takes it back."""
+
+    def run() -> object:
+        result = operation()
+        bars.update(pool_tree.bars_of(pools))
+        return result
+
+    return run
 
 
 def no_remaining_work(effect: EffectAnswer) -> list[Reservation]:
@@ -56,6 +69,7 @@ class PoolTreePreview(Generic[ResultT]):
     messages: EffectMessages[ResultT] = tree_messages
     remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work
     live_note: Callable[[PoolTree | None], LiveNote | None] = no_note
+    bars: BarsOfPools = field(default_factory=dict)
 
     def form_context(self) -> dict[str, Any]:
         """The tree as it is now, and the names to choose a cohort from."""
@@ -66,13 +80,15 @@ class PoolTreePreview(Generic[ResultT]):
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the pool's tree."""
+        run = reading_bars(operation, [self.root_name], self.bars)
         if self.changes_configuration:
-            return effect_on_pool(self.root_name, operation, actor=self.actor)
-        return effect_on_pool_tree(self.root_name, operation, actor=self.actor)
+            return effect_on_pool(self.root_name, run, actor=self.actor)
+        return effect_on_pool_tree(self.root_name, run, actor=self.actor)
 
     def effect_context(self, effect: EffectAnswer, result: ResultT) -> dict[str, Any]:
         """Each node before and after, messages, and the names of the work that stays or is reclaimed."""
-        nodes, remaining = node_effects(effect["before"], effect["after"]), self.remaining_work(effect)
+        nodes = node_effects(effect["before"], effect["after"], self.bars.get(self.root_name))
+        remaining = self.remaining_work(effect)
         return {
             "pool": self.pool,
             "nodes": nodes,

@@ -4,7 +4,7 @@ a CSV file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,7 +15,12 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import reason_field
-from pools.admin.configuration.pool_tree_preview import pool_breadcrumbs, pool_url
+from pools.admin.configuration.pool_tree_preview import (
+    BarsOfPools,
+    pool_breadcrumbs,
+    pool_url,
+    reading_bars,
+)
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
@@ -47,6 +52,7 @@ class QuotasPreview:
     actor: Actor
     pool: Pool | None
     command: ResizeSubpools
+    bars: BarsOfPools = field(default_factory=dict)
 
     def form_context(self) -> dict[str, Any]:
         """The tree as it is now."""
@@ -55,11 +61,13 @@ class QuotasPreview:
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the trees of all pools."""
-        return effect_on_quotas(self.command, operation, self.actor)
+        pools = {parent for name in self.command.quotas if (parent := split_name(name).parent)}
+        return effect_on_quotas(self.command, reading_bars(operation, pools, self.bars), self.actor)
 
     def effect_context(self, effect: EffectAnswer, result: QuotasResult) -> dict[str, Any]:
         """Each node of each pool before and after."""
-        trees = [node_effects(tree, (effect["after"] or {}).get(name)) for name, tree in effect["before"].items()]
+        after = effect["after"] or {}
+        trees = [node_effects(tree, after.get(name), self.bars.get(name)) for name, tree in effect["before"].items()]
         return {
             "pool": self.pool,
             "nodes": [node for tree in trees for node in self._shown(tree)],

@@ -3,7 +3,7 @@ pools."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -165,6 +165,13 @@ def _subpool_row(root: Pool, part: Subpool, totals: PoolTotals) -> PoolTreeRow:
         until=part.until,
         quota_after=part.quota_after,
     )
+
+
+def bars_of(pools: Iterable[str]) -> dict[str, dict[str, UsageBar]]:
+    """The bars of these pools and their leaves, by pool and label."""
+    roots = Pool.objects.roots().filter(name__in=pools, archived=False).select_related("backend", "cohort")
+    trees = pool_trees_of(list(roots))
+    return {tree.pool.name: {row.label: row.bar for row in (tree.head, *tree.leaves)} for tree in trees}
 
 
 def archived_subpools(root: Pool) -> list[Pool]:

@@ -171,6 +171,9 @@ def test_caps_are_set_changed_and_deleted(quota: None, as_person: SignedIn) -> N
     assert 'value="1Gi"' in page
     address = "/gpu-quotas/team-b/configuration"
     shown = root.post(address, {"max_workers": "5", "step": "preview"}, follow=True)
+    (workers,) = [each.meter for each in shown.context["gauges"] if each.label == "Workers"]
+    assert (workers.used, workers.cap, workers.committed, workers.left) == ("1", "5", 200, 800)
+    assert "Workers: 1 of 5 used, 80.00 percent available" in shown.content.decode()
     assert confirm_change(root, address, max_workers="4").status_code == 302
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "was changed meanwhile" in stale.content.decode()

@@ -68,7 +68,7 @@ def test_a_file_is_read_and_only_its_changes_are_shown(as_person: Callable[[str]
     upload = SimpleUploadedFile("quotas.csv", text.encode(), content_type="text/csv")
     preview = chief.post(IMPORT, {"upload": upload, "description": "plan", "step": "preview"}, follow=True)
     assert preview.context["hidden"]["quotas"] == "pool,subpool,quota\nteam,a,12\n"
-    assert [node.label for node in preview.context["nodes"] if node.kind == "subpool"] == ["a"]
+    assert [(node.label, node.bar.free) for node in preview.context["nodes"] if node.kind == "subpool"] == [("a", 12)]
     assert _quotas() == {"a": 30, "b": 20}
     done = chief.post(IMPORT, {**preview.context["hidden"], "step": "confirm"})
     assert done.status_code == 302

@@ -42,6 +42,21 @@ def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: C
     assert entry.request_id
 
 
+def test_a_preview_has_the_bars_of_the_page_after_the_change(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=4)
+    reconcile()
+    chief = as_person("chief")
+    preview = chief.post(RESIZE, {"quota": "2", "step": "preview"}, follow=True)
+    shown = {node.label: node.bar for node in preview.context["nodes"]}
+    assert shown["a"].draining == 2
+    assert preview.content.decode().count('class="oa-usage"') == len(shown)
+    assert chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
+    tree = chief.get("/pools/team").context["tree"]
+    assert shown == {row.label: row.bar for row in (tree.head, *tree.leaves)}
+    gone = chief.post("/pools/team/subpools/b/delete", {"step": "preview"}, follow=True)
+    assert {node.label: node.bar for node in gone.context["nodes"]}["b"] is None
+
+
 def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str], Client]) -> None:
     answer = as_person("chief").post(RESIZE, {"quota": "40", "step": "confirm"}, follow=True)
     assert "nodes" in answer.context
