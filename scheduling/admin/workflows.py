@@ -128,7 +128,7 @@ class WorkflowAdmin(PolicyAdmin):
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
-            receipts=read_receipts(actor, workflow),
+            receipts=read_receipts(actor, workflow, waiting_gangs),
             gang_columns=GANG_COLUMNS,
             task_columns=TASK_COLUMNS,
             groups=[

@@ -74,4 +74,6 @@ class Migration(migrations.Migration):
             """,
             migrations.RunSQL.noop,
         ),
+        # One transaction runs all migrations, and a later one cannot alter a table with checks that wait for its end.
+        migrations.RunSQL("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED", migrations.RunSQL.noop),
     ]

@@ -6,24 +6,12 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
-from pools.domain.people.roles import Actor, Permission
 from pools.models import Backend, Pool
 from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger, raise_message
 from scheduling.domain.receipts.causes import LOST, EndCause
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus
 from scheduling.models.work_counters import COUNT_LOST
 from scheduling.models.workflow import Group, Task, Workflow
-
-
-class InterruptionQuerySet(models.QuerySet["Interruption"]):
-    """Reads of interruptions."""
-
-    def visible_to(self, actor: Actor) -> InterruptionQuerySet:
-        """Those of the actor's own work and of work on pools on which the actor has a role (design, D10)."""
-        if actor.can_read_all:
-            return self
-        roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
-        return self.filter(Q(workflow__submitted_by=actor.user_id) | Q(root_pool__in=roots))
 
 
 class Interruption(models.Model):
@@ -49,8 +37,6 @@ class Interruption(models.Model):
     numbers = models.JSONField(default=dict)
     spared = models.JSONField(default=list)
     has_more_spared = models.BooleanField(default=False)
-
-    objects = InterruptionQuerySet.as_manager()
 
     class Meta:
         ordering = ["-time", "-id"]

@@ -262,6 +262,13 @@ def test_a_researcher_whose_work_was_preempted(scene: PoolScene, travel: Callabl
     expect_text(news, "Preempted", why)
     walk.end("Who preempted me, and why", 0)
 
+    walk.begin()
+    walk.page.get_by_role("link", name="Receipt").first.click()
+    walk.clicks += 1
+    receipt = walk.page.locator("#preempted details[open] dl")
+    expect_text(receipt, "Reclaim of quota", "since the start", "It waits at place", "it was submitted earlier")
+    walk.end("What was lost, and who else could have gone", 1)
+    walk.begin()
     walk.click("link", urgent, inside="section[aria-labelledby=mine-title]")
     expect_text(walk.page.locator("#taken"), "This preempted")
     lost = walk.page.locator("#taken a").first.inner_text()

@@ -205,7 +205,8 @@ def check_kinds(kinds: Collection[str], allowed: Collection[str]) -> list[Violat
 class NoticeFacts:
     """One event for notices: `subject` as in the audit trail, `pool` the top-level pool that it concerns and its name,
     `owner_id` the person whose work or request it is. `is_personal`: only for that person. `text` is a sentence without
-    secrets, for all who may see the subject. `name`: what the title names instead of a subject with a number."""
+    secrets, for all who may see the subject. `name`: what the title names instead of a subject with a number, `part`:
+    the part of its page."""
 
     kind: NoticeKind
     subject: str
@@ -215,6 +216,7 @@ class NoticeFacts:
     owner_id: int | None = None
     is_personal: bool = False
     name: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from scheduling.selectors.work.leaf_names import leaf_names_of
 from scheduling.templatetags.usage import USAGE_COLUMNS, usage_texts
 
 MAX_ROWS_SHOWN = 100
-MAX_LOSSES_SHOWN = 30
+MAX_LOSSES_SHOWN = 12
 MAX_POOLS_SUGGESTED = 200
 
 
@@ -61,6 +61,7 @@ class UsageAdmin(PolicyAdmin):
             charts=usage_charts(answer, window),
             totals=answer.totals,
             losses=answer.losses[:MAX_LOSSES_SHOWN],
+            more_losses=len(answer.losses) - MAX_LOSSES_SHOWN,
             loss_columns=POOL_LOSS_COLUMNS,
             rows=rows[:MAX_ROWS_SHOWN],
             row_count=len(rows),

@@ -13,6 +13,7 @@ from pools.api.views import View
 from scheduling.api.work.pending_queue import StartAnswer, start_body
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
+from scheduling.selectors.queue.visible_queue import waiting_gangs_of
 from scheduling.selectors.receipts.receipts import (
     MOST_SHOWN,
     LostAttempt,
@@ -112,7 +113,8 @@ class WorkflowReceiptList(View):
         answer=WorkflowReceiptsAnswer,
     )
     def get(self, request: Request, name: str) -> Response:
-        found = read_receipts(self.actor, get_full_workflow(self.actor, name))
+        workflow = get_full_workflow(self.actor, name)
+        found = read_receipts(self.actor, workflow, waiting_gangs_of(self.actor, workflow))
         answer: WorkflowReceiptsAnswer = {
             "receipts": [_receipt_body(each) for each in found.lost],
             "taken": [_receipt_body(each) for each in found.taken],

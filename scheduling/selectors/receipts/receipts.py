@@ -18,7 +18,7 @@ from scheduling.domain.receipts.causes import EndCause
 from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL, OTHER_WORK, STAYED
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Interruption, Receipt, Task, Workflow
-from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
+from scheduling.selectors.queue.visible_queue import WaitingGang
 from scheduling.selectors.receipts.preemptions import Preemption, may_see_work, preemption_of
 
 MOST_SHOWN = 100
@@ -90,6 +90,14 @@ class ReceiptOfWork:
         """The rule in one or two words."""
         return CAUSE_LABELS[self.head.rule]
 
+    @property
+    def spared_by_reason(self) -> list[tuple[str, list[SparedWork]]]:
+        """The spared work by why it stayed, in the order of victims."""
+        found: dict[str, list[SparedWork]] = {}
+        for work in self.spared:
+            found.setdefault(work.reason, []).append(work)
+        return list(found.items())
+
 
 @dataclass(frozen=True, slots=True)
 class WorkflowReceipts:
@@ -102,8 +110,9 @@ class WorkflowReceipts:
     lost_gpu_ms: int
 
 
-def read_receipts(actor: Actor, workflow: Workflow) -> WorkflowReceipts:
-    """The receipts around a workflow that `actor` may see."""
+def read_receipts(actor: Actor, workflow: Workflow, waiting: Mapping[str, WaitingGang]) -> WorkflowReceipts:
+    """The receipts around a workflow that `actor` may see. `waiting`: its own waiting gangs by the name of the
+    group."""
     work = ("workflow", "for_workflow")
     related = [f"{each}__{part}" for each in work for part in ("submitted_by", "pool", "root_pool")]
     sums = {"gpus": Sum("receipts__gpus"), "lost": Sum("receipts__lost_gpu_ms")}
@@ -112,7 +121,9 @@ def read_receipts(actor: Actor, workflow: Workflow) -> WorkflowReceipts:
     rows = list(found[: MOST_SHOWN + 1])
     has_more, rows = len(rows) > MOST_SHOWN, rows[:MOST_SHOWN]
     seen = [row for row in rows if may_see_work(actor, row.workflow)]
-    shown = _Reader(actor, workflow, seen)
+    if not rows:
+        return WorkflowReceipts((), (), has_hidden=False, has_more=False, lost_gpu_ms=0)
+    shown = _Reader(actor, workflow, seen, waiting)
     own = Receipt.objects.filter(interruption__workflow=workflow)
     return WorkflowReceipts(
         lost=[shown.receipt(row) for row in seen if row.workflow_id == workflow.pk],
@@ -126,8 +137,14 @@ def read_receipts(actor: Actor, workflow: Workflow) -> WorkflowReceipts:
 class _Reader:
     """The rows beside some interruptions, each kind read in one query."""
 
-    def __init__(self, actor: Actor, workflow: Workflow, rows: Sequence[Interruption]) -> None:
-        self._actor = actor
+    def __init__(
+        self,
+        actor: Actor,
+        workflow: Workflow,
+        rows: Sequence[Interruption],
+        waiting: Mapping[str, WaitingGang],
+    ) -> None:
+        self._actor, self._workflow, self._waiting = actor, workflow.pk, waiting
         self._attempts: dict[int, list[Task]] = defaultdict(list)
         self._lost: dict[UUID, Receipt] = {}
         receipts = Receipt.objects.filter(interruption__in=[row.pk for row in rows]).select_related("task")
@@ -135,7 +152,6 @@ class _Reader:
             self._attempts[receipt.interruption_id].append(receipt.task)
             self._lost[receipt.task_id] = receipt
         self._following = _following_attempts(self._lost.values())
-        self._waiting = waiting_gangs_of(actor, workflow)
         spared = {each["workflow"] for row in rows for each in row.spared}
         named = Workflow.objects.filter(pk__in=spared).select_related("submitted_by", "root_pool")
         self._named = {str(row.pk) for row in named if may_see_work(actor, row)}
@@ -154,10 +170,14 @@ class _Reader:
             quota_at_start=row.numbers.get("quota_at_start"),
             spared=[self._spared(each) for each in row.spared],
             has_more_spared=row.has_more_spared,
-            # KAI names the pods and queues of others.
-            note=row.note if knows_taker or head.rule in {EndCause.NODE, EndCause.PERSON} else "",
+            note=row.note if self._may_read_note(head) else "",
             next=self._next(row, attempts),
         )
+
+    def _may_read_note(self, head: Preemption) -> bool:
+        """KAI names the workloads and queues of others, where it gives a reason."""
+        says_nothing = head.rule in {EndCause.NODE, EndCause.PERSON, EndCause.NOT_KNOWN}
+        return says_nothing or bool(head.by_workflow) or self._actor.can_read_all
 
     def _attempt(self, task: Task) -> LostAttempt:
         receipt = self._lost[task.pk]
@@ -183,7 +203,8 @@ class _Reader:
         if starts:
             return WhatCameNext("started", min(starts))
         if any(each.status == TaskStatus.SCHEDULING for each in following):
-            return WhatCameNext("waits", waiting=self._waiting.get(row.group.name))
+            is_own = row.workflow_id == self._workflow  # the places of other work are on its own page
+            return WhatCameNext("waits", waiting=self._waiting.get(row.group.name) if is_own else None)
         return WhatCameNext("ended")
 
 

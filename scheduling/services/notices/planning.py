@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -32,6 +32,7 @@ from pools.selectors.audit_trail import StreamPosition, newest_before, stream_ho
 from pools.services.people.notice_targets import profile_targets
 from scheduling.locking import lock_notice_progress
 from scheduling.models import Workflow
+from scheduling.selectors.receipts.noticed import NoticedReceipt, receipts_of_preemptions
 
 BATCH = 500
 """Entries that one transaction reads."""
@@ -134,16 +135,19 @@ def _once(rows: Iterable[Notice]) -> list[Notice]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names of top-level pools by id, and people by name, read once for a batch."""
+    """Names of top-level pools by id, people by name, and the receipts of preemptions by the id of the entry, read once
+    for a batch."""
 
     pools: Mapping[int, str]
     people: Mapping[str, User]
+    receipts: Mapping[int, NoticedReceipt]
 
     @classmethod
     def of(cls, entries: Collection[AuditEntry]) -> _Names:
         pools = Pool.objects.filter(pk__in={entry.pool_id for entry in entries if entry.pool_id is not None})
         people = User.objects.filter(username__in={entry.owner for entry in entries if entry.owner}, is_active=True)
-        return cls(dict(pools.values_list("pk", "name")), {user.username: user for user in people})
+        lost = receipts_of_preemptions(entries)
+        return cls(dict(pools.values_list("pk", "name")), {user.username: user for user in people}, lost)
 
     def owner_id(self, entry: AuditEntry) -> int | None:
         """The person whose work it is; None for an earlier owner of the name."""
@@ -182,7 +186,10 @@ def _preempted(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     name = entry.object.partition("/")[2]
     text = f"Workflow {name} of {entry.owner} was preempted: {(entry.after or {}).get('message_without_beneficiary')}"
     subject, owner = f"workflow/{name}", names.owner_id(entry) or _NOBODY
-    yield _facts(entry, names, NoticeKind.PREEMPTED, subject, text, owner_id=owner)
+    found = _facts(entry, names, NoticeKind.PREEMPTED, subject, text, owner_id=owner)
+    if receipt := names.receipts.get(entry.pk):
+        found = replace(found, text=f"{text} {receipt.sentence}", part=f"receipt-{receipt.interruption}")
+    yield found
 
 
 def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
@@ -369,7 +376,7 @@ def _inbox_notice(each: _News) -> InboxNotice:
         subject=facts.subject,
         title=_title(facts),
         text=facts.text,
-        page=_page(facts.subject),
+        page=_page(facts),
         pool_id=facts.pool_id,
         owner_id=None if facts.owner_id == _NOBODY else facts.owner_id,
         created_at=each.entry.time,
@@ -380,14 +387,15 @@ def _title(facts: NoticeFacts) -> str:
     return f"{TITLES[facts.kind]}: {facts.name or facts.subject.partition('/')[2]}"
 
 
-def _page(subject: str) -> str:
-    kind, _, name = subject.partition("/")
-    return PAGES.get(kind, "").format(quote(split_name(name).parent if kind == "pool" else name, safe=""))
+def _page(facts: NoticeFacts) -> str:
+    kind, _, name = facts.subject.partition("/")
+    page = PAGES.get(kind, "").format(quote(split_name(name).parent if kind == "pool" else name, safe=""))
+    return f"{page}#{facts.part}" if page and facts.part else page
 
 
 def _notice(target: NoticeTarget, each: _News) -> Notice:
     facts = each.facts
-    page = _page(facts.subject)
+    page = _page(facts)
     link = f"{settings.OSMO.public_url}{page}" if page and settings.OSMO.public_url else ""
     data: dict[str, Any] = {
         "subject": facts.subject,

@@ -13,10 +13,10 @@ from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.users import RevokeRole
 from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import Actor
-from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Notice, NoticeCondition, Pool
+from pools.models import AuditEntry, Backend, InboxNotice, KubernetesSettings, Node, Notice, NoticeCondition, Pool
 from pools.selectors.inbox import inbox_of
 from scheduling.domain.priorities import Priority
-from scheduling.models import Group, NodeState, Workflow
+from scheduling.models import Group, Interruption, NodeState, Workflow
 from scheduling.selectors.status.overview import read_overview
 from scheduling.services.notices.conditions import find_conditions
 from scheduling.services.periodic_tasks import SAMPLE_GPU_USAGE, ensure_periodic_tasks
@@ -74,6 +74,9 @@ def test_preempted_work_is_reported_to_its_owner(bob: Actor, hook: Hook) -> None
         ("teams", "preempted", "workflow/low-1"),
     ]
     assert "Workflow low-1 of bob was preempted" in notices[0].text
+    assert "GPU hours of work were lost." in notices[0].text
+    news = InboxNotice.objects.get(kind="preempted")
+    assert news.page == f"/workflows/low-1#receipt-{Interruption.objects.get().pk}"
     entry = AuditEntry.objects.get(action="workflow.preempted")
     assert (entry.owner, entry.actor) == ("bob", "system")
     assert "high" not in f"{notices[0].text}{notices[0].data}{entry.after}", "the reader may not see the other workflow"

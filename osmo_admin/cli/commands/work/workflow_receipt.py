@@ -64,7 +64,10 @@ def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         if numbers := each[side]:
             yield title, numbers_text(numbers)
     if each["spared"]:
-        others = [f"{other['gang']} ({other['gpus']} GPUs): {other['reason']}" for other in each["spared"]]
+        stayed: dict[str, list[str]] = {}
+        for other in each["spared"]:
+            stayed.setdefault(other["reason"], []).append(f"{other['gang']} ({other['gpus']} GPUs)")
+        others = [f"{', '.join(works)}: {reason}" for reason, works in stayed.items()]
         yield "Could Also Have Gone", "; ".join(others) + ("; and more" if each["more_spared"] else "")
     yield "Said", each["note"]
     yield "Next", _next_text(each["next"])
