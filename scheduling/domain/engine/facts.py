@@ -123,8 +123,9 @@ class GangFacts:
     """Tasks that start together as far as `tree` requires; None requires all of them. Names are unique in the facts.
 
     The times are seconds, and only a policy reads them: `waiting_since` (None: `submitted`), `started` of a running
-    gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs. Only a what-if about
-    nodes reads the last two: `restarts`, whether it waits again after it has lost its place with a node, and the task
+    gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs, `checkpoint_every` so many
+    seconds after its start, and again after so many, its tasks have saved their state. Only a what-if about
+    nodes reads these two: `restarts`, whether it waits again after it has lost its place with a node, and the task
     `lead`, which it cannot lose alone."""
 
     name: str
@@ -142,6 +143,7 @@ class GangFacts:
     topology: tuple[TopologyNeed, ...] = ()
     restarts: bool = True
     lead: str = ""
+    checkpoint_every: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from pools.domain.values.amounts import simplify
 from pools.models import AuditEntry, Backend, Cohort, Node, Pool
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.priorities import Priority
+from scheduling.domain.receipts.lost import checkpoint_interval
 from scheduling.domain.statuses import TaskStatus
 from scheduling.history.replay.history import (
     Configuration,
@@ -341,6 +342,7 @@ def _read_jobs(
             workflow_started=_optional(workflow.start_time) if has_begun else None,
             ending=ending, fails=recorded.is_failed, ended=_optional(group.end_time),
             last_start=_optional(last_start), last_ready=_optional(group.ready_at),
+            checkpoint_every=_microseconds_of(checkpoint_interval(workflow.labels)),
         )  # fmt: skip
     return jobs
 

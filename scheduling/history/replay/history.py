@@ -87,6 +87,7 @@ class RecordedJob:
     ended: int | None = None
     last_start: int | None = None
     last_ready: int | None = None
+    checkpoint_every: int | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)

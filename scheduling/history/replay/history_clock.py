@@ -402,6 +402,7 @@ def gang_of(configuration: Configuration, job: RecordedJob, running: Mapping[str
         started=None if job.started is None else _whole_seconds(job.started),
         time_limit=None if job.exec_timeout is None else _whole_seconds(job.exec_timeout),
         expected_time=None if job.simulated is None else _whole_seconds(job.simulated),
+        checkpoint_every=None if job.checkpoint_every is None else max(1, _whole_seconds(job.checkpoint_every)),
     )  # fmt: skip
 
 

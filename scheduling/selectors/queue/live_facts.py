@@ -54,6 +54,7 @@ from scheduling.domain.judgement.plan_units import GatePath
 from scheduling.domain.judgement.tree_gates import TreeGates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
+from scheduling.domain.receipts.lost import CHECKPOINT_LABEL, checkpoint_interval
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.domain.workflow_spec import GroupSpec
 from scheduling.garbage_collector import garbage_collector
@@ -308,7 +309,7 @@ def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[
         return {name: _request(*map(int, used)) for name, *used in cursor if name in names}
 
 
-_GANG = """
+_GANG = f"""
     SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
         work.priority, (extract(epoch FROM work.submit_time) * 1000000)::bigint, EXISTS (
             SELECT FROM scheduling_group other WHERE other.workflow_id = work.uuid AND other.uuid <> gang.uuid
@@ -318,7 +319,7 @@ _GANG = """
         extract(epoch FROM work.exec_timeout)::bigint,
         extract(epoch FROM COALESCE(gang.ends_at - gang.start_time, work.simulated_runtime))::bigint,
         extract(epoch FROM reserved.since)::bigint, reserved.nodes::text,
-        extract(epoch FROM reserved.placed_at)::bigint
+        extract(epoch FROM reserved.placed_at)::bigint, work.labels ->> '{CHECKPOINT_LABEL}'
     FROM scheduling_workflow work
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid
     LEFT JOIN scheduling_startreservation reserved ON reserved.group_id = gang.uuid
@@ -411,7 +412,7 @@ class _BackendGangs:
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
         (
             group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many,
-            now, ready, started, deadline, timeout, expected, reserved, nodes, placed,
+            now, ready, started, deadline, timeout, expected, reserved, nodes, placed, checkpoints,
         ) = columns  # fmt: skip
         self._now = now
         known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
@@ -436,6 +437,7 @@ class _BackendGangs:
                 started=started,
                 time_limit=limit,
                 expected_time=expected,
+                checkpoint_every=_checkpoint_seconds(checkpoints),
             )
         )
 
@@ -445,6 +447,11 @@ class _BackendGangs:
         if policy is None:
             return None
         return replace(policy, now=self._now, reservations=tuple(self._reservations), are_totals=self._are_totals)
+
+
+def _checkpoint_seconds(written: str | None) -> int | None:
+    every = None if written is None else checkpoint_interval({CHECKPOINT_LABEL: written})
+    return None if every is None else max(1, round(every.total_seconds()))
 
 
 def policy_of(backend: Backend) -> PolicyFacts | None:

@@ -253,6 +253,15 @@ def test_a_queue_at_its_quota_loses_nothing_more():
     assert lost_of(facts([queue("a", 2), queue("b", 4)], work, {"n": 4})) == ["a2", "a1"]
 
 
+@pytest.mark.parametrize(("every", "lost"), [(None, "late"), (70, "early"), (1000, "late")])
+def test_only_the_time_since_the_last_checkpoint_counts(every, lost):
+    """`early` has run for 700 s, and with `every` 70 it saved its state just now; `late` has run for 100 s."""
+    early = replace(started(gang("early", "q", on="n", at=1), 300), checkpoint_every=every)
+    late = started(gang("late", "q", on="n", at=2), 900)
+    start = facts([queue("q", 2)], [early, late, gang("new", "q", NORMAL, at=9)], {"n": 2})
+    assert lost_of(start) == [lost]
+
+
 def test_in_a_large_queue_the_one_small_gang_goes():
     work = [gang(f"l{i:03}", "q", gpus=2, on=f"n{i:03}", at=i + 1) for i in range(400)]
     small = gang("small", "q", on="n400")

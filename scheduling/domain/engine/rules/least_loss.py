@@ -9,7 +9,8 @@ guests on reserved nodes. A set of victims is allowed if
 * the gang then starts, and the shares allow the result.
 
 Of these sets the best loses the fewest GPUs, then fewest of the highest priority, then the fewest GPU-seconds since the
-starts of its gangs (of a start that is not known: none), then has the fewest gangs, then is first in the usual order.
+last checkpoints of its gangs, else since their starts (of a start that is not known: none), then has the fewest gangs,
+then is first in the usual order.
 A victim that then moves to other nodes is not lost.
 
 First each victim in order is replaced by one other gang, as long as that improves the set. Then a branch and bound
@@ -57,8 +58,8 @@ of these in the usual order."""
 @dataclass(frozen=True, slots=True, eq=False)
 class _Option:
     """A gang that may lose work: its units in the order in which it gives them up, and the GPUs of each. `bounds` name
-    the bounds on what its leaf loses that it counts for; `age`: seconds since its start. Of options with equal shapes
-    the first one in the list of options is the best."""
+    the bounds on what its leaf loses that it counts for; `age`: seconds since its last checkpoint, else since its
+    start. Of options with equal shapes the first one in the list of options is the best."""
 
     gang: GangState
     units: tuple[EvictionUnit, ...]
@@ -227,7 +228,8 @@ class LeastLoss:
     def _age_of(self, gang: GangState) -> Number:
         policy = self._world.policy
         started = None if policy is None else policy.started_at(gang)
-        return 0 if policy is None or started is None else max(0, policy.now - started)
+        ran = 0 if policy is None or started is None else max(0, policy.now - started)
+        return ran % gang.fact.checkpoint_every if gang.fact.checkpoint_every else ran
 
     def _chosen_of(self, units: Sequence[EvictionUnit]) -> list[tuple[_Option, int]]:
         counts = Counter(unit.gang.index for unit in units)
