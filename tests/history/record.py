@@ -83,6 +83,7 @@ TABLES = (
     "scheduling_group",
     "scheduling_task",
     "scheduling_decision",
+    "scheduling_receipt",
     "scheduling_backendschedulingstate",
     "scheduling_startreservation",
     "scheduling_stuckgroup",

@@ -232,6 +232,7 @@ class Story:
         self.begin()
         for row in self.tasks(name):
             self.stamp(row)["status"] = "FAILED_PREEMPTED"
+            self.add("scheduling_receipt", task_id=row["uuid"], interruption_id=1, gpus=row["gpu_count"])
             self._attempt(row["group_id"], name, row["name"], row["retry_id"] + 1, row["gpu_count"])
         self._move(name, "PENDING", "workflow.waiting", {"actor": "system"})
 

@@ -903,6 +903,28 @@ def a_pod_is_for_no_attempt(lines: Lines) -> None:
     add_pods(lines, "nobody")
 
 
+@fault("ended_attempts_have_receipts")
+def a_preempted_attempt_has_no_receipt(lines: Lines) -> None:
+    rows(lines, "scheduling_receipt").pop()
+
+
+@fault("ended_attempts_have_receipts")
+def an_attempt_has_two_receipts(lines: Lines) -> None:
+    found = rows(lines, "scheduling_receipt")
+    found.append(dict(found[0]))
+
+
+@fault("ended_attempts_have_receipts")
+def a_running_attempt_has_a_receipt(lines: Lines) -> None:
+    found = rows(lines, "scheduling_receipt")
+    found.append(found[0] | {"task_id": one(lines, "scheduling_task", status="RUNNING")["uuid"]})
+
+
+@fault("ended_attempts_have_receipts")
+def a_receipt_was_written_later(lines: Lines) -> None:
+    rows(lines, "scheduling_receipt")[0]["_committed"] += 10**9
+
+
 # --- the tests ---
 
 
