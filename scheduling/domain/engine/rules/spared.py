@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 
 from scheduling.domain.engine.rules.victims import HelpsStart, VictimSource
 from scheduling.domain.engine.state.records import GangState, QueueState
@@ -28,8 +28,8 @@ class Considered:
     @classmethod
     def of(cls, source: VictimSource, helps: HelpsStart) -> Considered:
         """Those of the source that are on a node where the start could be."""
-        first = list(islice(chain.from_iterable(source.candidates()), MAX_READ + 1))
-        allowed = [gang for gang, _priority, _request in first[:MAX_READ] if source.may_take(gang) and helps(gang)]
+        first = list(islice(source.in_order(), MAX_READ + 1))
+        allowed = [gang for gang in first[:MAX_READ] if source.may_take(gang) and helps(gang)]
         return cls(allowed, is_cut=len(first) > MAX_READ)
 
     def spared(

@@ -62,6 +62,9 @@ class VictimSource(Protocol):
     def candidates(self) -> Iterable[Sequence[Candidate]]:
         """All gangs that may lose tasks, in order and in parts, judged before any eviction."""
 
+    def in_order(self) -> Iterator[GangState]:
+        """The same gangs, read one after the other: the first ones cost little where there are thousands."""
+
     def may_take(self, gang: GangState) -> bool:
         """Whether this gang may lose its next unit in the current state."""
 
@@ -287,6 +290,11 @@ class Branch:
             for gang in reversed(leaf.running or ())
         ]
 
+    def in_order(self) -> Iterator[GangState]:
+        """The same gangs, one after the other."""
+        for leaf in sorted(self.leaves(), key=self.rank):
+            yield from reversed(leaf.running or ())
+
     def rank(self, leaf: QueueState) -> list[Rank]:
         """The sort key of a leaf among those of the branch."""
         path, top = leaf.path, self.where.theirs
@@ -407,10 +415,17 @@ class ReclaimVictims:
 
     def candidates(self) -> Iterator[list[Candidate]]:
         """All gangs that may lose work, branch by branch and leaf by leaf."""
+        return map(Branch.candidates, self._all_branches())
+
+    def in_order(self) -> Iterator[GangState]:
+        """The same gangs."""
+        return chain.from_iterable(map(Branch.in_order, self._all_branches()))
+
+    def _all_branches(self) -> Iterator[Branch]:
         if not self._is_ready:
             self._prepare()
         near = sorted((Branch(where, self._request) for where in self._near.values()), key=Branch.sort_key)
-        return map(Branch.candidates, chain(near, self._far_lenders()))
+        return chain(near, self._far_lenders())
 
     def candidates_below(self, tops: Collection[QueueState]) -> Iterator[list[Candidate]]:
         """The gangs that may lose work below these top queues, and perhaps some more, in any order."""
@@ -470,8 +485,11 @@ class PreemptVictims:
 
     def candidates(self) -> Iterator[list[Candidate]]:
         """All gangs of a lower priority."""
-        gangs = (gang for gang in reversed(self.leaf.running or ()) if self.may_take(gang))
-        yield [(gang, gang.fact.priority, gang.running_request) for gang in gangs]
+        yield [(gang, gang.fact.priority, gang.running_request) for gang in self.in_order()]
+
+    def in_order(self) -> Iterator[GangState]:
+        """The same gangs."""
+        return (gang for gang in reversed(self.leaf.running or ()) if self.may_take(gang))
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang has a lower priority."""
@@ -506,6 +524,10 @@ class GuestVictims:
         yield [(gang, gang.fact.priority, gang.running_request) for gang in self._guests]
         yield from self._lower.candidates()
         yield from self._borrowers.candidates()
+
+    def in_order(self) -> Iterator[GangState]:
+        """The same gangs."""
+        return chain(self._guests, self._lower.in_order(), self._borrowers.in_order())
 
     def may_take(self, gang: GangState) -> bool:
         """Whether the gang is a guest, has a lower priority in the leaf, or borrows quota."""
