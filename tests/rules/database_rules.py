@@ -13,6 +13,7 @@ _GPU_CONSTRAINTS = "tests/integration/ledger/test_gpu_constraints.py"
 _OWNERSHIP = "tests/integration/configuration/test_ownership.py"
 _NAMED_RULES = "tests/integration/ledger/test_named_rules.py"
 _RAW_WRITES = "tests/integration/ledger/test_raw_writes.py"
+_RECEIPTS = "tests/integration/engine/test_receipts.py"
 _VERIFY = "tests/integration/ledger/test_verify.py"
 _METRICS = "tests/integration/identity/test_metrics.py::TestWork"
 _NOTICES = "tests/integration/notices"
@@ -139,6 +140,13 @@ DATABASE_RULES: dict[str, str] = {
     "scheduling_decision:decision_names_for_whom": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[decision_names_for_whom]",
     "scheduling_decisioncount:decision_count_once": f"{_METRICS}::test_decisions_by_action",
     "scheduling_gpucontrollerlease:gpu_controller_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[gpu_controller_lease_is_complete]",
+    "scheduling_interruption:append_only": f"{_RECEIPTS}::TestTheDatabase::test_receipts_stay[UPDATE scheduling_interruption SET cause = 'person']",
+    "scheduling_interruption:interruption_cause": f"{_RECEIPTS}::TestTheDatabase::test_a_cause_is_one_of_the_known_ones",
+    "scheduling_lostcount:lost_count_once": f"{_RECEIPTS}::TestUsage::test_every_division_adds_up_to_the_receipts",
+    "scheduling_receipt:append_only": f"{_RECEIPTS}::TestTheDatabase::test_receipts_stay[DELETE FROM scheduling_receipt]",
+    "scheduling_receipt:count_lost": f"{_RECEIPTS}::TestUsage::test_every_division_adds_up_to_the_receipts",
+    "scheduling_receipt:of_ended_attempt": f"{_RECEIPTS}::TestTheDatabase::test_a_receipt_needs_an_attempt_that_ended_then",
+    "scheduling_task:has_receipt": f"{_RECEIPTS}::TestTheDatabase::test_so_does_a_cancellation_by_another_person",
     "scheduling_group:group_name_once_per_workflow": f"{_NAMED_RULES}::test_a_second_row_is_refused[group_name_once_per_workflow]",
     "scheduling_group:move_tokens_of_changed": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_group:move_tokens_of_changed]",
     "scheduling_group:move_tokens_of_new": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_group:move_tokens_of_new]",

@@ -79,8 +79,8 @@ class TaskAttempts:
         task.status, task.node_name, task.pod_ip, task.start_time = status, node, pod_ip, started
         self._observed[task.pk] = task
 
-    def end_attempt(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
-        """End an attempt."""
+    def close(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
+        """End an attempt; only `WorkflowTransition.end_attempt` does, which knows whether it has a receipt."""
         assert self._open is not None
         self._open[task.group_id].remove(task)
         self._ended[status, message, exit_code].append(task.pk)

@@ -163,7 +163,7 @@ class WorkflowTransition:
     ) -> None:
         """End one attempt, with a receipt if something else ended it; `why` says so where the end itself does not."""
         self.receipts.note_end(self.workflows[group.workflow_id], group, [task], (status, exit_code), why)
-        self.attempts.end_attempt(task, status, message, exit_code)
+        self.attempts.close(task, status, message, exit_code)
 
     def end_group(
         self,

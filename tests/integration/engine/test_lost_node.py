@@ -85,7 +85,7 @@ def take_away(backend: Backend, name: str) -> None:
                     has_lead = not any(task.lead for task in lost)
                     if has_lead and holds_minimum(gang.tree, [task for task in gang.tasks if task.name not in names]):
                         for task in lost:
-                            work.attempts.end_attempt(task, TaskStatus.FAILED_BACKEND_ERROR, "lost", 3001)
+                            work.end_attempt(group, task, TaskStatus.FAILED_BACKEND_ERROR, "lost", 3001)
                             work.attempts.retry(task)
                         work._touched[group.pk] = group
                     else:

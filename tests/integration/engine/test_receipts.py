@@ -277,7 +277,27 @@ class TestTheDatabase:
         with pytest.raises(IntegrityError, match="attempt that ended"):
             self.commit(write)
 
-    @pytest.mark.parametrize("table", ["scheduling_receipt", "scheduling_interruption"])
-    def test_receipts_stay(self, db: None, table: str) -> None:
-        with pytest.raises(IntegrityError, match="cannot be truncated"), connection.cursor() as cursor:
-            cursor.execute(f"TRUNCATE {table} CASCADE")
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "DELETE FROM scheduling_receipt", "UPDATE scheduling_receipt SET lost_gpu_ms = 0",
+            "UPDATE scheduling_interruption SET cause = 'person'",
+        ],
+    )  # fmt: skip
+    def test_receipts_stay(self, cluster: Make, statement: str) -> None:
+        sim = cluster({"n": 2}, pool=2)
+        sim.submit("low", "pool", "LOW", gpus=2)
+        sim.reconcile()
+        sim.submit("urgent", "pool")
+        sim.reconcile()
+        with pytest.raises(IntegrityError, match="append-only"), connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def test_a_cause_is_one_of_the_known_ones(self, cluster: Make) -> None:
+        task = self.running(cluster)
+        work = task.group.workflow
+        with pytest.raises(IntegrityError, match="interruption_cause"):
+            Interruption.objects.create(
+                time=timezone.now(), cause="bad luck", backend_id=work.root_pool.backend_id, root_pool=work.root_pool,
+                pool=work.pool, workflow=work, group=task.group,
+            )  # fmt: skip

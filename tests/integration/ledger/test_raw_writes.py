@@ -79,6 +79,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "scheduling_refusedfile": "a file that can be applied again; the trigger of the audit trail records it",
     "scheduling_waitcausechange": "old ones are deleted; without it work counts as waiting for its turn",
     "scheduling_decisioncount": "numbers for metrics; a deleted count begins at 0 again",
+    "scheduling_lostcount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_promisecount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_startcount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_workflowconfig": "the trigger of the audit trail records it; the defaults apply again",
@@ -113,10 +114,12 @@ def filled() -> None:
     root = world.make_pool("team", 100, a=30)
     world.apply_change(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}))
     world.submit_workflow(admin, "team--a", 8, name="runs")
+    world.submit_workflow(admin, "team--a", 8, name="taken")
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
     world.submit_workflow(admin, "team--a", 8, name="ended")
     world.apply_change(CancelWorkflow(name="ended-1"), actor=admin)
+    world.apply_change(CancelWorkflow(name="taken-1"), actor=world.make_user("other", "osmo-admin"))
     world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}))
     world.apply_change(AllocateWorker(namespace="ns", id="w1"), actor=admin)
     world.apply_change(CreateToken(owner=admin.username, name="laptop"), actor=admin)

@@ -37,6 +37,7 @@ BENT = {
     "generation": "INSERT INTO scheduling_queuesync (backend_id, applied_generation, synced, reason, message, failures,"
     " objects_observed, untouched, since)"
     " SELECT id, 99, 'True', 'Done', '', 0, 0, '[]', now() FROM pools_backend",
+    "receipt": "UPDATE scheduling_task SET end_time = now(), exit_code = 3006 WHERE start_time IS NOT NULL",
     "numbers": "UPDATE scheduling_workflowname SET last_number = last_number + 1",
 }
 
