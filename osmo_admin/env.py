@@ -48,6 +48,7 @@ class Env:
     allowed_hosts: list[str]
     csrf_trusted_origins: list[str]
     public_url: str
+    docs_url: str
     secure: bool
     proxy_count: int
     gateways: list[str]
@@ -124,6 +125,11 @@ def _can_trace_to(text: str) -> None:
         raise ValidationError("The address of a collector is expected, as http://collector:4318/v1/traces.")
     if text and (find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None):
         raise ValidationError("Traces need the extra tracing: pip install 'osmo-admin[tracing]'.")
+
+
+def _is_web_address(text: str) -> None:
+    if text and not text.startswith(("http://", "https://")):
+        raise ValidationError("An http:// or https:// address is expected.")
 
 
 def _is_slack_token(text: str) -> None:
@@ -237,6 +243,9 @@ def _read_environment(read: SettingsReader) -> Env:
         public_url=addresses.text(
             "OSMO_PUBLIC_URL", "", "the address for users, which begins links in notices and in answers"
         ).rstrip("/"),
+        docs_url=addresses.text(
+            "OSMO_DOCS_URL", "", "the address of these documents, to which the menu of a person links", _is_web_address
+        ),
         allowed_hosts=addresses.texts(
             "OSMO_ALLOWED_HOSTS",
             ["localhost", "127.0.0.1", "[::1]"],

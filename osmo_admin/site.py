@@ -54,7 +54,11 @@ class AdminSite(admin.AdminSite):
 
         is_known = self.has_permission(request)
         menu = menu_of(request) if is_known else []
-        words = {"site_title": self.site_title, "site_subheader": "GPUs that teams share"}
+        words = {
+            "site_title": self.site_title,
+            "site_subheader": "GPUs that teams share",
+            "docs_url": settings.OSMO.docs_url,
+        }
         return {**words, "menu": menu, "tabs": tabs_of(request, menu), "bell": bell_of(request) if is_known else None}
 
     def has_permission(self, request: HttpRequest) -> bool:

@@ -67,5 +67,7 @@ def address_of(hit: SearchHit) -> str:
         return reverse(_PLACES[SearchPage(hit.name)])
     if hit.kind is SearchKind.NODE:
         return reverse("admin:pools_node_page", args=[hit.place, hit.name])
+    if hit.kind is SearchKind.COHORT:
+        return reverse("admin:pools_quota_node", args=["cohort", hit.name])
     address = reverse(_PAGES[hit.kind], args=[hit.place or hit.name])
     return f"{address}#{quote(hit.name)}" if hit.place else address

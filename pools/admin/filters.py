@@ -37,6 +37,10 @@ class FilterChip:
     value: str
 
 
+_COMPLETED = {"user": "users", "users": "users", "actor": "users", "pool": "pools"}
+"""What a filter of this name asks for."""
+
+
 def _value_text(field: forms.Field, value: Any) -> str:
     if isinstance(field, forms.ChoiceField):
         return next(str(words) for known, words in field.widget.choices if str(known) == str(value))
@@ -54,6 +58,16 @@ class PageFilterSet(QueryFilterSet):
     def __init__(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         super().__init__(request.GET, queryset, actor=actor_of(request))
         self.form.use_required_attribute = False
+
+    def get_form_class(self) -> type[forms.Form]:
+        """As its base; texts that are names of users or pools are completed (`picker.js`)."""
+        found = super().get_form_class()
+        for name, kind in _COMPLETED.items():
+            field = found.base_fields.get(name)
+            if isinstance(field, forms.CharField):
+                is_any_leaf = kind == "pools" and "subpool" in str(field.label)
+                field.widget.attrs["data-complete"] = "leaves" if is_any_leaf else kind
+        return found
 
     @classmethod
     def get_filters(cls) -> dict[str, QueryFilter]:

@@ -145,9 +145,7 @@ PENDING_COLUMNS = list_columns(
 QUEUE_COLUMNS = list_columns(
     "queue",
     Column("bar", "GPUs"),
-    *(number_column(TREE_NUMBERS[key]) for key in ("quota", "total_usage")),
-    *(number_column(TREE_NUMBERS[key], is_extra=True) for key in ("borrowed", "lent")),
-    number_column(TREE_NUMBERS["pending"]),
+    *(number_column(TREE_NUMBERS[key]) for key in ("quota", "total_usage", "borrowed", "lent", "pending")),
 )
 
 WAITING_COLUMNS = list_columns("pool", Column("gangs", is_right=True), _GPUS, "waits")

@@ -1,5 +1,5 @@
-// Completion of names in a text field with `data-complete`: "pools", "leaves" (pools and subpools) or "roles". The browser
-// shows the suggestions; where the field has a list (`data-into`), a chosen name, or Enter, makes a check box of it.
+// Completion of names in a text field with `data-complete`: "pools", "leaves" (pools and subpools), "users" or "roles". The
+// browser shows the suggestions; where the field has a list (`data-into`), a chosen name, or Enter, makes a check box of it.
 // Without this script the name is typed.
 "use strict";
 
@@ -19,7 +19,8 @@
       const pools = results.filter((hit) => hit.kind === "pool");
       return pools.flatMap((hit) => ROLE_ENDS.map((role) => `osmo-${hit.name}-${role}`));
     }
-    return results.filter((hit) => hit.kind === "pool" || (kind === "leaves" && hit.kind === "subpool")).map((hit) => hit.name);
+    const kinds = { users: ["user"], leaves: ["pool", "subpool"] }[kind] || ["pool"];
+    return results.filter((hit) => kinds.includes(hit.kind)).map((hit) => hit.name);
   }
 
   function addName(input, name) {
@@ -40,12 +41,11 @@
     input.form.dispatchEvent(new Event("input"));
   }
 
-  for (const input of document.querySelectorAll("input[data-complete]")) {
+  function complete(input) {
     const kind = input.dataset.complete;
     const list = document.createElement("datalist");
     list.id = `${input.id}-suggestions`;
-    input.after(list);
-    input.setAttribute("list", list.id);
+    document.body.append(list); // a refresh of the page leaves it there
     let timer = 0;
 
     async function ask() {
@@ -76,5 +76,14 @@
       event.preventDefault(); // the name first, the form with the next Enter
       addName(input, fits.includes(text) ? text : fits[0]);
     });
+    return list;
   }
+
+  const lists = new WeakMap();
+  document.addEventListener("focusin", ({ target: input }) => {
+    if (!input.matches("input[data-complete]")) return;
+    if (!lists.has(input)) lists.set(input, complete(input));
+    input.setAttribute("list", lists.get(input).id); // a refresh of the page takes it away
+  });
+  if (document.activeElement.matches("input[data-complete]")) document.activeElement.dispatchEvent(new FocusEvent("focusin", { bubbles: true }));
 })();

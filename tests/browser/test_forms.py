@@ -142,6 +142,18 @@ def test_a_role_is_found_and_chosen_by_keyboard(scene: PoolScene, signed_in: Cal
     expect(box, "the form was not sent, and the next name can be typed").to_be_focused()
 
 
+def test_a_user_is_found_in_a_filter_also_after_a_refresh(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    page = signed_in("admin", **DESK).open(f"/queue/{scene.pool}")
+    box = page.locator("input[name=user]")
+    for _ in range(2):
+        box.fill("")
+        box.focus()
+        page.keyboard.type("adm")
+        expect(page.locator("datalist option[value=admin]")).to_have_count(1)
+        expect(box).to_have_attribute("list", re.compile("suggestions$"))
+        box.evaluate("box => { box.blur(); box.removeAttribute('list'); }")  # as a refresh of the page does
+
+
 def test_a_workflow_file_has_line_numbers_and_examples(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_user, **DESK)
     page = tab.open("/submit")

@@ -86,7 +86,7 @@ def _plant_in_settings(canaries: Canaries, settings: Any) -> None:
         "mail_url": f"mailtos://osmo:{new()}@127.0.0.1:1?from=osmo@x.example",
         "traces_url": f"https://u:{new()}@traces.example/v1",
     }
-    harmless = {"public_url", "webhook_client_ca", "redis_url"}
+    harmless = {"public_url", "docs_url", "webhook_client_ca", "redis_url"}
     written = {each.name for each in fields(Env) if isinstance(getattr(before, each.name), str)}
     assert texts.keys() | harmless == written - bundle.SHOWN
     providers = [

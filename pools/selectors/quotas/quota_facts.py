@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from pools.database.prepared import read_rows
 from pools.domain import names
+from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import CohortQuotaFacts, LeafQuotaFacts, PoolQuotaFacts, build_forest
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
@@ -105,13 +106,24 @@ def pool_ids_below(roots: Collection[int]) -> list[int]:
     return list(Pool.objects.filter(cohort__in=cohort_ids_below(roots)).order_by("pk").values_list("pk", flat=True))
 
 
-_COHORT_ROOTS = """
+def visible_cohorts(actor: Actor) -> QuerySet[Cohort]:
+    """The cohorts above a pool that the actor may see; all for platform readers."""
+    if actor.can_read_all:
+        return Cohort.objects.all()
+    pools = Pool.objects.visible_to(actor).roots().filter(archived=False).exclude(cohort=None)
+    members = sorted(set(pools.values_list("cohort_id", flat=True)))
+    above = read_rows(f"{_ABOVE} SELECT DISTINCT id FROM path", [members]) if members else []
+    return Cohort.objects.filter(pk__in=[pk for (pk,) in above])
+
+
+_ABOVE = """
     WITH RECURSIVE path (start, id, parent_id) AS (
         SELECT id, id, parent_id FROM pools_cohort WHERE id = ANY(%s)
         UNION
         SELECT path.start, above.id, above.parent_id
         FROM path JOIN pools_cohort above ON above.id = path.parent_id
-    )
+    )"""
+_COHORT_ROOTS = f"""{_ABOVE}
     SELECT start, COALESCE(min(id) FILTER (WHERE parent_id IS NULL), min(id)) FROM path GROUP BY start
 """
 

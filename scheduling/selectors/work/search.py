@@ -1,5 +1,5 @@
-"""Search by words of names: pools, subpools, workflows, users, nodes, GPU quota namespaces, the person's own saved
-views, pages, and what the person may do."""
+"""Search by words of names: pools, subpools, cohorts, workflows, users, nodes, GPU quota namespaces, the person's own
+saved views, pages, and what the person may do."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from django.db.models.functions import Collate
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import GpuQuota, Node, Pool, User
 from pools.permissions import namespaces_for
+from pools.selectors.quotas.quota_facts import visible_cohorts
 from pools.selectors.saved_views import list_views
 from scheduling.domain.search.name_match import LEAST_WITH_MISTAKE, Fit, mistyped_fit, name_fit, words_of
 from scheduling.domain.search.pages import OF_THE_PLATFORM, OTHER_WORDS, SearchAction, SearchPage
@@ -32,6 +33,7 @@ class SearchKind(StrEnum):
 
     POOL = "pool"
     SUBPOOL = "subpool"
+    COHORT = "cohort"
     WORKFLOW = "workflow"
     USER = "user"
     NODE = "node"
@@ -91,7 +93,7 @@ class _SearchText:
 def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     """At most `limit` objects of each kind that `actor` may see, with all words of the text in their names, in any
     order. The best come first: an equal name, its beginning, the beginning of a part, then the rest. Where no object
-    has them, a word may have one mistake. At most six queries, and as many for mistakes."""
+    has them, a word may have one mistake. At most eight queries, and as many for mistakes."""
     question = _SearchText(actor, text, limit)
     if not question.words:
         return []
@@ -105,7 +107,7 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
 
 
 def _find_objects(question: _SearchText) -> list[SearchHit]:
-    kinds = (_find_pools, _find_workflows, _find_users, _find_nodes, _find_namespaces, _find_views)
+    kinds = (_find_pools, _find_cohorts, _find_workflows, _find_users, _find_nodes, _find_namespaces, _find_views)
     return [hit for find in kinds for hit in find(question)]
 
 
@@ -150,6 +152,11 @@ def _find_pools(question: _SearchText) -> Iterator[SearchHit]:
             yield SearchHit(SearchKind.POOL, name, "pool")
         else:
             yield SearchHit(SearchKind.SUBPOOL, name, f"subpool, {state}", parent)
+
+
+def _find_cohorts(question: _SearchText) -> Iterator[SearchHit]:
+    for (name,) in question.select(visible_cohorts(question.actor), "name"):
+        yield SearchHit(SearchKind.COHORT, name, "cohort")
 
 
 def _find_workflows(question: _SearchText) -> Iterator[SearchHit]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable
 
 import pytest
+from django.conf import settings
 from django.contrib import admin
 from django.test import Client
 
@@ -272,3 +275,24 @@ def test_a_former_address_redirects_everybody_alike_and_keeps_query_and_method()
     assert (sent.status_code, sent["Location"]) == (308, "/pools/team/subpools/a/resize")
     assert stranger.get("/pools/pool//evil.example/change/").status_code == 301
     assert stranger.get("/scheduling/nothing/").status_code == 404
+
+
+def test_the_menu_links_to_the_documents_where_the_operator_names_them(
+    as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = as_person("worker")
+    assert "Documents</a>" not in client.get("/").content.decode()
+    monkeypatch.setattr(settings, "OSMO", dataclasses.replace(settings.OSMO, docs_url="https://docs.example/osmo"))
+    assert '<a href="https://docs.example/osmo">Documents</a>' in client.get("/").content.decode()
+
+
+def test_names_in_filters_are_completed(as_person: Callable[[str], Client]) -> None:
+    """The names of users and pools, each by its own kind; other texts are not."""
+    text = as_person("root").get("/activity").content.decode()
+    fields = dict(re.findall(r'<input [^>]*name="(\w+)"[^>]*data-complete="(\w+)"', text))
+    assert fields == {"pool": "leaves", "user": "users"}
+    text = as_person("root").get("/activity/audit").content.decode()
+    assert dict(re.findall(r'<input [^>]*name="(\w+)"[^>]*data-complete="(\w+)"', text)) == {
+        "actor": "users",
+        "pool": "pools",
+    }

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.saved_views import SaveView
 from pools.domain.changes.tokens import CreateToken
@@ -86,11 +87,26 @@ def test_a_person_finds_what_they_may_see(installation: None) -> None:
     assert {kind for kind, _ in found("stranger", "team")} <= {"page", "action"}
 
 
+def test_a_cohort_is_found_by_those_who_have_a_pool_below_it(installation: None) -> None:
+    """As in the quota tree: also one above the cohort of the pool, and no other."""
+    apply_change(PutCohort(name="org", body={"parent": "org-above", "quotas": [], "weight": 1}))
+    apply_change(PutCohort(name="org-aside", body={"parent": "org-above", "quotas": [], "weight": 1}))
+    User.objects.create(username="stranger")
+    names = {
+        username: {name for kind, name in found(username, "org") if kind == "cohort"}
+        for username in ("root", "rita", "stranger")
+    }
+    assert names == {"root": {"org", "org-above", "org-aside"}, "rita": {"org", "org-above"}, "stranger": set()}
+    root = User.objects.get(username="root").as_actor()
+    hit = next(each for each in search(root, "org", limit=9) if each.kind is SearchKind.COHORT)
+    assert address_of(hit) == "/cohorts/org"
+
+
 def test_the_number_of_queries_is_constant(installation: None, django_assert_max_num_queries: Any) -> None:
     actor = User.objects.get(username="root").as_actor()
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(7):
         search(actor, "te", limit=50)
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         search(actor, "nothing-like-it", limit=50)
 
 
