@@ -158,7 +158,7 @@ def _target_state(row: Mapping[str, Any]) -> str:
 
 TARGET_COLUMNS = list_columns(
     Column("id", "ID"), "name", Column("owner", cell=_owner), "channel", "address", Column("kinds", "Notices"),
-    "pools", Column("state", cell=_target_state),
+    "pools", "quiet_hours", Column("state", cell=_target_state),
 )  # fmt: skip
 """Of the targets of notices."""
 

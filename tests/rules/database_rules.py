@@ -95,6 +95,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_noticetarget:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_noticetarget]",
     "pools_noticetarget:notice_target_has_one_owner": f"{_NOTICES}/test_api.py::test_a_target_of_two_owners_is_refused",
     "pools_noticetarget:notice_target_name_once": f"{_NOTICES}/test_api.py::test_a_second_row_is_refused",
+    "pools_noticetarget:notice_target_quiet_hours": f"{_NOTICES}/test_api.py::test_the_database_refuses_quiet_hours_of_another_form[22:00]",
     "pools_pool:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_pool]",
     "pools_pool:check_names": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[a name that leaves its parent]",
     "pools_pool:create_counters": f"{_NAMED_RULES}::test_a_pool_has_its_counters",

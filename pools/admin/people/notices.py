@@ -75,6 +75,7 @@ class ChangeTargetForm(forms.ServiceForm):
     address = forms.text_field(_UPDATE["address"].label, help_text=_UPDATE["address"].help)
     kinds = forms.multiple_choice_field(_NEW["kinds"].label)
     pools = NamesField(_NEW["pools"].label, help_text=_NEW["pools"].help, complete="pools")
+    quiet_hours = forms.text_field(_NEW["quiet_hours"].label, help_text=_NEW["quiet_hours"].help, empty="none")
     enabled = forms.checkbox_field(_UPDATE["enabled"].label)
 
     def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
@@ -103,6 +104,7 @@ class NewTargetForm(forms.ServiceForm):
     address = forms.text_field(_NEW["address"].label, help_text=_NEW["address"].help)
     kinds = forms.multiple_choice_field(_NEW["kinds"].label)
     pools = NamesField(_NEW["pools"].label, help_text=_NEW["pools"].help, complete="pools")
+    quiet_hours = forms.text_field(_NEW["quiet_hours"].label, help_text=_NEW["quiet_hours"].help, empty="none")
 
     def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -204,7 +206,9 @@ class NoticeTargetAdmin(PolicyAdmin):
     def _edit(self, request: HttpRequest, target: int) -> HttpResponse:
         actor = actor_of(request)
         row = get_target(actor, target)
-        start = {"kinds": row.kinds, "pools": row.pools, "enabled": row.is_enabled}
+        start = {
+            "kinds": row.kinds, "pools": row.pools, "quiet_hours": row.quiet_hours, "enabled": row.is_enabled,
+        }  # fmt: skip
         form = ChangeTargetForm(forms.submitted_data(request), actor=actor, target=row, initial=start)
 
         def save() -> HttpResponse:

@@ -54,6 +54,7 @@ class TargetAnswer(TypedDict):
     address: str
     kinds: list[Annotated[str, NoticeKind]]
     pools: list[str]
+    quiet_hours: str
     enabled: bool
     follows_profile: bool
     failures: int
@@ -262,6 +263,7 @@ def target_body(row: NoticeTarget) -> TargetAnswer:
         "address": row.user.email if row.is_profile and row.user else row.shown_address,
         "kinds": row.kinds,
         "pools": row.pools,
+        "quiet_hours": row.quiet_hours,
         "enabled": row.is_enabled,
         "follows_profile": row.is_profile,
         "failures": row.failures,

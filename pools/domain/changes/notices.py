@@ -22,6 +22,11 @@ _KINDS_HELP = (
     "workflow_ended, preempted, long_wait, drain, quota_nearly_used, approval; of the installation also job_late, "
     "cluster_silent, configuration_refused. Default: all."
 )
+_QUIET_LABEL = "Quiet hours"
+_QUIET_HELP = (
+    "Nothing is sent in these hours of each day, and what waits is sent after them: 22:00-07:00 Europe/Berlin; without "
+    "a zone in UTC. Empty: none."
+)
 _POOLS_LABEL = "Pools"
 _POOLS_HELP = "Only about these pools; an empty list means all."
 
@@ -68,6 +73,7 @@ class CreateTarget(NoticeChange):
     )
     kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
     pools: Collection[str] = value(TEXTS, _POOLS_LABEL, _POOLS_HELP, default=(), metavar="POOL...")
+    quiet_hours: str = value(TEXT, _QUIET_LABEL, _QUIET_HELP, default="", metavar="HOURS")
     pool: str | None = value(TEXT, "Pool", "A target of this pool, for its admins.", default=None)
     installation: bool = value(BOOLEAN, "A target of the installation", "For administrators.", default=False)
 
@@ -91,6 +97,7 @@ class UpdateTarget(TargetChange):
     )
     kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
     pools: Collection[str] | None = value(TEXTS, _POOLS_LABEL, _POOLS_HELP, default=None, metavar="POOL...")
+    quiet_hours: str | None = value(TEXT, _QUIET_LABEL, _QUIET_HELP, default=None, metavar="HOURS")
     enabled: bool | None = value(BOOLEAN, "Send notices", "Send to it or not.", default=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 import pgtrigger
 from django.db import models
@@ -11,6 +12,7 @@ from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.people.notices import Channel, NoticeKind, NoticeStatus
+from pools.domain.people.quiet_hours import HOURS_PATTERN, HOW, ZONE_PATTERN, is_quiet
 from pools.domain.people.roles import Actor, Permission
 from pools.models.people.membership import User
 from pools.models.pool import Pool
@@ -30,10 +32,16 @@ class NoticeTargetQuerySet(models.QuerySet["NoticeTarget"]):
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_PARTITION)).values("id")
         return self.filter(Q(user_id=actor.user_id) | Q(pool_id__in=roots))
 
+    def quiet_at(self, moment: datetime) -> set[str]:
+        """The quiet hours of targets that contain this moment. One query."""
+        chosen = self.exclude(quiet_hours="").order_by().values_list("quiet_hours", flat=True).distinct()
+        return {text for text in chosen if is_quiet(text, moment)}
+
 
 class NoticeTarget(models.Model):
     """Where notices go: of a person (`user`), of a pool, or of the installation (neither). `kinds` are the chosen
-    subjects, `pools` limits them to these pools by name.
+    subjects, `pools` limits them to these pools by name. Nothing is sent in `quiet_hours`
+    (:mod:`pools.domain.people.quiet_hours`); empty: at any time.
 
     `sealed_address` and `sealed_secret` are secrets (:mod:`pools.security.sealing`); `shown_address` is the part of the
     address that may be seen. `is_profile`: the target of a switch of the profile; the switch decides whether it is on,
@@ -50,6 +58,7 @@ class NoticeTarget(models.Model):
     sealed_secret = models.TextField(blank=True)
     kinds = models.JSONField(default=list)
     pools = models.JSONField(default=list)
+    quiet_hours = models.TextField(blank=True, default="", db_default="")
     is_enabled = models.BooleanField(default=True)
     is_profile = models.BooleanField(default=False)
     created_at = models.DateTimeField(db_default=Now())
@@ -66,6 +75,11 @@ class NoticeTarget(models.Model):
                 condition=Q(user__isnull=True) | Q(pool__isnull=True),
                 name="notice_target_has_one_owner",
                 violation_error_message="A target of notices belongs to a person, a pool or the installation.",
+            ),
+            models.CheckConstraint(
+                condition=Q(quiet_hours="") | Q(quiet_hours__regex=rf"^{HOURS_PATTERN}( {ZONE_PATTERN})?$"),
+                name="notice_target_quiet_hours",
+                violation_error_message=HOW,
             ),
             models.UniqueConstraint(
                 fields=["user", "pool", "name"], nulls_distinct=False, name="notice_target_name_once"

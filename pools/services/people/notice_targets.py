@@ -38,6 +38,7 @@ from pools.domain.people.notices import (
     check_address,
     check_kinds,
 )
+from pools.domain.people.quiet_hours import check_quiet_hours
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.values.counting import counted
 from pools.locking import lock_configuration, lock_user
@@ -101,7 +102,7 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
     Raises BadInput, Conflict (name taken, too many), NotFound, Forbidden.
     """
     name, channel = command.name, command.channel
-    target = NoticeTarget(name=name, pools=list(command.pools))
+    target = NoticeTarget(name=name, pools=list(command.pools), quiet_hours=command.quiet_hours)
     if command.pool and command.installation:
         raise BadInput.of(
             [Violation("pool", Fault.BAD_VALUE, "A target belongs to a pool or to the installation, not both.")]
@@ -137,6 +138,7 @@ def update_target(command: UpdateTarget, *, actor: Actor, description: str = "")
     named = get_target(actor, command.target)
     require_owner(actor, named)
     address, kinds, pools, is_enabled = command.address, command.kinds, command.pools, command.enabled
+    quiet_hours = command.quiet_hours
     found = []
     if named.is_profile and (address is not None or is_enabled is not None):
         message = "This target follows the switch of the profile: osmo profile set notifications email true (or slack)."
@@ -150,6 +152,8 @@ def update_target(command: UpdateTarget, *, actor: Actor, description: str = "")
             values["kinds"] = list(kinds)
         if pools is not None:
             values["pools"] = list(pools)
+        if quiet_hours is not None:
+            values["quiet_hours"] = quiet_hours
         if is_enabled is not None:
             values["is_enabled"] = is_enabled
         if address is not None:
@@ -314,7 +318,7 @@ def _apprise_faults(address: str) -> list[Violation]:
 
 
 def _violations(actor: Actor, target: NoticeTarget) -> list[Violation]:
-    found = check_kinds(target.kinds, possible_kinds(target))
+    found = check_kinds(target.kinds, possible_kinds(target)) + check_quiet_hours(target.quiet_hours)
     if target.pools and target.pool is not None:
         found.append(Violation("pools", Fault.BAD_VALUE, f"This target is of the pool {target.pool.name} alone."))
         return found

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, Min, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from pools.domain import names
 from pools.domain.people.notices import NoticeStatus
 from pools.domain.values.amounts import Amount
-from pools.models import Backend, Notice, NoticeProgress
+from pools.models import Backend, Notice, NoticeProgress, NoticeTarget
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.models import DecisionCount, Group, LostCount, PromiseCount, StartCount, StuckGroup
@@ -179,7 +180,7 @@ def _leaf(pool: str, part: str | None) -> Leaf:
 
 class NoticeCounts(NamedTuple):
     """Notices that arrived or became dead letters and attempts that failed, since the beginning; those that wait to be
-    sent now, and since when the oldest of them waits."""
+    sent now, without those that quiet hours keep back, and since when the oldest of them waits."""
 
     delivered: int
     dead: int
@@ -189,9 +190,9 @@ class NoticeCounts(NamedTuple):
 
 
 def read_notice_counts() -> NoticeCounts:
-    """The numbers of notices. Two queries."""
+    """The numbers of notices. Three queries."""
     progress = NoticeProgress.objects.filter(pk=1).values_list("delivered", "dead", "failures").first() or (0, 0, 0)
-    waiting = Notice.objects.filter(status=NoticeStatus.WAITING, target__is_enabled=True).aggregate(
-        count=Count("pk"), oldest=Min("created_at")
-    )
+    sent = Notice.objects.filter(status=NoticeStatus.WAITING, target__is_enabled=True)
+    quiet = NoticeTarget.objects.quiet_at(timezone.now())
+    waiting = sent.exclude(target__quiet_hours__in=quiet).aggregate(count=Count("pk"), oldest=Min("created_at"))
     return NoticeCounts(*progress, waiting["count"], waiting["oldest"])

@@ -62,6 +62,7 @@ def _due_targets(now: datetime, busy: set[int], *, limit: int) -> list[int]:
         )
         .exclude(pk__in=busy)
         .exclude(user__is_active=False)
+        .exclude(quiet_hours__in=NoticeTarget.objects.quiet_at(now))
         .exclude(is_profile=True, channel=Channel.MAIL, user__email_notification=False)
         .exclude(is_profile=True, channel=Channel.SLACK, user__slack_notification=False)
         .annotate(first=Min("notices__id"))

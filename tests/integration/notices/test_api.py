@@ -291,6 +291,24 @@ def test_a_target_of_two_owners_is_refused(bob: ApiClient) -> None:
         NoticeTarget.objects.create(name="both", channel="webhook", user=user, pool=pool)
 
 
+@pytest.mark.parametrize("hours", ["22:00", "25:00-07:00", "22:00-07:00 Europe/Berlin; now"])
+def test_the_database_refuses_quiet_hours_of_another_form(db: None, hours: str) -> None:
+    with pytest.raises(IntegrityError, match="notice_target_quiet_hours"), transaction.atomic():
+        NoticeTarget.objects.create(name="ops", channel="webhook", quiet_hours=hours)
+
+
+def test_quiet_hours_are_shown_and_changed(bob: ApiClient) -> None:
+    hours = "22:00-07:00 Europe/Berlin"
+    target = bob("POST", TARGETS, HOOK | {"quiet_hours": hours}).body["target"]
+    assert target["quiet_hours"] == hours
+    address = f"{TARGETS}/{target['id']}"
+    answer = bob("PATCH", address, {"quiet_hours": "22:00-07:00 Nowhere"})
+    assert (answer.status, answer.body["details"][0]["code"]) == (400, "bad_value")
+    assert "Nowhere" not in str(answer.body), "an error does not repeat the value"
+    assert bob("PATCH", address, {"kinds": ["drain"]}).body["quiet_hours"] == hours
+    assert bob("PATCH", address, {"quiet_hours": ""}).body["quiet_hours"] == ""
+
+
 def test_a_second_row_is_refused(db: None) -> None:
     NoticeTarget.objects.create(name="ops", channel="webhook")
     with pytest.raises(IntegrityError, match="notice_target_name_once"), transaction.atomic():

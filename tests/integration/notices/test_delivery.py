@@ -95,6 +95,33 @@ def test_a_workflow_that_ends_reaches_a_webhook_with_a_signature(bob: Actor, hoo
     assert send_notices() == 0
 
 
+def test_nothing_is_sent_in_quiet_hours_and_all_after_them(bob: Actor, hook: Hook, receiver: Receiver) -> None:
+    """The inbox has the news at once, another target gets it, and the alert of late notices is silent."""
+    now = timezone.now()
+    around = f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=1):%H:%M}"
+    quiet, _ = hook(bob, quiet_hours=around)
+    hook(bob, path="/other", name="other")
+    names = _end_work(bob, "one", "two")
+    submit_workflow(bob, "team--a", name="three")
+    plan_notices()
+    send_notices()
+    assert [request.path for request in receiver.received] == ["/other"] * 2
+    counts = read_notice_counts()
+    assert (counts.waiting, counts.oldest) == (0, None)
+    assert Notice.objects.filter(target=quiet, status="waiting", attempts=0).count() == 2
+    later = f"{now + timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"
+    apply_change(UpdateTarget(target=quiet.pk, quiet_hours=later), actor=bob)
+    assert read_notice_counts().waiting == 2
+    send_notices()
+    subjects = [
+        each.body.partition('"subject":"')[2].partition('"')[0] for each in receiver.received if each.path == "/hook"
+    ]
+    assert subjects == [f"workflow/{name}" for name in names]
+    apply_change(UpdateTarget(target=quiet.pk, quiet_hours=""), actor=bob)
+    quiet.refresh_from_db()
+    assert quiet.quiet_hours == ""
+
+
 def test_notices_arrive_in_the_order_of_the_commits(bob: Actor, hook: Hook, receiver: Receiver) -> None:
     hook(bob)
     names = _end_work(bob, "one", "two", "three")

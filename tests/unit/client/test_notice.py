@@ -7,8 +7,8 @@ import json
 TARGETS, NOTICES = "/api/notices/target", "/api/notices"
 TARGET = {
     "id": 7, "name": "ci", "user": "alice", "pool": None, "channel": "webhook", "address": "https://ci.example.com/…",
-    "kinds": ["drain"], "pools": [], "enabled": True, "follows_profile": False, "failures": 0, "retry_at": None,
-    "off_reason": "",
+    "kinds": ["drain"], "pools": [], "quiet_hours": "", "enabled": True, "follows_profile": False, "failures": 0,
+    "retry_at": None, "off_reason": "",
 }  # fmt: skip
 NOTICE = {
     "id": "msg_1", "target": 7, "target_name": "ci", "kind": "drain", "subject": "pool/team--a",
