@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from pools.admin.done_changes import GONE, read_done
+from pools.admin.done_changes import GONE, DoneChange, keep_done, read_done
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.page_addresses import PREVIEW_SEGMENT
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -160,6 +160,13 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
     def show_success(self, request: HttpRequest, message: str) -> None:
         """Show a message of success on the next page."""
         messages.success(request, message)
+
+    def show_removed(self, request: HttpRequest, message: str, address: str) -> HttpResponseRedirect:
+        """The next page after an object was removed without a preview. The person who comes back to its form reads the
+        message there, too."""
+        self.show_success(request, message)
+        keep_done(actor_of(request), request.path, GONE, DoneChange(message=message, address=address, version=None))
+        return HttpResponseRedirect(address)
 
     def show_warning(self, request: HttpRequest, message: str) -> None:
         """Show a warning on the next page."""

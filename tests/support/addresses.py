@@ -22,9 +22,11 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.changes.pools import PatchPool, PutPool
+from pools.domain.changes.saved_views import SaveView
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.people.roles import SYSTEM
+from pools.domain.people.saved_views import FilteredList
 from pools.models import AccessToken, ApprovalRequest, AuditEntry, Backend, NoticeTarget, User
 from pools.security.tokens import issue_jwt
 from pools.services.changes.approval_check import approved
@@ -210,7 +212,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "pools/<str:object_id>": ["/pools/team"],
     "tokens/<str:name>/revoke": ["/tokens/mine/revoke"],
     "views/-/save/<str:page>": ["/views/-/save/workflows?pool=team"],
-    "views/-/delete/<str:page>/<str:name>": ["/views/-/delete/workflows/mine"],
+    "views/-/delete/<str:page>/<str:name>": ["/views/-/delete/workflows/saved"],
     "inbox/<int:news>/read": ["/inbox/1/read"],
     "notices/-/replay/<str:notice>": ["/notices/-/replay/msg_1"],
     **{
@@ -294,8 +296,9 @@ def create_example_installation() -> None:
         world.make_subpool("team", name, quota)
     world.make_subpool("other", "x", 10)
     for username, roles in ROLES_BY_USER.items():
-        world.make_user(username, *roles)
+        actor = world.make_user(username, *roles)
         world.apply_change(CreateToken(owner=username, name="mine"))
+        world.apply_change(SaveView(page=FilteredList.WORKFLOWS, name="saved", query="status=FAILED"), actor=actor)
     caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
     world.apply_change(PutGpuQuota(namespace="team-a", spec={"total": {**caps, "maxWorkers": 50}}))
     amount = {"tflops": "10", "vram": "1Gi"}

@@ -230,7 +230,12 @@ class NoticeTargetAdmin(PolicyAdmin):
     def _delete(self, request: HttpRequest, target: int) -> HttpResponse:
         row = get_target(actor_of(request), target)
         if request.method == "POST":
-            return self._done(request, delete_target, DeleteTarget(target=target), "was deleted", row)
+            try:
+                delete_target(DeleteTarget(target=target), actor=actor_of(request))
+            except DomainError as refusal:
+                self.show_warning(request, refusal.message)
+                return _back()
+            return self.show_removed(request, f"{row.name} was deleted.", reverse(_LIST))
         return self.render_form_page(
             request,
             forms.ServiceForm(),

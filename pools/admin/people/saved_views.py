@@ -16,7 +16,7 @@ from pools.domain.list_columns import VIEW_COLUMNS
 from pools.domain.people.saved_views import FilteredList, filtered_list
 from pools.models import SavedView
 from pools.representations.saved_views import LIST_TITLES, view_address
-from pools.selectors.saved_views import list_views
+from pools.selectors.saved_views import get_view, list_views
 from pools.services.people.saved_views import delete_view, save_view
 
 _NAME = fields_of(SaveView)["name"]
@@ -75,8 +75,8 @@ class SavedViewAdmin(PolicyAdmin):
         chosen = filtered_list(page)
         if request.method == "POST":
             delete_view(DeleteView(page=chosen, name=name), actor=actor_of(request))
-            self.show_success(request, f"View {name} was deleted.")
-            return HttpResponseRedirect(_list_address())
+            return self.show_removed(request, f"View {name} was deleted.", _list_address())
+        get_view(actor_of(request), chosen, name)
         return self.render_form_page(
             request,
             forms.ServiceForm(),

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
@@ -18,7 +18,7 @@ from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.list_columns import TOKEN_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import AccessToken, User
-from pools.services.people.access_tokens import create_token, delete_token, get_token_owner, list_tokens
+from pools.services.people.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
 
 LIFETIME_CHOICES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
 _NEW = fields_of(CreateToken)
@@ -112,8 +112,9 @@ class TokenAdmin(PolicyAdmin):
         back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
         if request.method == "POST":
             delete_token(DeleteToken(owner=owner.username, name=name), actor=actor_of(request))
-            self.show_success(request, f"Token {name} was revoked; requests with this token are refused from now on.")
-            return HttpResponseRedirect(back)
+            done = f"Token {name} was revoked; requests with this token are refused from now on."
+            return self.show_removed(request, done, back)
+        get_token(actor=actor_of(request), owner=owner.username, name=name)
         return self.render_form_page(
             request,
             forms.ServiceForm(),

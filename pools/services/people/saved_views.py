@@ -9,6 +9,7 @@ from pools.domain.people.roles import Actor
 from pools.domain.people.saved_views import MAX_VIEWS, normalize_query, saved_view_violations
 from pools.locking import lock_user
 from pools.models import SavedView
+from pools.selectors.saved_views import no_such_view
 
 
 def save_view(command: SaveView, *, actor: Actor, description: str = "") -> SavedView:
@@ -37,4 +38,4 @@ def delete_view(command: DeleteView, *, actor: Actor, description: str = "") -> 
     with change(actor=actor, description=description):
         gone, _ = mine.delete()
         if not gone:
-            raise NotFound(f"You have no saved view {command.name} of the list {command.page}.")
+            raise no_such_view(command.page, command.name)

@@ -237,6 +237,8 @@ def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: Callable[[str]
     assert worker.post("/tokens/ci/revoke").status_code == 302
     assert not AccessToken.objects.exists()
     assert worker.post("/tokens/ci/revoke").status_code == 404
+    assert "Token ci was revoked" in worker.get("/tokens/ci/revoke").content.decode(), "after Back"
+    assert as_person("root").get("/tokens/ci/revoke?owner=worker").status_code == 404
 
 
 def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:

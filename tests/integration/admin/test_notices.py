@@ -57,6 +57,7 @@ def test_a_person_adds_changes_and_deletes_a_target(bob: Client) -> None:
     assert target.sealed_secret != secret
     assert bob.post(f"{PAGE}/{target.pk}/delete").status_code == 302
     assert not NoticeTarget.objects.exists()
+    assert "was deleted." in bob.get(f"{PAGE}/{target.pk}/delete").content.decode(), "after Back"
 
 
 def test_a_refusal_is_shown_at_its_field(bob: Client) -> None:

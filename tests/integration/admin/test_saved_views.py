@@ -50,6 +50,9 @@ def test_a_view_is_deleted_after_a_question(as_person: SignedIn) -> None:
     assert worker.get(address).status_code == 200 and SavedView.objects.exists()
     assert worker.post(address).status_code == 302 and not SavedView.objects.exists()
     assert "No saved views" in worker.get("/views").content.decode()
+    text = worker.get(address).content.decode()
+    assert "This change was made" in text and "View 50% mine was deleted." in text, "after Back"
+    assert as_person("root").get(address).status_code == 404
 
 
 @pytest.mark.parametrize("page", FilteredList)

@@ -28,7 +28,7 @@ def test_targets(osmo, stub):
     failing = TARGET | {"id": 9, "user": None, "failures": 2, "retry_at": "2026-11-23T07:00:00"}
     stub.on("GET", TARGETS, [TARGET, off, failing])
     lines = osmo.ok("notice", "targets", "-o", "csv").splitlines()
-    assert lines[1] == "7,ci,alice,webhook,https://ci.example.com/…,drain,,on"
+    assert lines[1] == "7,ci,alice,webhook,https://ci.example.com/…,drain,,,on"
     assert "pool team" in lines[2]
     assert lines[2].endswith("off: gone (410)")
     assert "installation" in lines[3]
