@@ -21,7 +21,7 @@ running work holds more than the node has."""
 
 usable_gpus_requested = Signal()
 """Sent to ask what the clusters can use now; receivers return by the id of a backend the GPUs on which its work runs or
-could start. A backend without nodes is missing."""
+could start, and the GPUs that work holds on nodes beyond their sizes. A backend without nodes is missing."""
 
 impact_requested = Signal()
 """Sent in a dry run with `actor` and `backend_ids`, after the change and before its rollback. Receivers read the

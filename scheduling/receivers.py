@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -23,7 +22,7 @@ from pools.signals import (
 )
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
-from scheduling.selectors.cluster.nodes import gpus_by_node_set, read_node_usage
+from scheduling.selectors.cluster.nodes import read_node_usage, usable_and_excess_gpus
 from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.what_if.impact import read_impact
 from scheduling.services.notifications import backends_changed
@@ -53,12 +52,9 @@ def overfull_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> list[s
 
 
 @receiver(usable_gpus_requested)
-def usable_gpus(**_: Any) -> dict[int, int]:
-    """The GPUs of nodes that take work, and those that are in use on the others, by backend."""
-    found: Counter[int] = Counter()
-    for (backend, _platform), (gpus, _used) in gpus_by_node_set().items():
-        found[backend] += gpus
-    return dict(found)
+def usable_gpus(**_: Any) -> dict[int, tuple[int, int]]:
+    """The GPUs that each backend can use, and those that work holds on nodes beyond their sizes."""
+    return usable_and_excess_gpus()
 
 
 @receiver(impact_requested)

@@ -64,7 +64,7 @@ def build_server(http_of: Callable[[Caller], HttpClient]) -> MCPServer:
         caller: Caller,
         changes: Annotated[
             list[dict[str, Any]],
-            Field(description='Changes of a live state, such as [{"finish": "train-12"}] or [{"submit": {…}}].'),
+            Field(description='Changes of a live state, such as [{"finish": "train-12"}] or [{"remove_node": "n7"}].'),
         ],
         backend: Annotated[str | None, Field(description="The cluster; needed if the caller sees several.")] = None,
     ) -> Answer:

@@ -19,6 +19,8 @@ from pools.representations.csv_files import is_csv_request, list_csv
 from scheduling.domain.changes.nodes import DRAINED_NOTE, ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOSS_COLUMNS, LOST_WORK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.locking import hold_what_if_turn
+from scheduling.scenario import ScenarioError
+from scheduling.scenario.node_changes import typed_node_changes
 from scheduling.selectors.cluster.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
 from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
 from scheduling.selectors.what_if.live_question import read_loss_of
@@ -44,6 +46,23 @@ class NodeFilterForm(django_forms.Form):
         min_value=0,
         max_value=MAX_FREE_GPUS,
         widget=django_forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
+    )
+
+
+class LossForm(django_forms.Form):
+    """The nodes of a question: what they take with them, or what happens with fewer GPUs on them."""
+
+    nodes = django_forms.CharField(
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        widget=django_forms.TextInput(attrs={"placeholder": "n1 n2, rack7-*, rack=r7", "autocomplete": "off"}),
+    )
+    gpus = django_forms.IntegerField(
+        label="GPUs left",
+        required=False,
+        min_value=0,
+        max_value=MAX_FREE_GPUS,
+        widget=django_forms.TextInput(attrs={"inputmode": "numeric", "placeholder": "none", "autocomplete": "off"}),
     )
 
 
@@ -141,13 +160,19 @@ class NodeAdmin(PolicyAdmin):
         return HttpResponseRedirect(request.path)
 
     def _losses_page(self, request: HttpRequest, backend: str) -> HttpResponse:
-        """What if it breaks: every single node, and one of them in full."""
-        actor, node = actor_of(request), request.GET.get("node", "")[:MAX_TEXT_LENGTH]
+        """What if it breaks: every single node, and the full answer for those that the reader names."""
+        actor, form = actor_of(request), LossForm(request.GET)
         assert actor.user_id is not None, "only people ask"
         may_ask = actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
+        nodes = form.cleaned_data.get("nodes", "") if form.is_valid() and may_ask else ""
+        loss = None
         with hold_what_if_turn(actor.user_id):
             found = read_single_losses(actor, backend)
-            loss = read_loss_of(actor, backend, node) if node and may_ask else None
+            if nodes:
+                try:
+                    loss = read_loss_of(actor, backend, typed_node_changes(nodes, form.cleaned_data["gpus"]))
+                except ScenarioError as refusal:
+                    form.add_error("nodes", " ".join(fault.message for fault in refusal.details))
         if is_csv_request(request):
             lines = ((name, loss) for loss in found.losses for name in loss.nodes)
             return list_csv("losses", LOSS_COLUMNS, lines)
@@ -164,7 +189,8 @@ class NodeAdmin(PolicyAdmin):
             work_columns=LOST_WORK_COLUMNS,
             shown=f":{MAX_LOSSES_SHOWN}",
             more=max(0, len(found.losses) - MAX_LOSSES_SHOWN),
-            node=node,
+            form=form,
+            nodes=nodes,
             loss=loss,
             may_ask=may_ask,
         )

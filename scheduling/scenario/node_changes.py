@@ -30,6 +30,19 @@ def without_node_changes(question: Mapping[str, Any]) -> dict[str, Any]:
     return {**question, "changes": kept}
 
 
+def typed_node_changes(nodes: str, gpus: int | None = None) -> list[dict[str, Any]]:
+    """The changes that a person typed in one line: names with spaces or commas between them, `KEY=VALUE` of a label, or
+    a pattern of names. `gpus`: what is left of each named node; None where they are gone."""
+    names = nodes.replace(",", " ").split()
+    if gpus is not None:
+        return [{"set_node": {"name": name, "gpus": gpus}} for name in names]
+    if len(names) == 1 and "=" in nodes:
+        return [{"remove_nodes": {"label": names[0]}}]
+    if len(names) == 1 and any(sign in nodes for sign in "*(|"):
+        return [{"remove_nodes": {"name": names[0]}}]
+    return [{"remove_nodes": names}]
+
+
 def has_node_changes(question: Any) -> bool:
     """Whether a document or question changes nodes."""
     changes = question.get("changes") if isinstance(question, Mapping) else None

@@ -88,6 +88,12 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
     )
 
 
+def excess_message(backend: str, gpus: int) -> str:
+    """The warning about nodes that are smaller than what their work holds."""
+    more = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    return f"On cluster {backend} work holds {more} more than its nodes have: it stays until it ends."
+
+
 def hold_promises(promises: Sequence[Promise], capacity: int, rule: DegradedRule) -> tuple[HeldPromise, ...]:
     """How the capacity is divided among the promises, in their order.
 

@@ -16,6 +16,7 @@ from pools.domain.quota.degraded import (
     HeldPromise,
     Promise,
     degraded_message,
+    excess_message,
     hold_promises,
     shares_message,
 )
@@ -123,9 +124,14 @@ def _read_quotas(backend_ids: Collection[Any] | QuerySet[Any] | None) -> dict[in
 
 
 def _usable_gpus() -> dict[int, int]:
-    found: dict[int, int] = {}
-    for _, usable in usable_gpus_requested.send(sender=None):
-        found.update(usable)  # type: ignore[arg-type]  # a signal says nothing about its answers
+    return {backend: usable for backend, (usable, _) in _read_gpus().items()}
+
+
+def _read_gpus() -> dict[int, tuple[int, int]]:
+    """By backend: the usable GPUs, and those that work holds beyond the sizes of nodes."""
+    found: dict[int, tuple[int, int]] = {}
+    for _, answer in usable_gpus_requested.send(sender=None):
+        found.update(answer)  # type: ignore[arg-type]  # a signal says nothing about its answers
     return found
 
 
@@ -140,7 +146,7 @@ def visible_promises(actor: Actor, found: DegradedCluster) -> set[str] | None:
 def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]) -> list[str]:
     """The warnings about clusters whose nodes are too few or too small for the quotas, and about those that have lost
     GPUs; a reader of a part of the pools learns what these can have."""
-    degraded = read_degraded(backend_ids)
+    degraded, gpus = read_degraded(backend_ids), _read_gpus()
     warnings = []
     for pk, capacity in read_capacities(backend_ids).items():
         found = degraded.get(pk)
@@ -151,6 +157,8 @@ def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]
                 warnings.append(shares)
         elif found is not None and found.short_of(seen):
             warnings.append(degraded_message(found, seen))
+        if excess := gpus.get(pk, (0, 0))[1]:
+            warnings.append(excess_message(capacity.backend, excess))
     return warnings
 
 

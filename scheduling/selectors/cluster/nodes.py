@@ -109,12 +109,22 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     changed. Usage is that of running tasks and, in a cluster, of pods that end and of foreign pods; on each node at
     most its size, so that a node which has shrunk takes nothing from the others. The capacity of a node that takes no
     new work is its usage, so nothing is free."""
-    return _gpus_by_node_set.get()
+    return {group: (gpus, used) for group, (gpus, used, _) in _gpus_by_node_set.get().items()}
 
 
-def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
+def usable_and_excess_gpus() -> dict[int, tuple[int, int]]:
+    """By backend: the GPUs of nodes that take work, with those that are in use on the others, and the GPUs that work
+    holds on nodes beyond their sizes. The queries of `gpus_by_node_set`."""
+    found: dict[int, tuple[int, int]] = {}
+    for (backend, _), (gpus, _, excess) in _gpus_by_node_set.get().items():
+        usable, more = found.get(backend, (0, 0))
+        found[backend] = usable + gpus, more + excess
+    return found
+
+
+def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int, int]]:
     rows = read_rows(_GPUS_BY_NODE_SET_SQL)
-    return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in rows}
+    return {(backend, platform): (int(gpus), int(used), int(excess)) for backend, platform, gpus, used, excess in rows}
 
 
 _gpus_by_node_set = KeptResult(read_backends_token, _read_gpus_by_node_set)
@@ -132,7 +142,8 @@ _GPUS_BY_NODE_SET_SQL = f"""
             UNION ALL SELECT node_name, sum(gpu_count) FROM scheduling_task WHERE {_WITH_POD} GROUP BY node_name
         ) held GROUP BY node_name
     )
-    SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END), sum(LEAST(gpus, used))
+    SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END), sum(LEAST(gpus, used)),
+        sum(GREATEST(used - gpus, 0))
     FROM (
         SELECT node.backend_id, node.platform, node.gpus, COALESCE(state.ready, true) AS ready,
             COALESCE(

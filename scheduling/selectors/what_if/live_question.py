@@ -7,7 +7,7 @@ without their names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.scenario.loss import NodeLossAnswer
 from scheduling.scenario.node_changes import has_node_changes, removed_backend
-from scheduling.scenario.parse import Scenario, ScenarioError
+from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
 from scheduling.selectors.cluster.node_map import visible_nodes
 from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
@@ -56,14 +56,10 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioA
     }
 
 
-def read_loss_of(actor: Actor, backend: str, node: str) -> NodeLossAnswer | None:
-    """What the loss of this node would do, with the queues by the names of their pools; None for a node that the actor
-    may not name. Raises as `answer_live_question`."""
-    try:
-        changes = [{"remove_node": node}]
-        loss = answer_live_question(actor, {"live": True, "backend": backend, "changes": changes})["loss"]
-    except ScenarioError:
-        return None
+def read_loss_of(actor: Actor, backend: str, changes: Sequence[Mapping[str, Any]]) -> NodeLossAnswer:
+    """What these changes of nodes would do, with the queues by the names of their pools. Raises as
+    `answer_live_question`."""
+    loss = answer_live_question(actor, {"live": True, "backend": backend, "changes": list(changes)})["loss"]
     prefix = queue_name(Backend.objects.get(name=backend).namespace, "", None)
     for rows in (loss["workloads"], loss["displaced"], loss["guarantees"], loss["queues"]):
         for row in rows:

@@ -106,9 +106,16 @@ def test_the_page_is_a_tab_of_the_cluster_and_has_a_file(busy: Backend) -> None:
     page = root.get("/clusters/sim/losses")
     assert [tab["title"] for tab in page.context["tabs"] if tab["active"]] == ["What if it breaks"]
     worst = page.context["found"].losses[0].nodes[0]
-    one = root.get(f"/clusters/sim/losses?node={worst}").content.decode()
+    one = root.get(f"/clusters/sim/losses?nodes={worst}").content.decode()
     assert f"Without {worst}" in one and "do not restart it" in one and "osmo-pool" not in one
-    assert "Without" not in root.get("/clusters/sim/losses?node=gone").content.decode()
+    gone = root.get("/clusters/sim/losses?nodes=gone").content.decode()
+    assert "Without" not in gone and "There is no node of this name." in gone
+    assert "Without 4 nodes with 32 GPUs" in root.get("/clusters/sim/losses?nodes=sim-*").content.decode()
+    assert "Without 4 nodes" in root.get("/clusters/sim/losses?nodes=osmo.platform%3Ddefault").content.decode()
+    assert "Without 2 nodes" in root.get("/clusters/sim/losses?nodes=sim-n1,+sim-n2").content.decode()
+    smaller = root.get(f"/clusters/sim/losses?nodes={worst}&gpus=7").content.decode()
+    assert f"{worst} has 7 GPUs in place of 8: 8 are held, 0 are free." in smaller
+    assert "Enter a whole number" in root.get("/clusters/sim/losses?nodes=sim-n1&gpus=x").content.decode()
     rows = list(csv.DictReader(io.StringIO(root.get("/clusters/sim/losses?format=csv").content.decode())))
     assert [row["node"] for row in rows][:1] == [worst] and len(rows) == 4
 
@@ -117,7 +124,7 @@ def test_the_page_is_a_tab_of_the_cluster_and_has_a_file(busy: Backend) -> None:
 def test_the_page_for_others(busy: Backend, role: str, status: int) -> None:
     world.make_user("paul", *filter(None, [role]))
     client: Client = world.sign_in("paul")
-    answer = client.get("/clusters/sim/losses?node=sim-n1")
+    answer = client.get("/clusters/sim/losses?nodes=sim-n1")
     assert answer.status_code == status
     assert "orchid" not in answer.content.decode() and "foreign" not in answer.content.decode()
     assert client.get("/clusters/gone/losses").status_code == 404

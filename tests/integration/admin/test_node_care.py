@@ -10,10 +10,12 @@ from django.test import Client
 from osmo_admin.monitoring.work_metrics import _collect_nodes
 from pools.domain.changes.backends import PutBackend
 from pools.models import AuditEntry, Backend, Node
+from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.models import NodeState, SuspectNode, Task
 from scheduling.selectors.status.overview import read_overview
-from scheduling.services.node_care import find_suspect_nodes
+from scheduling.services.node_care import clear_node, drain_node, find_suspect_nodes, restore_node
 from tests.support import world
+from tests.support.threads import run_concurrently
 
 NODES = "/api/backend/sim/nodes"
 
@@ -154,3 +156,36 @@ def test_eight_are_held_on_seven(cluster: Backend, caller: Any) -> None:
     assert "8 of 7 GPUs" in world.sign_in("root").get("/nodes/sim/sim-n1").content.decode()
     found = {family.name: {s.labels["node"]: s.value for s in family.samples} for family in _collect_nodes()}
     assert found["osmo_node_excess_gpus"] == {"sim-n1": 1}
+    for page in ("/pools", "/pools/team", "/cohorts"):
+        text = world.sign_in("root").get(page).content.decode()
+        assert "On cluster sim work holds 1 GPU more than its nodes have" in text, page
+
+
+@pytest.mark.usefixtures("ledger")
+def test_writers_at_once_leave_one_state() -> None:
+    """Drains, their ends, clearances and the search for suspects at the same time, while the node is resized."""
+    backend = world.make_backend("lab", namespace="lab", nodes=1, gpus=8)
+    world.make_pool("lab-team", 8, on=backend)
+    node = backend.nodes.get()
+    actor = world.make_user("root2", "osmo-admin")
+    ids = {"backend": "lab", "node": node.name}
+    resize = PutBackend(name="lab", body={"nodes": [{"name": node.name, "gpus": 7}]})
+    for _ in range(3):
+        SuspectNode.objects.all().delete()
+        SuspectNode.objects.create(node=node, failures=3, since="2026-01-01T00:00:00Z")
+        outcomes = run_concurrently(
+            [
+                lambda: drain_node(DrainNode(**ids), actor=actor),
+                lambda: restore_node(RestoreNode(**ids), actor=actor),
+                lambda: drain_node(DrainNode(**ids), actor=actor),
+                lambda: clear_node(ClearNode(**ids), actor=actor),
+                find_suspect_nodes,
+                lambda: world.apply_change(resize),
+            ]
+        )
+        assert not [each for each in outcomes if isinstance(each, Exception)], outcomes
+        is_drained = Node.objects.get(pk=node.pk).taint != ""
+        assert NodeState.objects.filter(node=node, ready=False).exists() is is_drained
+        assert not SuspectNode.objects.open().exists()
+        restore_node(RestoreNode(**ids), actor=actor)
+    assert AuditEntry.objects.filter(action="node.cleared").count() == 3
