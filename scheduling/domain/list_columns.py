@@ -260,3 +260,14 @@ LOSS_COLUMNS = list_columns(
 
 LOST_WORK_COLUMNS = list_columns("workflow", "queue", Column("gpus", "GPUs", is_right=True), "effect")
 """Of the work that the loss of one node concerns."""
+
+NODE_NOTE_COLUMNS = list_columns(
+    Column("node", cell="name"),
+    "platform",
+    _GPUS,
+    Column("used", is_right=True),
+    Column("free", is_right=True),
+    Column("suspect_since", cell="suspect_since", is_time=True),
+    Column("notes", cell=lambda row: "; ".join(row["notes"])),
+)
+"""Of the nodes of a cluster with what is to be said about them."""

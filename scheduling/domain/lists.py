@@ -175,3 +175,11 @@ class LineQuery:
         default=MAX_INTEGER,
         short="-n",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery(Page):
+    """The nodes of the query."""
+
+    name: str = parameter(TEXT, "Only nodes whose names contain this text.", default="")
+    free: int = parameter(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)

@@ -15,6 +15,7 @@ from pools.domain.people.roles import Actor, Permission
 from pools.models import Pool
 from pools.models.people.membership import account_start
 from pools.models.triggers import AuditTrigger, NeverDeletedTrigger, NoTruncateTrigger, raise_message
+from scheduling.domain.judgement.suspect_nodes import NODE_FAILURES
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
 from scheduling.models.change_triggers import GROUPS, TASKS, WORKFLOWS
@@ -252,6 +253,7 @@ class Task(models.Model):
             ),
             models.Index(fields=["-start_time"], name="task_newest"),
             models.Index(fields=["end_time"], name="task_ended", condition=Q(start_time__isnull=False)),
+            models.Index(fields=["end_time"], name="task_failed", condition=Q(status__in=NODE_FAILURES)),
         ]
         triggers = [
             RECORD_LATE,

@@ -13,18 +13,9 @@ from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from scheduling.domain.changes.nodes import DRAIN_TAINT, DRAINED_NOTE, ClearNode, DrainNode, NodeChange, RestoreNode
-from scheduling.domain.judgement.suspect_nodes import WINDOW, NodeFailure, find_suspects
+from scheduling.domain.judgement.suspect_nodes import NODE_FAILURES, WINDOW, NodeFailure, find_suspects
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import NodeState, SuspectNode, Task
-
-COUNTED = (
-    TaskStatus.FAILED,
-    TaskStatus.FAILED_BACKEND_ERROR,
-    TaskStatus.FAILED_START_ERROR,
-    TaskStatus.FAILED_START_TIMEOUT,
-    TaskStatus.RESCHEDULED,
-)
-"""Ends that may be the fault of a node. A missing image, too much memory, a time limit and a cancellation are not."""
 
 
 def find_suspect_nodes() -> int:
@@ -57,7 +48,7 @@ def find_suspect_nodes() -> int:
 
 def _failures(now: datetime) -> dict[int, list[NodeFailure]]:
     """The failed attempts of the last minutes, by backend. One query, by the index of ends."""
-    rows = Task.objects.filter(status__in=COUNTED, end_time__gte=now - 2 * WINDOW).exclude(node_name="")
+    rows = Task.objects.filter(status__in=NODE_FAILURES, end_time__gte=now - 2 * WINDOW).exclude(node_name="")
     found: dict[int, list[NodeFailure]] = {}
     columns = (
         "group__workflow__root_pool__backend_id", "node_name", "group__workflow__name",

@@ -14,10 +14,12 @@ from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import first_of, list_table
 from osmo_admin.cli.changes import TypedChange, change_command
+from osmo_admin.cli.lists import list_command
 from pools.domain.columns import pick
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
-from scheduling.domain.list_columns import LOSS_COLUMNS, STEP_COLUMNS
+from scheduling.domain.list_columns import LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
+from scheduling.domain.lists import NodeQuery
 
 app = command_group("Backends: the clusters on which workflows run.")
 
@@ -45,6 +47,22 @@ def _row(backend: dict[str, Any]) -> dict[str, Any]:
         "gpus": sum(node["gpus"] for node in nodes),
         "pools": first_of(backend.get("pools") or []),
     }
+
+
+@list_command(app, "nodes", NodeQuery, watches=True)
+def nodes(
+    session: ClientSession,
+    query: dict[str, Any],
+    backend: Annotated[
+        str, typer.Argument(metavar="BACKEND", help="Name of the backend.", autocompletion=complete_backends)
+    ],
+) -> None:
+    """List the nodes of a cluster with what is to be said about them: suspect, drained, smaller than their use.
+
+    Example: osmo backend nodes dgx --free 8
+    """
+    answer = session.http().get(url_path("api", "backend", backend, "nodes"), query)
+    print_list(session, answer, NODE_NOTE_COLUMNS.values(), answer["nodes"], "There are no nodes that match.")
 
 
 @client_command(app, "losses")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypedDict
 
 from rest_framework.request import Request
@@ -13,13 +13,11 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import TEXT, whole_number
 from pools.domain.people.roles import Actor
-from pools.domain.questions import Page, parameter
-from pools.domain.values.query_values import MAX_INTEGER
 from pools.models import Node
 from scheduling.api.work.work_schemas import NOTES_BODY
 from scheduling.domain.changes.nodes import DRAIN_TAINT, ClearNode, DrainNode, NodeChange, RestoreNode
+from scheduling.domain.lists import NodeQuery
 from scheduling.models import SuspectNode
 from scheduling.selectors.cluster.node_map import MappedNode, NodeMap, NodeWork, read_node_map
 from scheduling.services.node_care import clear_node, drain_node, restore_node
@@ -77,14 +75,6 @@ class NodeMapAnswer(TypedDict):
     closed: int
     fits: list[FitAnswer]
     nodes: list[NodeAnswer]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeQuery(Page):
-    """The nodes of the query."""
-
-    name: str = parameter(TEXT, "Only nodes whose names contain this text.", default="")
-    free: int = parameter(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)
 
 
 class NodeMapDetail(View):

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from scheduling.domain.statuses import TaskStatus
+
 WINDOW: Final = timedelta(minutes=10)
 FAILURES: Final = 3
+NODE_FAILURES: Final = (
+    TaskStatus.FAILED,
+    TaskStatus.FAILED_BACKEND_ERROR,
+    TaskStatus.FAILED_START_ERROR,
+    TaskStatus.FAILED_START_TIMEOUT,
+    TaskStatus.RESCHEDULED,
+)
+"""Ends that may be the fault of a node. A missing image, too much memory, a time limit and a cancellation are not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class NodeTile:
         """The node in one sentence, for those who do not see the cells."""
         use = self.node.usage
         held = [f"{each.workflow} × {each.gpus}" for each in self.node.work] + self.other_texts
-        state = "" if use.ready else "not ready; "
+        state = ("suspect; " if use.failures else "") + ("" if use.ready else "not ready; ")
         return f"{use.name}: {state}{use.free_gpus} of {use.gpus} GPUs free{': ' * bool(held)}{', '.join(held)}"
 
     @property

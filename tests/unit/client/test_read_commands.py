@@ -164,3 +164,31 @@ def test_usage_of_a_month(osmo, stub):
     assert "since" not in stub.last_of("/api/usage").query, "the server has the usual time"
     for words in (["--month", "2026-13"], ["--month", "2099-01"], ["--month", "2025-12", "--since", "7d"]):
         assert osmo("usage", *words).exit_code == 2
+
+
+def test_backend_says_what_is_promised_lost_and_suspect(osmo, stub):
+    promise = {"pool": "vision", "quota": 16, "held": 12, "missing": 4}
+    stub.on("GET", "/api/backend/sim/promises", {"pools": [promise]})
+    assert osmo.ok("backend", "promises", "sim").split()[-4:] == ["vision", "16", "12", "4"]
+    loss = {
+        "nodes": ["n1", "n2"], "gpus": 8, "workflows": 3, "lost_gpus": 7, "guaranteed_gpus": 5, "ended": 1,
+        "missing": 4, "pools": [promise], "outcome": None,
+    }  # fmt: skip
+    outcome = {"again": 1, "waiting": 2, "displaced": 6}
+    stub.on("GET", "/api/backend/sim/losses", {"losses": [{**loss, "outcome": outcome}, loss]})
+    worst, other = osmo.ok("backend", "losses", "sim", "-o", "csv").splitlines()[1:]
+    assert worst == "n1,1,8,4,3,7,5,1,1,2,6"
+    assert other == "n1,1,8,4,3,7,5,1,,,"
+    node = {
+        "name": "n1", "platform": "default", "gpus": 7, "used": 8, "free": 0, "suspect_since": None,
+        "notes": ["running work holds more than the node has: 8 of 7 GPUs"],
+    }  # fmt: skip
+    stub.on("GET", "/api/backend/sim/nodes", {"nodes": [node]})
+    assert "8 of 7 GPUs" in osmo.ok("backend", "nodes", "sim")
+
+
+def test_backend_cares_for_a_node(osmo, stub):
+    care = {"backend": "sim", "node": "n1", "drained": True, "suspect": False}
+    for action, words in (("drain", "drained"), ("restore", "takes work again"), ("clear", "not suspect any more")):
+        stub.on("POST", f"/api/backend/sim/nodes/n1/{action}", care)
+        assert words in osmo.ok("backend", action, "sim", "n1")
