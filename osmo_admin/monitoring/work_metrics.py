@@ -9,7 +9,7 @@ pools times priorities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from django.utils import timezone
@@ -17,14 +17,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from pools.database.one_by_one import left_out_on_error
-from pools.models import Backend
 from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.quotas.backend_capacity import read_capacities
-from pools.selectors.quotas.degraded import read_degraded
+from pools.selectors.quotas.degraded import degraded_clusters
 from pools.sign_on.identities import signed_on_counts
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
 from scheduling.history.starts.background import forecast_scores
-from scheduling.selectors.cluster.nodes import read_node_usage
+from scheduling.selectors.cluster.nodes import NodeUsage, gpus_of_nodes, read_node_usage
 from scheduling.selectors.status.work_metrics import (
     read_decision_counts,
     read_fair_shares,
@@ -51,7 +50,6 @@ class WorkCollector(Collector):
             _collect_lost,
             _collect_jobs,
             _collect_capacity,
-            _collect_nodes,
             _collect_fair_shares,
             _collect_forecast_scores,
             _collect_notices,
@@ -207,7 +205,8 @@ def _collect_capacity() -> Iterator[Metric]:
         "osmo_backend_promised_gpus", "The quotas of the pools of a backend; more than its capacity is oversubscribed.",
         labels=["backend"],
     )  # fmt: skip
-    degraded = read_degraded()
+    capacities, uses = read_capacities(), read_node_usage()
+    degraded = degraded_clusters(capacities, gpus_of_nodes(uses))
     missing = GaugeMetricFamily(
         "osmo_backend_missing_gpus", "GPUs of the quotas of a backend's pools that it cannot give now.",
         labels=["backend"],
@@ -216,7 +215,7 @@ def _collect_capacity() -> Iterator[Metric]:
         "osmo_pool_missing_gpus", "GPUs of the quota of a pool that its backend cannot give now, where there are any.",
         labels=["pool"],
     )  # fmt: skip
-    for pk, facts in read_capacities().items():
+    for pk, facts in capacities.items():
         if facts.gpus is not None:
             capacity.add_metric([facts.backend], facts.gpus)
         promised.add_metric([facts.backend], facts.quota)
@@ -225,17 +224,17 @@ def _collect_capacity() -> Iterator[Metric]:
         for pool in found.short_of():
             short.add_metric([pool.pool], pool.missing)
     yield from (capacity, promised, missing, short)
+    yield from _nodes({pk: facts.backend for pk, facts in capacities.items()}, uses)
 
 
-def _collect_nodes() -> Iterator[Metric]:
+def _nodes(names: Mapping[int, str], uses: Iterable[NodeUsage]) -> Iterator[Metric]:
     """Only nodes with something to say, so that a large cluster has few series."""
     suspect = GaugeMetricFamily("osmo_node_suspect", "A suspect node: different work failed there within minutes.",
                                 labels=["backend", "node"])  # fmt: skip
     overfull = GaugeMetricFamily(
         "osmo_node_excess_gpus", "GPUs that work holds on a node beyond its size.", labels=["backend", "node"]
     )
-    names = dict(Backend.objects.values_list("pk", "name"))
-    for use in read_node_usage():
+    for use in uses:
         labels = [names.get(use.backend_id, ""), use.name]
         if use.failures:
             suspect.add_metric(labels, 1)

@@ -7,7 +7,7 @@ from django.db import models
 
 from pools.domain.audit_actions import AuditAction
 from pools.models import Node
-from pools.models.triggers import AuditTrigger
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 
 class SuspectNodeQuerySet(models.QuerySet["SuspectNode"]):
@@ -45,6 +45,7 @@ class SuspectNode(models.Model):
                 f"ELSE '{AuditAction.NODE_CLEARED}' END",
                 operation=pgtrigger.Insert | pgtrigger.Update,
             ),
+            NoTruncateTrigger("The table of suspect nodes"),
         ]
 
     def __str__(self) -> str:

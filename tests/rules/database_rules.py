@@ -37,6 +37,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_backend:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_backend]",
     "pools_backend:backend_name_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_name_rule]",
     "pools_backend:backend_namespace_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_namespace_rule]",
+    "pools_backend:backend_degraded_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_degraded_rule]",
     "pools_backend:backend_victims_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_victims_rule]",
     "pools_backend:delete_tokens": f"{_NAMED_RULES}::test_a_deleted_backend_leaves_no_token",
     "pools_backend:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_backend:move_tokens]",
@@ -170,6 +171,10 @@ DATABASE_RULES: dict[str, str] = {
     "scheduling_startcount:start_count_once": f"{_METRICS}::test_how_long_started_work_had_waited",
     "scheduling_startreservation:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_startreservation:move_tokens]",
     "scheduling_startreservation:placed_with_its_nodes": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[placed_with_its_nodes]",
+    "scheduling_suspectnode:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[scheduling_suspectnode]",
+    "scheduling_suspectnode:suspect_after_several": (
+        f"{_NAMED_RULES}::test_a_wrong_value_is_refused[suspect_after_several]"
+    ),
     "scheduling_stuckgroup:stuck_kind_known": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[stuck_kind_known]",
     "scheduling_task:move_tokens_of_changed": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_task:move_tokens_of_changed]",
     "scheduling_task:move_tokens_of_new": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_task:move_tokens_of_new]",

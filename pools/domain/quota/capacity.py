@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pools.domain.quota.degraded import DegradedRule, Promise
+
 
 @dataclass(frozen=True, slots=True)
 class BackendCapacity:
     """`quota` is the sum of the finite quotas of its pools, `gpus` the sum over its nodes; None while no node is known,
     as on a cluster that was never connected. `tainted` are the GPUs of nodes whose taint keeps our pods away, which are
-    not among them."""
+    not among them. `promises` are the finite quotas, and `rule` divides too few GPUs among them; there are none while
+    the cluster is offline, which is a problem of its own."""
 
     backend: str
     quota: int
     gpus: int | None
     tainted: int = 0
+    rule: DegradedRule = DegradedRule.PROPORTIONAL
+    promises: tuple[Promise, ...] = ()
 
     @property
     def excess(self) -> int:

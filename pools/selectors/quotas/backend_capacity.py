@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from django.db.models import BigIntegerField, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Cast, Coalesce
+from django.contrib.postgres.aggregates import JSONBAgg
+from django.db.models import BigIntegerField, IntegerField, JSONField, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Cast, Coalesce, JSONObject
 
 from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message, oversubscription_notice
+from pools.domain.quota.degraded import DegradedRule, Promise
 from pools.models import Backend, LeafUsage, Node, Pool
 
 
@@ -30,14 +32,40 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         gpus.annotate(total=Cast(Coalesce(Sum("gpus", filter=condition), 0), BigIntegerField())).values("total")
         for condition in (Q(taint=""), ~Q(taint=""))
     )
+    promises = (
+        Pool.objects.roots()
+        .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
+        .order_by()
+        .values("backend")
+        .annotate(all=JSONBAgg(JSONObject(pool="name", quota="guarantee", weight="weight"), order_by="name"))
+        .values("all")
+    )
     found = rows.order_by("name").values_list(
         "pk",
         "name",
         Subquery(quotas, output_field=IntegerField()),
         Subquery(whole, output_field=IntegerField()),
         Subquery(tainted, output_field=IntegerField()),
+        "degraded",
+        "offline",
+        Subquery(promises, output_field=JSONField()),
     )
-    return {pk: BackendCapacity(name, quota or 0, total, apart or 0) for pk, name, quota, total, apart in found}
+    return {
+        pk: BackendCapacity(
+            name,
+            quota or 0,
+            total,
+            apart or 0,
+            DegradedRule(rule),
+            () if offline else tuple(map(_promise, pools or ())),
+        )
+        for pk, name, quota, total, apart, rule, offline, pools in found
+    }
+
+
+def _promise(row: Mapping[str, Any]) -> Promise:
+    weight = row["weight"]
+    return Promise(row["pool"], row["quota"], 1 if weight is None else float(weight))
 
 
 def read_used_gpus() -> dict[int, int]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet, Sum
+from django.db.models import QuerySet
 
 from pools.domain.errors import NotFound
-from pools.domain.people.roles import Actor
+from pools.domain.people.roles import Actor, Permission
+from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.quota.degraded import (
     DegradedCluster,
     DegradedRule,
@@ -20,9 +21,12 @@ from pools.domain.quota.degraded import (
     hold_promises,
     shares_message,
 )
-from pools.models import Backend, Node, Pool
+from pools.models import Backend, Pool
 from pools.selectors.quotas.backend_capacity import oversubscription_warning, read_capacities
 from pools.signals import usable_gpus_requested
+
+NodeGpus = Mapping[int, tuple[int, int]]
+"""By the id of a backend: the GPUs that it can use, and those that work holds on nodes beyond their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +42,51 @@ class ClusterPromises:
     pools: Sequence[HeldPromise]
 
 
+@dataclass(frozen=True, slots=True)
+class UsableCluster:
+    """What a cluster can use now, and its promises; no promises while it is offline."""
+
+    usable: int
+    rule: DegradedRule
+    promises: Sequence[Promise]
+
+
+def read_node_gpus() -> NodeGpus:
+    """What the nodes of all clusters give now. One query."""
+    found: dict[int, tuple[int, int]] = {}
+    for _, answer in usable_gpus_requested.send(sender=None):
+        found.update(answer)  # type: ignore[arg-type]  # a signal says nothing about its answers
+    return found
+
+
+def degraded_clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict[int, DegradedCluster]:
+    """The degraded clusters among these, by id. No query. A cluster whose nodes are not known is left out."""
+    return {pk: each for pk, each in _clusters(capacities, gpus).items() if each.missing}
+
+
 def read_degraded(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, DegradedCluster]:
-    """The degraded clusters among these, or among all, by id. A cluster that is offline has a problem of its own."""
-    return {pk: each for pk, each in _read_clusters(backend_ids).items() if each.missing}
+    """The degraded clusters among these, or among all, by id. Two queries."""
+    return degraded_clusters(read_capacities(backend_ids), read_node_gpus())
+
+
+def _clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict[int, DegradedCluster]:
+    return {
+        pk: DegradedCluster(
+            each.backend,
+            each.rule,
+            gpus[pk][0],
+            (each.gpus or 0) + each.tainted,
+            hold_promises(each.promises, gpus[pk][0], each.rule),
+        )
+        for pk, each in capacities.items()
+        if pk in gpus and each.promises
+    }
+
+
+def read_cluster_promises(backend_id: int) -> UsableCluster:
+    """The promises of one cluster and its usable GPUs, for a question about fewer of them. Two queries."""
+    found, usable = read_capacities([backend_id])[backend_id], read_node_gpus().get(backend_id, (0, 0))[0]
+    return UsableCluster(usable, found.rule, found.promises)
 
 
 def read_promises(actor: Actor, backend: str) -> ClusterPromises:
@@ -50,7 +96,7 @@ def read_promises(actor: Actor, backend: str) -> ClusterPromises:
     seen = None if row is None else Pool.objects.visible_to(actor).roots().filter(backend=row, archived=False)
     if row is None or seen is None or not (actor.can_read_all or seen.exists()):
         raise NotFound(f"There is no cluster {backend} that you can see.")
-    rule, found = DegradedRule(row.degraded), _read_clusters([row.pk]).get(row.pk)
+    rule, found = DegradedRule(row.degraded), _clusters(read_capacities([row.pk]), read_node_gpus()).get(row.pk)
     if found is None:
         return ClusterPromises(row.name, rule, False, None, None, None, ())
     names = visible_promises(actor, found)
@@ -63,92 +109,20 @@ def read_promises(actor: Actor, backend: str) -> ClusterPromises:
     return ClusterPromises(row.name, rule, bool(found.missing), found.usable, found.gpus, found.missing, shown)
 
 
-@dataclass(frozen=True, slots=True)
-class _Quotas:
-    """The quotas of a cluster that is online, by which it shares what it has."""
-
-    backend: str
-    rule: DegradedRule
-    promises: list[Promise]
-
-
-@dataclass(frozen=True, slots=True)
-class UsableCluster:
-    """What a cluster can use now, and its promises; no promises while it is offline."""
-
-    usable: int
-    rule: DegradedRule
-    promises: Sequence[Promise]
-
-
-def read_cluster_promises(backend_id: int) -> UsableCluster:
-    """The promises of one cluster and its usable GPUs, for a question about fewer of them."""
-    found = _read_quotas([backend_id]).get(backend_id)
-    usable = _usable_gpus().get(backend_id, 0)
-    if found is None:
-        return UsableCluster(usable, DegradedRule.PROPORTIONAL, ())
-    return UsableCluster(usable, found.rule, found.promises)
-
-
-def _read_clusters(backend_ids: Collection[Any] | QuerySet[Any] | None) -> dict[int, DegradedCluster]:
-    """The clusters that are online and have nodes and pools with a quota, by id; three queries at most."""
-    quotas = _read_quotas(backend_ids)
-    if not quotas:
-        return {}
-    usable = _usable_gpus()
-    sizes = dict(Node.objects.filter(backend__in=quotas).order_by().values_list("backend").annotate(Sum("gpus")))
-    return {
-        pk: DegradedCluster(
-            found.backend,
-            found.rule,
-            usable[pk],
-            sizes.get(pk, 0),
-            hold_promises(found.promises, usable[pk], found.rule),
-        )
-        for pk, found in quotas.items()
-        if pk in usable
-    }
-
-
-def _read_quotas(backend_ids: Collection[Any] | QuerySet[Any] | None) -> dict[int, _Quotas]:
-    """Archived pools and unlimited quotas do not count. One query."""
-    rows = Pool.objects.roots().filter(archived=False, guarantee__gt=0, backend__offline=False)
-    if backend_ids is not None:
-        rows = rows.filter(backend__in=backend_ids)
-    found: dict[int, _Quotas] = {}
-    columns = ("backend_id", "backend__name", "backend__degraded", "name", "guarantee", "weight")
-    for backend, cluster, rule, name, quota, weight in rows.order_by("name").values_list(*columns):
-        each = found.setdefault(backend, _Quotas(cluster, DegradedRule(rule), []))
-        each.promises.append(Promise(name, quota, 1 if weight is None else float(weight)))
-    return found
-
-
-def _usable_gpus() -> dict[int, int]:
-    return {backend: usable for backend, (usable, _) in _read_gpus().items()}
-
-
-def _read_gpus() -> dict[int, tuple[int, int]]:
-    """By backend: the usable GPUs, and those that work holds beyond the sizes of nodes."""
-    found: dict[int, tuple[int, int]] = {}
-    for _, answer in usable_gpus_requested.send(sender=None):
-        found.update(answer)  # type: ignore[arg-type]  # a signal says nothing about its answers
-    return found
-
-
 def visible_promises(actor: Actor, found: DegradedCluster) -> set[str] | None:
-    """The pools of the cluster whose part the actor may see; None for all."""
+    """The pools of the cluster whose part the actor may see; None for all. No query."""
     if actor.can_read_all:
         return None
-    names = [each.pool for each in found.pools]
-    return set(Pool.objects.visible_to(actor).roots().filter(name__in=names).values_list("name", flat=True))
+    return {each.pool for each in found.pools} & actor.pools_with(Permission.POOL_READ)
 
 
 def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]) -> list[str]:
     """The warnings about clusters whose nodes are too few or too small for the quotas, and about those that have lost
-    GPUs; a reader of a part of the pools learns what these can have."""
-    degraded, gpus = read_degraded(backend_ids), _read_gpus()
+    GPUs; a reader of a part of the pools learns what these can have. Two queries."""
+    capacities, gpus = read_capacities(backend_ids), read_node_gpus()
+    degraded = degraded_clusters(capacities, gpus)
     warnings = []
-    for pk, capacity in read_capacities(backend_ids).items():
+    for pk, capacity in capacities.items():
         found = degraded.get(pk)
         seen = None if found is None else visible_promises(actor, found)
         if capacity.is_oversubscribed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -114,9 +114,9 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
 
 def usable_and_excess_gpus() -> dict[int, tuple[int, int]]:
     """By backend: the GPUs of nodes that take work, with those that are in use on the others, and the GPUs that work
-    holds on nodes beyond their sizes. The queries of `gpus_by_node_set`."""
+    holds on nodes beyond their sizes. One query, always."""
     found: dict[int, tuple[int, int]] = {}
-    for (backend, _), (gpus, _, excess) in _gpus_by_node_set.get().items():
+    for (backend, _), (gpus, _, excess) in _read_gpus_by_node_set().items():
         usable, more = found.get(backend, (0, 0))
         found[backend] = usable + gpus, more + excess
     return found
@@ -159,6 +159,19 @@ _GPUS_BY_NODE_SET_SQL = f"""
     ) node_usage
     GROUP BY backend_id, platform
 """
+
+
+def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[int, int]]:
+    """The numbers of `usable_and_excess_gpus` from nodes that have been read."""
+    found: dict[int, tuple[int, int]] = {}
+    for use in uses:
+        held = use.used_gpus + use.ending_gpus + use.other_gpus
+        usable, excess = found.get(use.backend_id, (0, 0))
+        found[use.backend_id] = (
+            usable + (use.gpus if use.ready else min(use.gpus, held)),
+            excess + max(0, held - use.gpus),
+        )
+    return found
 
 
 def read_node_usage(name: str | None = None, *, backend: int | None = None) -> list[NodeUsage]:

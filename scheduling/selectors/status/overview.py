@@ -16,7 +16,7 @@ from pools.domain.people.roles import Actor, Permission
 from pools.models import AuditEntry, Pool
 from pools.selectors.audit_trail import fleet_entries
 from pools.selectors.quotas.backend_capacity import read_capacities
-from pools.selectors.quotas.degraded import read_degraded
+from pools.selectors.quotas.degraded import degraded_clusters, read_node_gpus
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of_many
@@ -73,6 +73,7 @@ def read_overview(actor: Actor) -> Overview:
     waiting = read_waiting_pools(actor)
     idle = read_idle_pools(actor, {each.backend for each in waiting}, limit=MAX_IDLE) if _may_move_quota(actor) else []
     backends = None if actor.can_read_all else Pool.objects.visible_to(actor).roots().values("backend")
+    capacities = read_capacities(backends)
     found = [
         *problems.cluster_problems(actor, now),
         *problems.late_jobs(actor, now),
@@ -81,7 +82,7 @@ def read_overview(actor: Actor) -> Overview:
         *problems.overdue_starts(actor, now),
         *problems.contradicted_starts(actor, now),
         *problems.gpu_quota_alerts(actor),
-        *problems.oversubscribed_backends(actor, read_capacities(backends), read_degraded(backends)),
+        *problems.oversubscribed_backends(actor, capacities, degraded_clusters(capacities, read_node_gpus())),
         *problems.long_waits(waiting, now),
         *problems.long_drains(actor, now),
         *problems.idle_quota(waiting, idle),

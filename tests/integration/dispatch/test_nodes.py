@@ -218,7 +218,9 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
         "together, 8 more: guaranteed work may wait for a node although its quota is free. Lower a quota, or add nodes."
     )
     assert oversubscription_warnings(actor, _of(backend)) == [sentence]
-    assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [sentence]
+    # The other node is cordoned, so nothing can start now.
+    now = f"{sentence} Now {fake_harness.pool.name} can have 0 of its 16."
+    assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [now]
     client = sign_in("root-admin")
     for page in ("pools_pool_changelist", "pools_backend_changelist"):
         text = client.get(reverse(f"admin:{page}")).content.decode()

@@ -66,7 +66,7 @@ from pools.domain.configuration.cluster_addresses import LOOPBACK
 from pools.domain.people.roles import Actor
 from pools.domain.people.saved_views import FilteredList
 from pools.domain.values.quantities import parse_quantity
-from pools.models import AuditEntry, InboxNotice, Notice, SignOnIdentity, User
+from pools.models import AuditEntry, InboxNotice, Node, Notice, SignOnIdentity, User
 from pools.services.configuration import approvals, backends, cohorts, config_history, pools, subpool_quotas, subpools
 from pools.services.configuration.config_history import current_revision
 from pools.services.configuration.config_rollback import rollback_configuration
@@ -74,6 +74,7 @@ from pools.services.gpu_quota import gpu_allocations, gpu_quotas
 from pools.services.people import accounts, inbox, notice_targets, saved_views, users
 from pools.services.people.access_tokens import create_token, delete_token
 from pools.sign_on import accounts as sign_on
+from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
@@ -81,7 +82,9 @@ from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow, TagWorkflow
 from scheduling.history.own.own_replay import ReplayQuestion
 from scheduling.history.own.replays import request_replay
+from scheduling.models import SuspectNode
 from scheduling.selectors.work.workflows import get_visible_workflow
+from scheduling.services import node_care
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config
 from scheduling.services.workflows import user_actions
@@ -174,6 +177,10 @@ def _pools_and_subpools(make: Trail) -> None:
     make(pools.delete_pool, DeletePool(name="five"))
     make(pools.put_pool, PutPool(name="two", body=body))
     make(pools.put_pools, PutPools(configs={"three": body}))
+    make(node_care.drain_node, DrainNode(backend="sim2", node="n1"))
+    make(node_care.restore_node, RestoreNode(backend="sim2", node="n1"))
+    SuspectNode.objects.create(node=Node.objects.get(backend__name="sim2"), failures=3, since=timezone.now())
+    make(node_care.clear_node, ClearNode(backend="sim2", node="n1"))
     make(backends.put_backend, PutBackend(name="sim3", body={"type": "simulated", "nodes": nodes}))
     make(backends.delete_backend, DeleteBackend(name="sim3"))
 

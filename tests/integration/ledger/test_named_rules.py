@@ -47,6 +47,7 @@ from scheduling.models import (
     RefusedFile,
     StartReservation,
     StuckGroup,
+    SuspectNode,
     UsageProgress,
     WebhookInstallation,
     WorkflowConfig,
@@ -68,6 +69,8 @@ CHECKS = {
     "backend_name_rule": f"UPDATE pools_backend SET {NAME}",
     "backend_namespace_rule": "UPDATE pools_backend SET namespace = 'Bad_Name'",
     "backend_victims_rule": "UPDATE pools_backend SET victims = 'oldest'",
+    "backend_degraded_rule": "UPDATE pools_backend SET degraded = 'luck'",
+    "suspect_after_several": "UPDATE scheduling_suspectnode SET failures = 1",
     "offline_request_is_offline": "UPDATE pools_backend SET offline_requested = true, offline = false",
     "cluster_has_one_credential": "UPDATE pools_kubernetessettings SET kubeconfig_file = 'x', sealed_kubeconfig = 'x'",
     "cohort_name_rule": f"UPDATE pools_cohort SET {NAME}",
@@ -137,6 +140,7 @@ AUDITED = {
     "scheduling_workflowconfig": "max_retry_per_task = 7",
     "scheduling_refusedfile": "faults = 9",
     "scheduling_queueguard": "mode = 'off'",
+    "scheduling_suspectnode": "failures = failures + 1",
     "scheduling_webhookinstallation": "repair = 'x'",
 }
 HISTORY = {
@@ -246,6 +250,7 @@ def filled() -> None:
     )
     PromiseCount.objects.create(backend_id=1, outcome="kept", count=1)
     StartReservation.objects.create(group=group, backend_id=root.backend_id, since=now)
+    SuspectNode.objects.create(node=Node.objects.filter(backend=root.backend_id)[0], failures=3, since=now)
     StuckGroup.objects.create(
         group=group, backend_id=root.backend_id, gang="runs-1", kind=StuckKind.IDLE_CLUSTER, since=now
     )

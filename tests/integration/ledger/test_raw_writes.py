@@ -73,6 +73,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_cohort": "an unused one; a pool or cohort that names it keeps it by its foreign key",
     "pools_node": "a service removes nodes; the trigger of the audit trail records it",
     "pools_kubernetessettings": "deleted with its backend; the trigger of the audit trail records it",
+    "scheduling_suspectnode": "deleted with its node; the trigger of the audit trail records its beginning and its end",
     "scheduling_queueguard": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_webhookinstallation": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_startforecast": "it is made anew every minute, and counts for nothing",
