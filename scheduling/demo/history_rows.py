@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,8 +15,9 @@ from scheduling.demo.month_file import ClusterMonth, MonthJob, MonthStep
 from scheduling.domain.deadlines import gang_deadlines
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.judgement.plan_units import VICTIM_ACTIONS
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus, WorkflowStatus
-from scheduling.models import Decision, Group, Task, WaitCauseChange, WaitSpan, Workflow
+from scheduling.models import Decision, Group, SchedulingCycle, Task, WaitCauseChange, WaitSpan, Workflow
 from scheduling.services.decisions import DecisionRows, build_decision
 
 _MESSAGES: Final[Mapping[str, str]] = {
@@ -38,6 +39,7 @@ class MonthRows:
     decisions: list[Decision] = field(default_factory=list)
     waits: list[WaitSpan] = field(default_factory=list)
     causes: list[WaitCauseChange] = field(default_factory=list)
+    cycles: list[SchedulingCycle] = field(default_factory=list)
 
     @property
     def names(self) -> dict[str, int]:
@@ -72,6 +74,7 @@ class RowBuilder:
             if job.submit <= self._until:
                 self._add_job(number, job, steps[number])
         self._add_decisions()
+        self._add_cycles()
         self.rows.causes += [
             WaitCauseChange(group_id=self._groups[each.job].pk, since=self._at(each.time), cause=each.cause)
             for each in self._month.causes
@@ -134,7 +137,7 @@ class RowBuilder:
         workflow = group.workflow
         open_tasks = {number: self._task(group, job, number, 0) for number in range(job.workers)}
         tasks = list(open_tasks.values())
-        for place, step in enumerate(steps):
+        for step in steps:
             at = self._at(step.time)
             if step.action != StepAction.START:
                 for number in step.tasks or range(job.workers):
@@ -144,9 +147,7 @@ class RowBuilder:
                     task.failure_message = self._message(step)
                     open_tasks[number] = self._task(group, job, number, task.retry_id + 1)
                     tasks.append(open_tasks[number])
-                # Work that is back within the same instant goes on, for the engine and for a replay.
-                is_back = any(other[:2] == (step.time, StepAction.START) for other in steps[place + 1 :])
-                if step.action != StepAction.MOVE and not is_back:
+                if step.action != StepAction.MOVE:
                     group.start_time, group.ends_at, group.ready_at = None, None, at
             if step.action in {StepAction.START, StepAction.MOVE}:
                 workflow.start_time = workflow.start_time or at
@@ -212,6 +213,15 @@ class RowBuilder:
             facts = self._facts(step)
             self.rows.decisions.append(build_decision(facts, rows, time=self._at(step.time), tasks=tasks, nodes=nodes))
 
+    def _add_cycles(self) -> None:
+        """The cycles had seen all changes until their time, and did all that they had planned."""
+        units = Counter(
+            step.time for step in self._month.steps if step.time <= self._until and step.action not in VICTIM_ACTIONS
+        )
+        for seconds, number in sorted(units.items()):
+            at = self._at(seconds)
+            self.rows.cycles.append(SchedulingCycle(backend=self._backend, time=at, judged_at=at, units=number))
+
     def _facts(self, step: MonthStep) -> DecisionFacts:
         job = self._month.jobs[step.job]
         other = None if step.beneficiary < 0 else self._month.jobs[step.beneficiary]
@@ -252,3 +262,4 @@ def every_row(rows: MonthRows) -> Iterator[tuple[type, list]]:  # type: ignore[t
     yield WaitSpan, rows.waits
     yield WaitCauseChange, rows.causes
     yield Decision, rows.decisions
+    yield SchedulingCycle, rows.cycles

@@ -103,7 +103,7 @@ def create_installation() -> dict[str, Actor]:
     people = {OPERATOR: operator}
     for name, nodes in CLUSTERS.items():
         bodies = [{"name": f"{name}-{number:02}", "gpus": 8} for number in range(1, nodes + 1)]
-        # Without start reservations, which a replay that begins later than the record does not know.
+        # Without start reservations, which the file of the month does not have.
         body: dict[str, object] = {
             "type": "simulated", "namespace": name, "nodes": bodies, "reserve_after": None,
         }  # fmt: skip

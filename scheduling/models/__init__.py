@@ -14,6 +14,7 @@ from scheduling.models.leases.cluster import ClusterState, NodeState
 from scheduling.models.leases.gpu_controller import GpuControllerLease
 from scheduling.models.leases.queue_sync import QueueDrift, QueueSync
 from scheduling.models.receipt import Interruption, Receipt, ReceiptedTask
+from scheduling.models.scheduling_cycle import SchedulingCycle
 from scheduling.models.start_reservation import StartReservation
 from scheduling.models.suspect_node import SuspectNode
 from scheduling.models.usage import (
@@ -67,6 +68,7 @@ __all__ = [
     "Receipt",
     "ReceiptedTask",
     "RefusedFile",
+    "SchedulingCycle",
     "StartCount",
     "StartForecast",
     "StartReservation",

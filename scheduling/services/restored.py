@@ -10,7 +10,7 @@ from pools.database.transactions import change
 from pools.domain.configuration.cluster_config import FILE
 from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, KubernetesSettings, NoticeProgress, NoticeTarget
-from scheduling.models import BackendSchedulingState, UsageProgress
+from scheduling.models import BackendSchedulingState, SchedulingCycle, UsageProgress
 
 FIRST_TRANSACTION = "3"
 """The oldest number that PostgreSQL gives to a transaction; every server is past it."""
@@ -23,8 +23,9 @@ def forget_other_server() -> None:
     """Forget the numbers of transactions of the server on which the backup was made. Called as the owner.
 
     Another server counts from the beginning. Entries of the audit trail with larger numbers would be hidden from the
-    event stream as if they were not final yet, new work would not be found by what was planned there, and the hours of
-    the record of use would wait for transactions that never end. All entries get one number; their ids keep the order.
+    event stream as if they were not final yet, new work would not be found by what was planned there, replays would
+    take each change for one that no cycle had seen, and the hours of the record of use would wait for transactions that
+    never end. All entries get one number; their ids keep the order.
     """
     table = AuditEntry._meta.db_table
     with transaction.atomic(), connection.cursor() as cursor:
@@ -35,6 +36,7 @@ def forget_other_server() -> None:
         )
         cursor.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(sql.Identifier(table)))
         BackendSchedulingState.objects.all().delete()
+        SchedulingCycle.objects.all().delete()
         UsageProgress.objects.update(pending_until=None, horizon=None)
         NoticeProgress.objects.update(transaction=FIRST_TRANSACTION, entry=announced, claimed_until=None)
 

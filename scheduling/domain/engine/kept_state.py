@@ -51,6 +51,11 @@ class KeptState:
         """Whether the gang holds its minimum."""
         return self.world.gang_of[name].is_running
 
+    def started(self, name: str, at: Number) -> None:
+        """What the last run started has its GPUs since this time (seconds), which a policy reads."""
+        if self.world.policy is not None:
+            self.world.policy.note_start(self.world.gang_of[name], at)
+
     def nodes_of(self, name: str) -> list[str | None]:
         """The node of each task of a gang; None for a task that has none."""
         nodes, gang = self.world.nodes, self.world.gang_of[name]

@@ -24,10 +24,11 @@ from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import simplify
 from pools.models import AuditEntry, Backend, Cohort, Node, Pool
-from scheduling.domain.engine.facts import CohortFacts, QueueFacts
+from scheduling.domain.engine.facts import CohortFacts, QueueFacts, StartReservationFacts
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.lost import checkpoint_interval
 from scheduling.domain.statuses import TaskStatus
+from scheduling.history.own.work_seen import in_order_seen
 from scheduling.history.replay.history import (
     Configuration,
     Ending,
@@ -36,7 +37,8 @@ from scheduling.history.replay.history import (
     RecordedStep,
     RecordedTask,
 )
-from scheduling.models import Decision, Group, OfflineSpan, Task, WaitSpan
+from scheduling.history.replay.seen_order import RecordedCycle, SeenOrder, Snapshot
+from scheduling.models import Decision, Group, OfflineSpan, SchedulingCycle, Task, WaitSpan
 from scheduling.selectors.queue.cohorts_above import engine_cohort
 from scheduling.selectors.queue.live_facts import (
     MAX_GROUPS,
@@ -67,9 +69,11 @@ def read_history(backend: Backend, since: datetime, until: datetime) -> Recorded
     """The history of the window in one snapshot. Raises BadInput when it is too large, Conflict when a cohort of its
     pools had pools of other clusters."""
     with one_snapshot():
-        configurations = _read_configurations(backend, since, until)
+        cycles = _read_cycles(backend, since, until)
+        order = SeenOrder(cycles)
+        configurations = _read_configurations(backend, since, until, order)
         queue_of = _leaf_queues(backend)
-        jobs = _read_jobs(backend, since, until, queue_of)
+        jobs = in_order_seen(_read_jobs(backend, since, until, queue_of), backend, since, until, order)
         known = {group: job.name for group, job in jobs.items()}
         steps = [
             RecordedStep(
@@ -81,13 +85,31 @@ def read_history(backend: Backend, since: datetime, until: datetime) -> Recorded
             ).order_by("id")
         ]  # fmt: skip
     ordered = sorted(jobs.values(), key=lambda job: job.rank)
-    return RecordedHistory(microseconds(since), microseconds(until), configurations, ordered, steps)
+    known_cycles = {cycle.time for cycle in cycles}
+    without = [step.time for step in steps if step.time not in known_cycles]
+    return RecordedHistory(
+        microseconds(since), microseconds(until), configurations, ordered, steps, cycles,
+        exact_since=without[-1] + 1 if without else None,
+    )  # fmt: skip
+
+
+def _read_cycles(backend: Backend, since: datetime, until: datetime) -> list[RecordedCycle]:
+    rows = SchedulingCycle.objects.filter(backend=backend, time__gt=since, time__lte=until).order_by("time")
+    return [
+        RecordedCycle(
+            microseconds(row.time), microseconds(row.judged_at), row.units,
+            None if row.snapshot is None else Snapshot.parse(row.snapshot),
+            None if row.new_since is None else Snapshot.parse(row.new_since),
+            tuple(StartReservationFacts(*each) for each in row.reservations),
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 # -- queues and nodes -------------------------------------------------------------------------------------------------
 
 
-def _read_configurations(backend: Backend, since: datetime, until: datetime) -> list[Configuration]:
+def _read_configurations(backend: Backend, since: datetime, until: datetime, order: SeenOrder) -> list[Configuration]:
     roots = Pool.objects.roots().filter(backend=backend).values("id")
     entries = AuditEntry.objects.filter(
         Q(object__startswith="pool/", pool_id__in=roots)
@@ -101,8 +123,8 @@ def _read_configurations(backend: Backend, since: datetime, until: datetime) -> 
     found: list[Configuration] = []
     first = microseconds(since)
     pending: int | None = None
-    for count, entry in enumerate(entries):
-        at = microseconds(entry.time)
+    seen = ((order.seen_from(microseconds(entry.time), int(entry.transaction)), entry) for entry in entries)
+    for count, (at, entry) in enumerate(sorted(seen, key=lambda each: (each[0], each[1].pk))):
         if count == MAX_ENTRIES or len(found) > MAX_CONFIGURATIONS:
             raise _too_long("changes of nodes and quotas", MAX_CONFIGURATIONS)
         if pending is not None and at != pending:

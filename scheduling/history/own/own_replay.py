@@ -63,7 +63,8 @@ class FirstDifferenceAnswer(TypedDict):
 
 
 class ReplayResultAnswer(TypedDict):
-    """What a window of the past would have looked like; times are UTC without a zone."""
+    """What a window of the past would have looked like; times are UTC without a zone. `exact_since`: from when on the
+    record says which changes each decision had seen, where it does not say it of all."""
 
     backend: str
     since: str
@@ -71,6 +72,7 @@ class ReplayResultAnswer(TypedDict):
     steps: int
     identical: bool
     first_difference: FirstDifferenceAnswer | None
+    exact_since: str | None
     recorded: Course
     on: Course
     against: Course | None
@@ -234,6 +236,7 @@ def answer_without_changes(
         "steps": len(history.steps) if view.reads_all else _count_steps(history, known),
         "identical": difference is None,
         "first_difference": first,
+        "exact_since": None if history.exact_since is None else _text(_moment(history.exact_since)),
         "recorded": _numbers(view, follow_record(history, unchanged.capacity), known),
         "on": _numbers(view, shown, known),
         "against": None,
@@ -319,11 +322,15 @@ def _step(step: RecordedStep | None, history: RecordedHistory, known: Mapping[st
     if step is None or next(job.queue for job in history.jobs if job.name == step.gang) not in known:
         return None
     return {
-        "time": _text(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=step.time)),
+        "time": _text(_moment(step.time)),
         "action": step.action,
         "workflow": step.gang,
         "nodes": list(step.nodes),
     }
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
 
 
 def _text(at: datetime) -> str:

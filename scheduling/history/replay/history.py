@@ -13,6 +13,7 @@ from enum import StrEnum
 from scheduling.domain.engine.facts import CohortFacts, DisplayUnit, NodeFacts, PolicyFacts, QueueFacts, TaskFacts
 from scheduling.domain.gang import GangTree
 from scheduling.domain.priorities import Priority
+from scheduling.history.replay.seen_order import RecordedCycle
 
 
 class Ending(StrEnum):
@@ -88,6 +89,11 @@ class RecordedJob:
     last_start: int | None = None
     last_ready: int | None = None
     checkpoint_every: int | None = None
+    transaction: int | None = None
+    """The one that submitted it."""
+    ready_seen: int = 0
+    ended_seen: int = 0
+    """From when on the cycles saw that it was submitted, and that it had ended; 0: at once."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -111,3 +117,6 @@ class RecordedHistory:
     configurations: Sequence[Configuration]
     jobs: Sequence[RecordedJob]
     steps: Sequence[RecordedStep]
+    cycles: Sequence[RecordedCycle] = ()
+    exact_since: int | None = None
+    """Since when each decision has its cycle, where the record has decisions without one."""

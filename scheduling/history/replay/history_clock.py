@@ -14,13 +14,31 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
+from itertools import groupby
 
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts, TaskFacts, TaskState
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import (
+    ClusterFacts,
+    GangFacts,
+    QueueFacts,
+    StartReservationFacts,
+    TaskFacts,
+    TaskState,
+)
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.history.replay.as_recorded import (
+    after_steps,
+    count_units,
+    done_units,
+    is_old,
+    is_recorded,
+    without,
+)
 from scheduling.history.replay.history import Configuration, Ending, RecordedHistory, RecordedJob, RecordedStep
 from scheduling.history.replay.jobs import SECOND, seconds
+from scheduling.history.replay.seen_order import Snapshot
 
 DELAY = 10 * SECOND
 """A reconciliation follows an event within this time, where the record has one."""
@@ -59,6 +77,8 @@ class PastJob:
     reclaims: int = 0
     used: int = 0
     lost: int = 0
+    tasks: set[str] = field(default_factory=set)
+    """Those that hold GPUs."""
     waits: list[tuple[int, int]] = field(default_factory=list)
     runs: list[tuple[int, int]] = field(default_factory=list)
     _counted_from: int = 0
@@ -68,6 +88,16 @@ class PastJob:
         self.stop_waiting(now)
         self.start, self._counted_from = now, now if counted_from is None else counted_from
         self.turn += 1
+
+    def take(self, step: RecordedStep) -> bool:
+        """The step changes which of its tasks hold GPUs; whether its attempt ends with it."""
+        if step.action in {StepAction.START, StepAction.MOVE}:
+            self.tasks.update(step.tasks)
+            return step.action == StepAction.MOVE
+        self.tasks.difference_update(step.tasks)
+        self.reclaims += step.action == StepAction.RECLAIM
+        self.preemptions += step.action == StepAction.PREEMPT
+        return not self.tasks
 
     def stop(self, now: int) -> None:
         """It holds nothing from now on."""
@@ -122,6 +152,10 @@ class Past:
 Change = Callable[[Configuration], Configuration]
 
 
+def _time_of(step: RecordedStep) -> int:
+    return step.time
+
+
 def _never(_now: int) -> bool:
     return False
 
@@ -144,7 +178,9 @@ class HistoryClock:
         each instant, and tells when the caller's time is over. `watch` sees each job that started or was stopped; what
         it raises ends the replay."""
         self._history, self._change, self._is_over, self._watch = history, change, is_over, watch
-        self._judged = sorted({step.time for step in history.steps})
+        self._record = {time: list(steps) for time, steps in groupby(sorted(history.steps, key=_time_of), key=_time_of)}
+        self._judged = sorted(self._record)
+        self._cycles = {cycle.time: cycle for cycle in history.cycles}
         self._configuration = history.configurations[0]
         self._next_configuration = 0
         self._past = Past(history.until, {job.name: PastJob(job) for job in history.jobs})
@@ -172,7 +208,7 @@ class HistoryClock:
                 self._needs_rebuild = False
                 self._state.rebuild(self._facts(self._state.facts().gangs))
             if not self._configuration.is_offline:
-                self._follow(now, self._state.run(seconds(now)).steps)
+                self._follow(now, self._judge(now))
         self._count_capacity(history.until)
         for past in self._past.jobs.values():
             past.close(history.since, history.until)
@@ -208,12 +244,13 @@ class HistoryClock:
                 past.arrived = job.ready
                 self._state.arrived(gang_of(self._configuration, job, job.running))
                 assert job.started is not None
+                past.tasks = set(job.running)
                 past.begin(job.started, history.since)
                 self._plan_end(past)
             elif not job.after:
-                self._push(max(job.ready, history.since), _Kind.ARRIVE, number, job.name)
+                self._push(max(job.ready, job.ready_seen, history.since), _Kind.ARRIVE, number, job.name)
             if job.ending is Ending.STOPPED and job.ended is not None:
-                self._push(job.ended, _Kind.STOP, number, job.name)
+                self._push(max(job.ended, job.ended_seen), _Kind.STOP, number, job.name)
 
     def _push(self, time: int, kind: _Kind, number: int, name: str, turn: int = 0) -> None:
         heappush(self._events, (time, kind, number, name, turn))
@@ -237,6 +274,8 @@ class HistoryClock:
         if kind is _Kind.ARRIVE:
             self._arrive(past, time)
         else:
+            if time == past.job.ended_seen:
+                time = past.job.ended or time
             self._end(past, time, is_completed=kind is _Kind.END and not past.job.fails)
 
     def _arrive(self, past: PastJob, time: int) -> None:
@@ -269,20 +308,57 @@ class HistoryClock:
             elif all(each.is_completed for each in before):
                 self._push(time, _Kind.ARRIVE, number, job.name)
 
+    def _judge(self, now: int) -> Sequence[Step]:
+        """What the engine decides now, as far as the cycle of the record looked and came."""
+        cycle = self._cycles.get(now) if self._change is None else None
+        if cycle is None:
+            return self._state.run(seconds(now)).steps
+        self._recall(cycle.reservations)
+        at, recorded = seconds(cycle.judged_at), self._record[now]
+        left_out = set() if cycle.new_since is None else self._left_out(cycle.new_since)
+        is_done = count_units(recorded) == cycle.units
+        if not left_out and is_done:
+            return self._state.run(at).steps
+        before = self._state.facts()
+        steps: Sequence[Step] = self._state.run(at).steps
+        if is_done and is_recorded(steps, recorded):
+            return steps
+        policy = before.policy if left_out else self._state.facts().policy
+        if left_out:
+            steps = run_cycle(without(before, left_out, at)).steps
+        if not is_done:
+            steps = done_units(steps, recorded, cycle.units)
+        self._state.rebuild(after_steps(before, steps, policy, at))
+        return steps
+
+    def _recall(self, reservations: tuple[StartReservationFacts, ...]) -> None:
+        """Keep the start reservations that the cycle read: some are older than the window, and a cycle that decides
+        nothing else may change them."""
+        policy = self._state.world.policy
+        if policy is None or (not reservations and not policy.facts().reservations):
+            return
+        kept = {each.gang: each for each in policy.facts().reservations}
+        if kept != {each.gang: each for each in reservations}:
+            facts = self._state.facts()
+            assert facts.policy is not None
+            self._state.rebuild(replace(facts, policy=replace(facts.policy, reservations=reservations)))
+
+    def _left_out(self, new_since: Snapshot) -> set[str]:
+        """The work that waits and that a cycle of new work does not look at."""
+        waits = (past for past in self._past.jobs.values() if past.waits_since is not None)
+        return {past.job.name for past in waits if is_old(past.job, new_since)}
+
     def _follow(self, now: int, steps: Sequence[Step]) -> None:
-        begun: dict[str, bool] = {}
+        ends: dict[str, bool] = {}
         for step in steps:
-            past = self._past.jobs[step.gang]
             nodes = step.nodes if step.action in {StepAction.START, StepAction.MOVE} else ()
-            self._past.steps.append(RecordedStep(now, step.action.value, step.gang, step.tasks, tuple(nodes)))
-            if step.action is StepAction.RECLAIM:
-                past.reclaims += 1
-            elif step.action is StepAction.PREEMPT:
-                past.preemptions += 1
-            begun[step.gang] = begun.get(step.gang, False) or step.action is StepAction.MOVE
-        for name, is_moved in begun.items():
+            taken = RecordedStep(now, step.action.value, step.gang, step.tasks, tuple(nodes))
+            self._past.steps.append(taken)
+            ends[step.gang] = self._past.jobs[step.gang].take(taken) or ends.get(step.gang, False)
+        for name, has_ended in ends.items():
             past, is_running = self._past.jobs[name], self._state.is_running(name)
-            if past.start is not None and (is_moved or not is_running):
+            # Work that is evicted and placed again within one instant begins again too.
+            if past.start is not None and (has_ended or not is_running):
                 past.lost += now - past.start
                 past.stop(now)
                 if not is_running:
@@ -293,6 +369,7 @@ class HistoryClock:
                     past.first_wait = now - past.arrived
                 past.starts += 1
                 past.begin(now)
+                self._state.started(name, _whole_seconds(now))
                 self._workflow_began(past.job.workflow, now)
                 self._plan_end(past)
                 self._watch(past)
@@ -315,7 +392,7 @@ class HistoryClock:
         job, start = past.job, past.start
         assert start is not None
         if job.ending is Ending.WORKED and job.ended is not None and job.last_start == start:
-            self._push(job.ended, _Kind.END, 0, job.name, past.turn)
+            self._push(max(job.ended, job.ended_seen), _Kind.END, 0, job.name, past.turn)
             return
         run = job.run_time if job.ending is Ending.WORKED else job.simulated
         if run is not None:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 
-from scheduling.domain.engine.steps import StepAction
 from scheduling.history.replay.history import RecordedHistory, RecordedJob, RecordedStep
 from scheduling.history.replay.history_clock import Past, PastJob
 
@@ -22,28 +21,20 @@ def follow_record(history: RecordedHistory, capacity: int) -> Past:
 
 def _follow(job: RecordedJob, steps: Sequence[RecordedStep], history: RecordedHistory) -> PastJob:
     """A gang has tasks with GPUs or none: a plan leaves no gang below its minimum."""
-    past, tasks = PastJob(job), set(job.running)
+    past = PastJob(job, tasks=set(job.running))
     if job.started is not None:
         past.arrived = job.ready
         past.begin(job.started, history.since)
     elif job.ready <= history.until and not (job.after and job.last_ready is None):
         past.arrived, past.waits_since = job.ready, max(job.ready, history.since)
     for now, same in groupby(steps, key=lambda step: step.time):
-        is_moved = False
-        for step in same:
-            if step.action in {StepAction.START, StepAction.MOVE}:
-                tasks.update(step.tasks)
-                is_moved = is_moved or step.action == StepAction.MOVE
-            else:
-                tasks.difference_update(step.tasks)
-                past.reclaims += step.action == StepAction.RECLAIM
-                past.preemptions += step.action == StepAction.PREEMPT
-        if past.start is not None and (is_moved or not tasks):
+        ends = [past.take(step) for step in same]
+        if past.start is not None and any(ends):
             past.lost += now - past.start
             past.stop(now)
-            if not tasks:
+            if not past.tasks:
                 past.waits_since = now
-        if tasks and past.start is None:
+        if past.tasks and past.start is None:
             if past.first_wait is None and past.arrived is not None and not job.running:
                 past.first_wait = now - past.arrived
             past.starts += 1

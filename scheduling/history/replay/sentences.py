@@ -51,10 +51,13 @@ def _exactness(answer: Mapping[str, Any]) -> str:
     steps = answer["steps"]
     if answer["identical"]:
         return f"Without changes the replay makes all {steps} recorded starts and preemptions again, exactly."
-    return (
-        f"Without changes the replay differs from the {steps} recorded steps, so its numbers are estimates: something "
-        "that it does not follow took part."
-    )
+    differs = f"Without changes the replay differs from the {steps} recorded steps, so its numbers are estimates: "
+    if answer["exact_since"] is not None:
+        return (
+            f"{differs}until {answer['exact_since'][:16].replace('T', ' ')} UTC the record does not say which changes "
+            "each decision had seen. Choose a later begin for exact numbers."
+        )
+    return f"{differs}something that it does not follow took part."
 
 
 def change_of_team(on: Mapping[str, Any], against: Mapping[str, Any]) -> str:

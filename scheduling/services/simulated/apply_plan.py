@@ -30,7 +30,7 @@ from scheduling.domain.judgement.plan_units import GatePath, Gates, NodeCapacity
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.causes import QueueNumbers
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Decision, Group, Task
+from scheduling.models import Decision, Group, SchedulingCycle, Task
 from scheduling.selectors.queue.live_facts import GangRef, LiveFacts
 from scheduling.selectors.queue.start_gates import read_gate_paths, read_tree_gates
 from scheduling.services.decisions import DecisionRows, build_decision
@@ -113,8 +113,11 @@ class PlanExecution:
     tree that could not be locked in time.
     """
 
-    def __init__(self, backend: Backend, live: LiveFacts, world: World, now: datetime) -> None:
-        """`world` is the state that the plan leads to, with the shares by which it was made."""
+    def __init__(
+        self, backend: Backend, live: LiveFacts, world: World, now: datetime, cycle: SchedulingCycle | None = None
+    ) -> None:
+        """`world` is the state that the plan leads to, with the shares by which it was made; `cycle` is written with
+        the first decision."""
         self.steps: list[StepBody] = []
         self.as_planned = True
         self.busy_error: Busy | None = None
@@ -123,12 +126,16 @@ class PlanExecution:
         self._planned_gates = Gates(live.gate_paths, live.tree_gates)
         self._why = PlanReceipts(live, world)
         self._busy_roots: set[int] = set()
+        self._cycle = cycle
 
     def apply(self, steps: Iterable[Step]) -> None:
         """Do the steps of the plan in their order. A busy tree does not delay the others. A lost connection ends the
         execution: the lock of the reconciliation was lost with the connection, and the plan may be outdated."""
         plain: list[PlanUnit] = []
-        for unit in split_plan(steps):
+        units = list(split_plan(steps))
+        if self._cycle is not None:
+            self._cycle.units = len(units)
+        for unit in units:
             if unit.is_plain_start:
                 plain.append(unit)
             else:
@@ -166,6 +173,9 @@ class PlanExecution:
                 for unit in units:
                     self._apply_unit(batch, unit)
                 batch.save()
+                cycle = self._cycle if batch.decisions else None
+                if cycle is not None:
+                    cycle.save(force_insert=True)
         except DatabaseLost:
             raise
         except Busy as error:
@@ -186,6 +196,8 @@ class PlanExecution:
                 for unit in units:
                     self._apply_together([unit])
             return
+        if cycle is not None:
+            self._cycle = None
         self.steps += batch.steps
         self.as_planned &= batch.as_planned
         for leaf, priority, gpus in batch.usage_changes:

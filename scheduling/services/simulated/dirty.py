@@ -40,10 +40,13 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSnapshot:
-    """One snapshot of the database, and the token of the backend's plan that it sees."""
+    """One snapshot of the database, and the token of the backend's plan that it sees.
+
+    `seen` is the snapshot once more; None in a transaction that has written something, which sees that too."""
 
     snapshot: str
     plan_token: str
+    seen: str | None = None
 
 
 def take_snapshot(backend: Backend) -> SchedulingSnapshot:
@@ -51,7 +54,10 @@ def take_snapshot(backend: Backend) -> SchedulingSnapshot:
     return SchedulingSnapshot(*read_rows(_SNAPSHOT_SQL, [backend.pk])[0])
 
 
-_SNAPSHOT_SQL = f"SELECT pg_current_snapshot()::text, ({PLAN_TOKEN_SQL})"
+_SNAPSHOT_SQL = f"""
+    SELECT pg_current_snapshot()::text, ({PLAN_TOKEN_SQL}),
+        CASE WHEN pg_current_xact_id_if_assigned() IS NULL THEN pg_current_snapshot()::text END
+"""
 
 
 def mark_unfinished(backend: Backend) -> None:

@@ -51,6 +51,7 @@ from scheduling.services.simulated.dirty import (
     take_snapshot,
 )
 from scheduling.services.simulated.end_due import due_groups, end_due_groups
+from scheduling.services.simulated.order_seen import seen_by_cycle
 from scheduling.services.simulated.promised_starts import find_promise_changes, read_bounds, save_promise_changes
 from scheduling.services.simulated.start_reservations import changes_reservations, save_reservations
 from scheduling.services.simulated.stuck_gangs import find_stuck_changes, save_stuck_changes, stuck_by_group
@@ -195,6 +196,7 @@ class Reconciliation:
         state = find_sufficient_state(self._backend, scope, now)
         if state is None or self._backend.offline or due_groups(self._backend, now).exists():
             return False
+        new_since = state.snapshot
         for totals_only in (True, False):
             with one_snapshot():
                 snapshot, new = take_snapshot(self._backend), new_workflow_names(state)
@@ -210,7 +212,7 @@ class Reconciliation:
                 break
         if any(step.action is not StepAction.START for step in plan.steps):
             return False
-        execution = self._apply(live, plan)
+        execution = self._apply(live, plan, snapshot, new_since)
         if execution.as_planned and execution.busy_error is None:
             mark_new_work_done(state, snapshot, waits_for_external=live.waits_for_external)
             return True
@@ -232,7 +234,7 @@ class Reconciliation:
                 if plan.steps:
                     mark_unfinished(self._backend)
                 save_reservations(self._backend, live, plan)
-                execution = self._apply(live, plan)
+                execution = self._apply(live, plan, snapshot)
                 has_converged, busy = execution.as_planned, execution.busy_error or busy
             if busy is not None:
                 raise busy
@@ -248,8 +250,12 @@ class Reconciliation:
                 break
         return False
 
-    def _apply(self, live: LiveFacts, plan: CycleResult) -> PlanExecution:
-        execution = PlanExecution(self._backend, live, plan.world, database_time())
+    def _apply(
+        self, live: LiveFacts, plan: CycleResult, snapshot: SchedulingSnapshot, new_since: str | None = None
+    ) -> PlanExecution:
+        now = database_time()
+        cycle = seen_by_cycle(self._backend, live, now, snapshot.seen, new_since)
+        execution = PlanExecution(self._backend, live, plan.world, now, cycle)
         execution.apply(plan.steps)
         execution.as_planned &= plan.has_converged
         self._add_steps(execution.steps)

@@ -10,7 +10,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.utils import timezone
 
 from pools.models import Pool
-from scheduling.models import Decision, Group, Workflow
+from scheduling.models import Decision, Group, SchedulingCycle, Workflow
 from scheduling.services import decisions
 from tests.support import world
 
@@ -71,8 +71,12 @@ def test_old_decisions_are_deleted(team: Pool) -> None:
     young = add_decision(world.submit_workflow(world.admin_actor(), "team"))
     kept = add_decision(young.workflow, time=timezone.now() - timedelta(days=30) + timedelta(hours=1))
     add_decision(young.workflow, time=timezone.now() - timedelta(days=30) - timedelta(hours=1))
+    for age in (timedelta(days=29), timedelta(days=31)):
+        time = timezone.now() - age
+        SchedulingCycle.objects.create(backend=young.backend, time=time, judged_at=time, units=1)
     assert decisions.delete_old_decisions() == 1
     assert set(Decision.objects.all()) == {young, kept}
+    assert SchedulingCycle.objects.get().time > timezone.now() - timedelta(days=30)
 
 
 def test_decisions_beyond_the_limit_are_deleted_but_never_recent_ones(

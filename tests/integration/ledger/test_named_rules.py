@@ -89,6 +89,7 @@ CHECKS = {
     "drain_interval_range": "UPDATE scheduling_workflowconfig SET subpool_drain_interval_minutes = 0",
     "max_retry_range": "UPDATE scheduling_workflowconfig SET max_retry_per_task = 101",
     "decision_names_for_whom": f"{DECIDED} 'move' FROM scheduling_decision LIMIT 1",
+    "cycle_planned_something": f"{UNPROTECTED} UPDATE scheduling_schedulingcycle SET units = 0",
     "guard_mode_known": "UPDATE scheduling_queueguard SET mode = 'x'",
     "webhook_has_one_address": "UPDATE scheduling_webhookinstallation SET url = '', service = ''",
     "agent_lease_is_complete": "UPDATE scheduling_clusterstate SET lease_expires_at = now()",
@@ -119,6 +120,7 @@ UNIQUE = {
     "bypass_once_per_caller": "scheduling_bypass",
     "drift_open_once": "scheduling_queuedrift",
     "one_replay_of_a_user": "scheduling_historyreplay",
+    "one_cycle_at_a_time": "scheduling_schedulingcycle",
     "promise_open_once": "scheduling_promisedstart",
     "promise_count_once": "scheduling_promisecount",
 }
@@ -147,6 +149,7 @@ HISTORY = {
     "scheduling_workflow:never_deleted": "DELETE FROM scheduling_workflow",
     "scheduling_group:never_deleted": "DELETE FROM scheduling_group",
     "scheduling_waitspan:append_only": "UPDATE scheduling_waitspan SET gpus = 1",
+    "scheduling_schedulingcycle:append_only": "UPDATE scheduling_schedulingcycle SET units = 9",
     "scheduling_promisedstart:promise_stands": "UPDATE scheduling_promisedstart SET latest_start = 'infinity'",
 }
 NOTED = "SELECT current_setting('osmo.changes', true)"

@@ -19,6 +19,7 @@ def compared(on: dict[str, Any], against: dict[str, Any] | None, **more: Any) ->
             "on": {"teams": on},
             "against": None if against is None else {"teams": against},
             "identical": True,
+            "exact_since": None,
             "steps": 8,
             "people": [],
             "more_people": 0,
@@ -72,6 +73,10 @@ def test_people_and_estimates() -> None:
     sentences = compared({"b": row(100)}, {"b": row(50)}, people=people, identical=False)
     assert sentences[1].startswith("1 person would notice: ")
     assert "so its numbers are estimates" in sentences[2]
+    before = compared(
+        {"b": row(100)}, {"b": row(50)}, people=people, identical=False, exact_since="2026-11-02T10:15:00.123456"
+    )
+    assert "until 2026-11-02 10:15 UTC the record does not say which changes each decision had seen" in before[2]
     many = compared({"b": row(100)}, {"b": row(50)}, people=[{"user": "ann"}, {"user": "ben"}], more_people=3)
     assert many[1].startswith("At least 2 people would notice: ")
 

@@ -162,6 +162,10 @@ class StartPolicy(Watcher):
         """When a running gang started; None if it waits or the time is not known."""
         return self._started.get(gang.index)
 
+    def note_start(self, gang: GangState, at: Number) -> None:
+        """A running gang started at this time, a little later than its plan was made."""
+        self._started[gang.index] = at
+
     # -- reservations ------------------------------------------------------------------------------------------------
 
     def facts(self) -> PolicyFacts:
