@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
+from osmo_admin.cli.local.import_files import import_files
 from osmo_admin.cli.server_commands import (
     backups,
     clusters,
@@ -57,6 +58,7 @@ app.command()(lifecycle.reset)
 app.add_typer(users.user_commands, name="user")
 app.add_typer(users.token_commands, name="token")
 app.command()(clusters.sync)
+app.command("import")(import_files)
 app.command()(configuration.export)
 app.command()(configuration.diff)
 app.command()(configuration.apply)

@@ -106,13 +106,13 @@ def _read_sections(path: str, content: bytes, found: ConfigurationFiles) -> tupl
         broken = [Violation("", Fault.BAD_VALUE, "The file has several documents (`---`); write one.")]
     value, lines = documents[0].value, documents[0].lines
     if not broken:
-        broken = list(_value_faults(value, ""))
+        broken = list(value_faults(value, ""))
     if not broken and value is not None and not isinstance(value, dict):
         broken = [Violation("", Fault.BAD_VALUE, f"The file must be a map of sections: {join_words(SECTION_BY_KEY)}.")]
     if broken:
         found.faults += [_located(fault, path, lines) for fault in broken]
         return {}, {}
-    return _with_json_numbers(value or {}), lines
+    return with_json_numbers(value or {}), lines
 
 
 def _read_section(section: Section, value: Any, path: str, lines: dict[str, int], found: ConfigurationFiles) -> None:
@@ -150,7 +150,7 @@ def _located(fault: Violation, path: str, lines: Mapping[str, int]) -> Violation
     return replace(fault, line=line, numbers=(*fault.numbers, ("file", path)))
 
 
-def _value_faults(value: Any, path: str) -> Iterator[Violation]:
+def value_faults(value: Any, path: str) -> Iterator[Violation]:
     """Values that no reader can use, texts that the database cannot store, and keys that are given twice."""
     if isinstance(value, UnreadableScalar):
         yield Violation(path, Fault.BAD_VALUE, f"{path}: the value {value.reason}.")
@@ -164,16 +164,16 @@ def _value_faults(value: Any, path: str) -> Iterator[Violation]:
         for key, inner in value.items():
             if not is_storable(key):
                 yield Violation(path, Fault.BAD_VALUE, f"{path}: a key has a character that cannot be stored.")
-            yield from _value_faults(inner, f"{path}.{key}" if path else key)
+            yield from value_faults(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for place, inner in enumerate(value):
-            yield from _value_faults(inner, f"{path}[{place}]")
+            yield from value_faults(inner, f"{path}[{place}]")
 
 
-def _with_json_numbers(value: Any) -> Any:
+def with_json_numbers(value: Any) -> Any:
     """Exact fractions as the floats of JSON, for the readers of the API's bodies."""
     if isinstance(value, dict):
-        return {key: _with_json_numbers(inner) for key, inner in value.items()}
+        return {key: with_json_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_with_json_numbers(inner) for inner in value]
+        return [with_json_numbers(inner) for inner in value]
     return float(value) if isinstance(value, Fraction) else value

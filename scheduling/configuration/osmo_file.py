@@ -43,7 +43,9 @@ def _adapted(key: str, value: Any, found: ConfigurationFiles) -> Any:
     if not isinstance(value, dict):
         return value
     if key == "backends":
-        return {name: _backend(name, body, found) if isinstance(body, dict) else body for name, body in value.items()}
+        return {
+            name: backend_form(name, body, found) if isinstance(body, dict) else body for name, body in value.items()
+        }
     if key == "workflow":
         _note_left_out(key, set(value) - set(SETTINGS_DEFAULTS), found)
         return {each: value[each] for each in SETTINGS_DEFAULTS if each in value}
@@ -57,8 +59,9 @@ def _adapted(key: str, value: Any, found: ConfigurationFiles) -> Any:
     return value
 
 
-def _backend(name: str, body: dict[str, Any], found: ConfigurationFiles) -> dict[str, Any]:
-    """Our form of a backend. Without a type it is a Kubernetes backend that the pod's own account reaches."""
+def backend_form(name: str, body: Mapping[str, Any], found: ConfigurationFiles) -> dict[str, Any]:
+    """Our form of a backend, with a note about what is left out. Without a type it is a Kubernetes backend that the
+    pod's own account reaches."""
     ours = {key: value for key, value in body.items() if key in _BACKEND_KEYS}
     left_out = set(body) - set(ours) - {"name", "k8s_namespace", "scheduler_settings"}
     _note_left_out(f"backends.{name}", left_out, found)

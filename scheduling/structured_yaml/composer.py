@@ -18,6 +18,8 @@ CORE_TAG = "tag:yaml.org,2002:"
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_KEY: Any = object()
+MEAN_PATH = 128
+"""Characters of a path, if the file has as many values as it may: a long key is repeated in each path below it."""
 
 
 class CompositionStopped(Exception):
@@ -58,9 +60,11 @@ class YamlComposer(ABC):
     max_levels: ClassVar[int]
     max_values: ClassVar[int]
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most_values: int | None = None) -> None:
+        self._most_values = self.max_values if most_values is None else most_values
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
         self._values = 0
+        self._path_characters = 0
         self.lines: dict[str, int] | None = None
 
     def documents(self) -> Iterator[Any]:
@@ -165,8 +169,10 @@ class YamlComposer(ABC):
 
     def _count(self, values: int, line: int) -> None:
         self._values += values
-        if self._values > self.max_values:
-            message = f"With every alias written out, the file has more than {self.max_values} values up to this line."
+        if self._values > self._most_values:
+            message = (
+                f"With every alias written out, the file has more than {self._most_values} values up to this line."
+            )
             raise CompositionStopped(Fault.TOO_MANY_VALUES, message, line)
 
     def _check_level(self, stack: list[OpenCollection], line: int) -> None:
@@ -181,5 +187,8 @@ class YamlComposer(ABC):
                 self.lines.setdefault("", line + 1)
             return ""
         path = stack[-1].path_of_next
+        self._path_characters += len(path)
+        if self._path_characters > MEAN_PATH * self._most_values:
+            raise CompositionStopped(Fault.TOO_MANY_VALUES, "The keys around this line are too long.", line)
         self.lines.setdefault(path, line + 1)
         return path

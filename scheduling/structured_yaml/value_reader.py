@@ -41,7 +41,7 @@ class YamlDocument:
     lines: dict[str, int] = field(default_factory=dict)
 
 
-def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocument]:
+def read_documents(text: str, *, record_lines: bool = False, max_values: int = MAX_VALUES) -> list[YamlDocument]:
     """The documents of a file, in order; a document that cannot be read ends the file."""
     if len(text) > MAX_CHARACTERS:
         message = f"The file has more than {MAX_CHARACTERS} characters."
@@ -52,7 +52,7 @@ def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocumen
             return [quick]
     found: list[YamlDocument] = []
     try:
-        found.extend(_documents(text, record_lines=record_lines))
+        found.extend(_documents(text, record_lines=record_lines, max_values=max_values))
     except UnicodeEncodeError:
         found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, "The text holds invalid characters.")]))
     except CompositionStopped as stop:
@@ -67,9 +67,9 @@ def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocumen
     return found
 
 
-def _documents(text: str, *, record_lines: bool) -> Iterator[YamlDocument]:
+def _documents(text: str, *, record_lines: bool, max_values: int) -> Iterator[YamlDocument]:
     """The documents one by one, so that those before a fault are kept."""
-    composer = _ValueComposer(text)
+    composer = _ValueComposer(text, max_values)
     composer.lines = {} if record_lines else None
     for value in composer.documents():
         yield YamlDocument(value, lines=composer.lines or {})

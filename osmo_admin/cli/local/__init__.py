@@ -1,1 +1,1 @@
-"""Commands that compute on the person's machine: simulation and replay."""
+"""Commands that compute on the person's machine: simulation, replay and import."""

@@ -1,0 +1,72 @@
+"""`import`: files of another scheduler as files of our configuration, without a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scheduling.moving_in.importing import SourceKind, import_sources, write_import
+from scheduling.moving_in.report import REPORT_FILE, TITLES, line_text, summary_text
+from scheduling.moving_in.result import BadSource, GuaranteeFrom, ImportOptions, ImportResult, PartOutcome
+from scheduling.moving_in.source_text import read_source
+
+COMPLETE, UNREADABLE, INCOMPLETE = 0, 1, 2
+MAX_SHOWN = 40
+
+
+def import_files(
+    kind: Annotated[SourceKind, typer.Argument(metavar="KIND", help=f"One of {', '.join(SourceKind)}.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files to read; - is the standard input.")],
+    folder: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help=f"Folder for our files and {REPORT_FILE}.", file_okay=False),
+    ],
+    backend: Annotated[str, typer.Option("--backend", help="Name of the cluster of all pools.")] = "imported",
+    namespace: Annotated[str, typer.Option("--namespace", help="Namespace of that cluster.")] = "default",
+    existing_backend: Annotated[
+        bool, typer.Option("--existing-backend", help="The installation has this cluster: write no file for it.")
+    ] = False,
+    guarantee: Annotated[
+        GuaranteeFrom, typer.Option("--guarantee", help="limit: a ceiling of the source becomes the quota too.")
+    ] = GuaranteeFrom.NONE,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            "--depth", min=1, help="slurm: accounts of this level become pools. Default: those without others."
+        ),
+    ] = None,
+) -> None:
+    """Read the quotas of another scheduler and write them as files for `diff` and `apply`. Nothing else is touched.
+
+    Every key of the source is in the report. Exit code 0: nothing is lost; 2: something has no counterpart or is to be
+    decided; 1: a file cannot be read, and nothing was written.
+    """
+    options = ImportOptions(backend, namespace, not existing_backend, guarantee, depth)
+    try:
+        result = import_sources(kind, [read_source(path, sys.stdin.buffer) for path in files], options)
+        written, removed = write_import(folder, kind, result)
+    except BadSource as refusal:
+        print(refusal.message, file=sys.stderr)
+        for fault in refusal.details:
+            print(f"{fault.path}: {fault.message}", file=sys.stderr)
+        raise typer.Exit(UNREADABLE) from None
+    _print_lines(result, PartOutcome.TO_DECIDE)
+    _print_lines(result, PartOutcome.NO_COUNTERPART)
+    print(
+        f"{summary_text(result)}\n{folder}: {written} files written, {removed} removed; {REPORT_FILE} has every line."
+    )
+    print(f"Next: osmo-admin diff -f {folder}")
+    raise typer.Exit(COMPLETE if result.is_complete else INCOMPLETE)
+
+
+def _print_lines(result: ImportResult, outcome: PartOutcome) -> None:
+    lines = [line for line in result.lines if line.outcome is outcome]
+    if lines:
+        print(f"{TITLES[outcome]}:")
+    for line in lines[:MAX_SHOWN]:
+        print(f"  {line_text(line)}")
+    if len(lines) > MAX_SHOWN:
+        print(f"  and {len(lines) - MAX_SHOWN} more")

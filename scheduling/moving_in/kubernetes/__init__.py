@@ -1,0 +1,1 @@
+"""Readers of objects of Kubernetes: Kueue, KAI, ResourceQuotas, and what they share."""

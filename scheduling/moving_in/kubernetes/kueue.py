@@ -1,0 +1,394 @@
+"""Kueue: ClusterQueues, Cohorts, ResourceFlavors and what belongs to them → pools, cohorts and platforms.
+
+Source: docs/moving-in.md, "From Kueue". Forms of the API: v1alpha1 to v1beta2 (`spec.cohort`, `spec.cohortName`,
+`spec.parent`, `spec.parentName`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
+from pools.domain.names import LABEL_LIMIT
+from pools.domain.structured_input.faults import join_words
+from scheduling.domain.cluster.quantities import read_quantity
+from scheduling.moving_in.cycles import find_cycle
+from scheduling.moving_in.kubernetes.nodes import GPU_RESOURCES, read_nodes
+from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason, read_objects, report_other_kind
+from scheduling.moving_in.kubernetes.priorities import read_priority_classes
+from scheduling.moving_in.kubernetes.topologies import read_topologies
+from scheduling.moving_in.names import NameRegister, longest_pool_name
+from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, PartOutcome, SourcePlace
+from scheduling.moving_in.simulated_backend import add_backend
+from scheduling.moving_in.source_text import SourceText
+from scheduling.moving_in.weights import whole_weights
+
+KINDS: Final = "ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass, Topology and Node"
+NODES_HINT: Final = "Add them to the files: kubectl get nodes -o yaml."
+_OTHER_QUOTA: Final = "pools have a quota of GPUs only: the amount of {} is not limited here."
+_REASONS: Final[Mapping[str, Reason]] = {
+    "spec.namespaceSelector": (
+        PartOutcome.TO_DECIDE,
+        "who may submit is a role here: give the people of these namespaces the role osmo-POOL-user.",
+    ),
+    "spec.flavorFungibility": (
+        PartOutcome.NO_COUNTERPART,
+        "work names its platform, or takes the default one; it does not try another by itself.",
+    ),
+    "spec.admissionChecks": (PartOutcome.NO_COUNTERPART, "there are no admission checks."),
+    "spec.admissionChecksStrategy": (PartOutcome.NO_COUNTERPART, "there are no admission checks."),
+    "spec.admissionScope": (PartOutcome.NO_COUNTERPART, "work is ordered by priority and time, never by past use."),
+    "spec.nodeTaints": (
+        PartOutcome.NO_COUNTERPART,
+        "taints of nodes stay in the cluster; a platform does not repeat them.",
+    ),
+    "spec.tolerations": (
+        PartOutcome.NO_COUNTERPART,
+        "tolerations are given by the pod template of the cluster, not by a platform.",
+    ),
+}
+
+
+@dataclass(slots=True)
+class _Flavor:
+    platform: str
+    labels: Mapping[str, Any]
+    topology: str
+
+
+@dataclass(slots=True)
+class _Amounts:
+    """GPUs of all flavors together. None: no limit."""
+
+    nominal: int = 0
+    borrowing: int | None = None
+    lending: int | None = None
+    flavors: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _KueueReader:
+    """The import of one set of files."""
+
+    result: ImportResult
+    options: ImportOptions
+    flavors: dict[str, _Flavor] = field(default_factory=dict)
+    topologies: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
+    cohort_names: dict[str, str] = field(default_factory=dict)
+    children: dict[str, dict[str, Fraction]] = field(default_factory=lambda: defaultdict(dict))
+    parents: dict[str, str] = field(default_factory=dict)
+
+    def read(self, objects: list[KubernetesObject]) -> None:
+        """All objects, those first that others name."""
+        by_kind: dict[str, list[KubernetesObject]] = defaultdict(list)
+        for each in objects:
+            by_kind[each.kind].append(each)
+        self.topologies = read_topologies(by_kind.pop("Topology", []), self.result)
+        for each in by_kind.pop("ResourceFlavor", []):
+            self._read_flavor(each)
+        nodes = read_nodes(by_kind.pop("Node", []), self.result, self._platform_of)
+        add_backend(nodes, self.result, self.options, hint=NODES_HINT)
+        cohorts, queues = by_kind.pop("Cohort", []), by_kind.pop("ClusterQueue", [])
+        self._name_cohorts(cohorts, queues)
+        weights = self._weights(cohorts, queues)
+        for each in cohorts:
+            self._read_cohort(each, weights)
+        names = NameRegister("pool", longest_pool_name(self.options.namespace), self.result)
+        pools = {each.name: names.claim(each.name, each.place()) for each in queues}
+        for each in queues:
+            self._read_queue(each, pools[each.name], weights)
+        for each in by_kind.pop("LocalQueue", []):
+            self._read_local_queue(each, pools)
+        classes = [*by_kind.pop("WorkloadPriorityClass", []), *by_kind.pop("PriorityClass", [])]
+        read_priority_classes(classes, self.result)
+        for rest in by_kind.values():
+            for each in rest:
+                report_other_kind(each, self.result, KINDS)
+        if not queues:
+            self.result.decide(SourcePlace("command line", 1), "the files have no ClusterQueue, so there are no pools.")
+
+    def _read_flavor(self, each: KubernetesObject) -> None:
+        labels = each.take_map("spec.nodeLabels")
+        each.used.add("spec.nodeLabels")
+        platform = each.name if labels else DEFAULT_PLATFORM
+        if not is_platform_name(platform):
+            self.result.fault(each.place("metadata.name"), "the name is too long for a platform.")
+        topology = each.take_text("spec.topologyName")
+        self.flavors[each.name] = _Flavor(platform, labels, topology)
+        text = f"is the platform {platform} of the pools that name it"
+        if labels:
+            text += "; label the nodes of a cluster with osmo.platform to say it there"
+        self.result.became(each.place(), f"{text}.")
+        if topology and topology not in self.topologies:
+            self.result.decide(each.place("spec.topologyName"), "the files do not have this Topology. Add it.")
+        _finish(each, self.result)
+
+    def _platform_of(self, labels: Mapping[str, Any]) -> str:
+        for name in sorted(self.flavors):
+            wanted = self.flavors[name].labels
+            if wanted and all(labels.get(key) == value for key, value in wanted.items()):
+                return self.flavors[name].platform
+        return DEFAULT_PLATFORM
+
+    def _name_cohorts(self, cohorts: list[KubernetesObject], queues: list[KubernetesObject]) -> None:
+        names = NameRegister("cohort", LABEL_LIMIT, self.result)
+        for each in cohorts:
+            self.cohort_names[each.name] = names.claim(each.name, each.place())
+        for each in [*cohorts, *queues]:
+            above, path = _parent_of(each)
+            if above and above not in self.cohort_names:
+                self.cohort_names[above] = names.claim(above, each.place(path))
+        for each in cohorts:
+            if above := _parent_of(each)[0]:
+                self.parents[each.name] = above
+        if cycle := find_cycle(self.parents):
+            message = f"the parents of the cohorts form a cycle: {join_words(cycle).replace(', ', ' → ')}."
+            place = next(each for each in cohorts if each.name == cycle[0]).place("spec")
+            raise BadSource.at(place, message)
+
+    def _weights(
+        self, cohorts: list[KubernetesObject], queues: list[KubernetesObject]
+    ) -> dict[tuple[str, str], int | float]:
+        """The weights by kind and name; those of one parent keep their ratios."""
+        groups: dict[str, dict[str, Fraction]] = defaultdict(dict)
+        places: dict[str, KubernetesObject] = {}
+        for each in [*cohorts, *queues]:
+            weight = each.take("spec.fairSharing.weight")
+            number = Fraction(1) if weight is None else read_quantity(_exact(weight))
+            if number is None or number < 0:
+                raise BadSource.at(each.place("spec.fairSharing.weight"), "this is not a quantity such as 2 or 500m.")
+            groups[_parent_of(each)[0]][f"{each.kind}/{each.name}"] = number
+            places[f"{each.kind}/{each.name}"] = each
+        found: dict[tuple[str, str], int | float] = {}
+        for group in groups.values():
+            whole, factor, rounded = whole_weights(group)
+            for key, weight in whole.items():
+                kind, _, name = key.partition("/")
+                found[kind, name] = weight
+                place = places[key].place("spec.fairSharing.weight")
+                if key in rounded:
+                    self.result.decide(
+                        place, f"the weight {group[key]} is rounded: it is {weight} beside its siblings."
+                    )
+                elif factor != 1:
+                    self.result.became(
+                        place, f"weight {weight}: all weights of this parent are times {factor}, to be whole."
+                    )
+        return found
+
+    def _read_cohort(self, each: KubernetesObject, weights: Mapping[tuple[str, str], int | float]) -> None:
+        parent = self.parents.get(each.name)
+        amounts = self._read_amounts(each, has_parent=parent is not None)
+        row: dict[str, Any] = {"resource": "gpu", "nominal": amounts.nominal}
+        if amounts.borrowing is not None:
+            row["borrowing_limit"] = amounts.borrowing
+        if amounts.lending is not None:
+            row["lending_limit"] = amounts.lending
+        body: dict[str, Any] = {"weight": weights["Cohort", each.name]}
+        if parent:
+            body["parent"] = self.cohort_names[parent]
+        if amounts.flavors:
+            body["quotas"] = [row]
+        name = self.cohort_names[each.name]
+        self.result.add(OwnedKind.COHORT, name, body, each.place())
+        self.result.became(each.place(), f"cohorts.{name}{_amounts_text(amounts)}.")
+        _finish(each, self.result)
+
+    def _read_queue(self, each: KubernetesObject, name: str, weights: Mapping[tuple[str, str], int | float]) -> None:
+        above = _parent_of(each)[0]
+        amounts = self._read_amounts(each, has_parent=bool(above))
+        gpu: dict[str, Any] = {"guarantee": amounts.nominal, "weight": weights["ClusterQueue", each.name]}
+        body: dict[str, Any] = {"backend": self.options.backend, "resources": {"gpu": gpu}}
+        if above:
+            body["cohort"] = self.cohort_names[above]
+            if amounts.borrowing is not None:
+                body["borrowing_limit"] = amounts.borrowing
+            if amounts.lending is not None:
+                body["lending_limit"] = amounts.lending
+        else:
+            gpu["maximum"] = amounts.nominal
+            self.result.became(
+                each.place(), f"pools.{name} has the maximum {amounts.nominal}: without a cohort nothing is borrowed."
+            )
+        body |= self._platforms(each, amounts.flavors)
+        self._read_policy(each, name, body)
+        self.result.add(OwnedKind.POOL, name, body, each.place())
+        self.result.became(each.place(), f"pools.{name}{_amounts_text(amounts)}.")
+        if not amounts.flavors:
+            self.result.decide(
+                each.place("spec.resourceGroups"), f"the queue has no GPUs, so pools.{name} has quota 0."
+            )
+        _finish(each, self.result)
+
+    def _platforms(self, each: KubernetesObject, flavors: list[str]) -> dict[str, Any]:
+        """The platforms of a pool, and its levels of the network."""
+        names, levels = [], []
+        for flavor in flavors:
+            known = self.flavors.get(flavor)
+            if known is None:
+                self.result.decide(
+                    each.place(),
+                    f"the files do not have the ResourceFlavor {flavor}; it is taken for all nodes. Add it.",
+                )
+            names.append(known.platform if known else DEFAULT_PLATFORM)
+            levels += [row for row in self.topologies.get(known.topology if known else "", []) if row not in levels]
+        body: dict[str, Any] = {"topology_keys": levels} if levels else {}
+        if set(names) <= {DEFAULT_PLATFORM}:
+            return body
+        return {**body, "platforms": {name: {} for name in names}, "default_platform": names[0]}
+
+    def _read_amounts(self, each: KubernetesObject, *, has_parent: bool) -> _Amounts:
+        found = _Amounts(borrowing=0, lending=0)
+        has_lending = False
+        for at, _group in enumerate(each.take_list("spec.resourceGroups")):
+            group = f"spec.resourceGroups[{at}]"
+            for number, _flavor in enumerate(each.take_list(f"{group}.flavors")):
+                path = f"{group}.flavors[{number}]"
+                flavor = each.take_text(f"{path}.name")
+                for place, _resource in enumerate(each.take_list(f"{path}.resources")):
+                    row = f"{path}.resources[{place}]"
+                    resource = each.take_text(f"{row}.name")
+                    if resource not in GPU_RESOURCES:
+                        each.take(row)
+                        self.result.lost(each.place(row), _OTHER_QUOTA.format(resource or "a resource without a name"))
+                        continue
+                    nominal = self._gpus(each, f"{row}.nominalQuota") or 0
+                    borrowing = self._gpus(each, f"{row}.borrowingLimit")
+                    lending = self._gpus(each, f"{row}.lendingLimit")
+                    found.nominal += nominal
+                    found.borrowing = (
+                        None if found.borrowing is None or borrowing is None else found.borrowing + borrowing
+                    )
+                    found.lending = (found.lending or 0) + (nominal if lending is None else lending)
+                    has_lending = has_lending or lending is not None
+                    found.flavors.append(flavor)
+                    if not has_parent:
+                        for key, limit in (("borrowingLimit", borrowing), ("lendingLimit", lending)):
+                            if limit is not None:
+                                self.result.lost(
+                                    each.place(f"{row}.{key}"),
+                                    "the top of a tree has nobody to lend to or borrow from.",
+                                )
+        if not has_lending or not has_parent:
+            found.lending = None
+        if not has_parent or not found.flavors:
+            found.borrowing = None
+        if len(found.flavors) > 1:
+            self.result.decide(
+                each.place("spec.resourceGroups"),
+                f"the quotas of the flavors {', '.join(found.flavors)} are added: a pool has one quota for all its "
+                "platforms. Make a pool for each where they must stay apart.",
+            )
+        return found
+
+    def _gpus(self, each: KubernetesObject, path: str) -> int | None:
+        value = each.take(path)
+        if value is None:
+            return None
+        number = read_quantity(_exact(value))
+        if number is None or number < 0:
+            raise BadSource.at(each.place(path), "this is not an amount of GPUs such as 8.")
+        whole = math.floor(number)
+        if whole != number:
+            self.result.decide(each.place(path), f"quotas are whole GPUs: {float(number)} became {whole}.")
+        return whole
+
+    def _read_policy(self, each: KubernetesObject, name: str, body: dict[str, Any]) -> None:
+        """What a queue says besides its amounts."""
+        for text in _preemption_differences(each):
+            self.result.lost(each.place("spec.preemption"), text)
+        strategy = each.take_text("spec.queueingStrategy")
+        if strategy == "StrictFIFO":
+            body["hold_after"] = 0
+            self.result.decide(
+                each.place("spec.queueingStrategy"),
+                f"pools.{name} has hold_after 0: on Kubernetes its first work keeps its place. On a simulated "
+                "one the setting reserve_after of the cluster does it for all pools. Confirm it.",
+            )
+        stop = each.take_text("spec.stopPolicy")
+        if stop not in ("", "None"):
+            body["enable_maintenance"] = True
+            self.result.became(each.place("spec.stopPolicy"), f"pools.{name} is in maintenance: nobody may submit.")
+            if stop == "HoldAndDrain":
+                self.result.decide(each.place("spec.stopPolicy"), "running work goes on here; HoldAndDrain ends it.")
+
+    def _read_local_queue(self, each: KubernetesObject, pools: Mapping[str, str]) -> None:
+        queue = each.take_text("spec.clusterQueue")
+        if queue in pools:
+            self.result.decide(
+                each.place(),
+                f"work of the namespace {each.namespace} goes to pools.{pools[queue]}: give its people the role "
+                f"osmo-{pools[queue]}-user.",
+            )
+        else:
+            self.result.decide(each.place("spec.clusterQueue"), f"the files do not have the ClusterQueue {queue}.")
+        reason = (
+            PartOutcome.NO_COUNTERPART,
+            "work is submitted to a pool; a queue of a namespace has no settings.",
+        )
+        each.used.update(("kind", "metadata.name", "metadata.namespace"))
+        each.report_rest(self.result, lambda _path: reason)
+
+
+def read_kueue(sources: list[SourceText], result: ImportResult, options: ImportOptions) -> None:
+    """Read the files of a Kueue installation. Raises BadSource."""
+    _KueueReader(result, options).read(read_objects(sources, result))
+
+
+def _parent_of(each: KubernetesObject) -> tuple[str, str]:
+    """The cohort above a queue or cohort, and the path that says it."""
+    paths = ("spec.cohortName", "spec.cohort") if each.kind == "ClusterQueue" else ("spec.parentName", "spec.parent")
+    for path in paths:
+        if name := each.take_text(path):
+            return name, path
+    return "", "spec"
+
+
+def _preemption_differences(each: KubernetesObject) -> Iterator[str]:
+    within = each.take_text("spec.preemption.withinClusterQueue") or "Never"
+    reclaim = each.take_text("spec.preemption.reclaimWithinCohort") or "Never"
+    borrow = each.take_text("spec.preemption.borrowWithinCohort.policy") or "Never"
+    each.take("spec.preemption.borrowWithinCohort.maxPriorityThreshold")
+    if within == "Never":
+        yield "withinClusterQueue Never: here HIGH and NORMAL work preempts LOW work of its own pool."
+    elif within != "LowerPriority":
+        yield f"withinClusterQueue {within}: here only HIGH and NORMAL work preempts, and only LOW work."
+    if reclaim == "Never" and _parent_of(each)[0]:
+        yield "reclaimWithinCohort Never: here a pool always takes its own quota back from LOW work that borrowed it."
+    elif reclaim == "LowerPriority":
+        yield "reclaimWithinCohort LowerPriority: here a pool takes its quota back from all LOW work that borrowed it."
+    if borrow != "Never":
+        yield "borrowWithinCohort: here only work within its own quota preempts; borrowing work waits."
+
+
+def _amounts_text(amounts: _Amounts) -> str:
+    words = [f" has the quota {amounts.nominal}{f' of {join_words(amounts.flavors)}' if amounts.flavors else ''}"]
+    if amounts.borrowing is not None:
+        words.append(f"borrows at most {amounts.borrowing}")
+    if amounts.lending is not None:
+        words.append(f"lends at most {amounts.lending}")
+    return ", ".join(words)
+
+
+def _exact(value: Any) -> Any:
+    """A number of YAML as the text of a quantity."""
+    return repr(value) if isinstance(value, float) else value
+
+
+def _finish(each: KubernetesObject, result: ImportResult) -> None:
+    each.used.update(("kind", "metadata.name"))
+    each.report_rest(result, _reason)
+
+
+def _reason(path: str) -> Reason | None:
+    if path.endswith(".coveredResources"):
+        return PartOutcome.STATE, "the resources are read from the flavors."
+    return next(
+        (reason for key, reason in _REASONS.items() if path == key or path.startswith((f"{key}.", f"{key}["))), None
+    )

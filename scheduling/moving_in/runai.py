@@ -1,0 +1,227 @@
+"""Run:ai: projects and departments (JSON of its REST API, or lines of `runai project create`) → a tree of queues.
+
+A department is above its projects. A project has numbers for each node pool: with one node pool it is one queue, with
+several one for each, named PROJECT-NODEPOOL on the platform of the node pool. An amount that is null is unlimited.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from pools.domain.configuration.platforms import is_platform_name
+from scheduling.domain.cluster.quantities import read_quantity
+from scheduling.moving_in.queue_tree import SourceQueue, add_queues
+from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
+from scheduling.moving_in.source_text import SourceText, read_values
+
+NODES_HINT: Final = "Add the nodes to its file by hand, or connect the cluster and use --existing-backend."
+COMMANDS: Final = ("project", "department")
+STATE_KEYS: Final = frozenset(
+    {
+        "id", "name", "parentId", "parent", "departmentId", "departmentName", "clusterId", "status", "effective",
+        "createdAt", "createdBy", "updatedAt", "updatedBy",
+        "deletedAt", "deletedBy", "totalResources", "phase",
+        "range", "overtimeData", "requestedNamespace", "namespace", "tenantId", "totalNumberOfProjects",
+        "childrenCounts",
+    }
+)  # fmt: skip
+LOST_KEYS: Final = {
+    "schedulingRules": "rules about idle GPUs and times: a pool has max_exec_timeout for all of its work.",
+    "defaultNodePools": "work names its platform, or takes the default one of the pool.",
+    "nodeTypes": "work names a platform; node types have no counterpart.",
+    "enforceRunaiScheduler": "all work of a pool is scheduled here.",
+}
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A project or department: its numbers by node pool."""
+
+    kind: str
+    name: str
+    parent: str
+    place: SourcePlace
+    pools: dict[str, dict[str, Fraction | None]] = field(default_factory=dict)
+
+
+def read_runai(sources: list[SourceText], result: ImportResult, options: ImportOptions) -> None:
+    """Read exports of Run:ai. Raises BadSource."""
+    units: list[_Unit] = []
+    for source in sources:
+        is_json = source.text.lstrip()[:1] in ("{", "[")
+        units += _read_json(source, result) if is_json else _read_commands(source, result)
+    add_backend(FoundNodes(), result, options, hint=NODES_HINT)
+    add_queues(list(_queues(units, result)), result, options)
+    if not units:
+        result.decide(SourcePlace("command line", 1), "the files have no project, so there are no pools.")
+
+
+def _queues(units: list[_Unit], result: ImportResult) -> Iterator[SourceQueue]:
+    """One queue for each unit and node pool. Departments have a prefix, because a project may have the same name."""
+    node_pools = {pool for unit in units for pool in unit.pools}
+    departments = {unit.name for unit in units if unit.kind == "department"}
+    seen: dict[str, SourcePlace] = {}
+    for unit in units:
+        has_several = len(node_pools) > 1
+        for pool, numbers in sorted((unit.pools or {"default": {}}).items()):
+            suffix = f"-{pool}" if has_several else ""
+            prefix = "department " if unit.kind == "department" else ""
+            name = f"{prefix}{unit.name}{suffix}"
+            if name in seen:
+                raise BadSource.at(unit.place, f"{name} is given twice, here and in {seen[name]}. Keep one.")
+            seen[name] = unit.place
+            above = f"department {unit.parent}{suffix}" if unit.kind == "project" and unit.parent in departments else ""
+            if unit.kind == "project" and unit.parent and unit.parent not in departments:
+                result.decide(
+                    unit.place, f"the files do not have the department {unit.parent}, so its quota is unknown."
+                )
+            extra: dict[str, Any] = {}
+            if has_several and unit.kind == "project":
+                if not is_platform_name(pool):
+                    raise BadSource.at(unit.place, f"the node pool {pool[:60]} is not a valid name of a platform.")
+                extra = {"platforms": {pool: {}}, "default_platform": pool}
+                result.decide(
+                    unit.place,
+                    f"{name} is for the node pool {pool}: give its nodes the platform {pool} (osmo.platform).",
+                )
+            yield SourceQueue(
+                name, above, numbers.get("deserved", Fraction(0)), numbers.get("limit"),
+                numbers.get("weight") or Fraction(0), unit.place, extra,
+            )  # fmt: skip
+
+
+def _read_json(source: SourceText, result: ImportResult) -> Iterator[_Unit]:
+    for file, value, lines in read_values([source], result):
+        lists = value if isinstance(value, dict) else {"projects": value}
+        for key, items in lists.items():
+            place = SourcePlace(file, lines.get(key, 1), key)
+            if key not in ("projects", "departments", "orgUnits") or not isinstance(items, list):
+                result.state(place, "not a list of projects or departments.")
+                continue
+            for at, item in enumerate(items):
+                path = f"{key}[{at}]" if isinstance(value, dict) else f"[{at}]"
+                line = lines.get(path, 1)
+                if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
+                    raise BadSource.at(SourcePlace(file, line, path), "a project is a map with a name.")
+                kind = "department" if key == "departments" or item.get("type") == "department" else "project"
+                yield _unit(kind, item, SourcePlace(file, line, f"{kind} {item['name']}"), result)
+
+
+def _unit(kind: str, item: Mapping[str, Any], place: SourcePlace, result: ImportResult) -> _Unit:
+    above = item.get("parent")
+    parent = above.get("name") if isinstance(above, dict) else item.get("departmentName")
+    unit = _Unit(kind, item["name"], parent if isinstance(parent, str) and kind == "project" else "", place)
+    if kind == "project" and not unit.parent and item.get("departmentId"):
+        result.decide(place, "the export names its department by id only; add the departments' names (parent.name).")
+    rows = item.get("resources") or []
+    if not isinstance(rows, list):
+        raise BadSource.at(place, "resources is a list, one entry for each node pool.")
+    for row in rows:
+        if not isinstance(row, dict):
+            raise BadSource.at(place, "an entry of resources is a map.")
+        _read_row(unit, row, result)
+    for key, value in item.items():
+        at = SourcePlace(place.file, place.line, f"{place.key} {key}")
+        if key == "resources" or (key == "type" and value in COMMANDS):
+            continue
+        if key in STATE_KEYS or value in (None, "", [], {}):
+            result.state(at, "an id, a time or a state, not configuration of quotas.")
+        else:
+            result.lost(at, LOST_KEYS.get(key, "this key is not known to the import."))
+    return unit
+
+
+def _read_row(unit: _Unit, row: Mapping[str, Any], result: ImportResult) -> None:
+    pool = row.get("nodePool")
+    name = pool.get("name") if isinstance(pool, dict) else pool
+    name = name if isinstance(name, str) and name else "default"
+    gpu = row.get("gpu") or {}
+    if not isinstance(gpu, dict):
+        raise BadSource.at(unit.place, "gpu is a map with deserved, limit and overQuotaWeight.")
+    numbers = {
+        "deserved": _amount(gpu, "deserved", unit.place),
+        "limit": _amount(gpu, "limit", unit.place),
+        "weight": _amount(gpu, "overQuotaWeight", unit.place) or Fraction(0),
+    }
+    _keep(unit, name, numbers)
+    for key in sorted(set(gpu) - {"deserved", "limit", "overQuotaWeight"}):
+        result.lost(unit.place, f"resources {name} gpu.{key}: this key is not known to the import.")
+    for key, value in row.items():
+        if key in ("nodePool", "gpu") or value in (None, {}, ""):
+            continue
+        text = (
+            "pools have no order among one another"
+            if key in ("priority", "rank")
+            else "pools have a quota of GPUs only"
+        )
+        if isinstance(value, dict) and set(value.values()) <= {None, 0}:
+            result.state(unit.place, f"resources {name} {key}: nothing is bounded.")
+        else:
+            result.lost(unit.place, f"resources {name} {key}: {text}.")
+
+
+def _keep(unit: _Unit, pool: str, numbers: dict[str, Fraction | None]) -> None:
+    if pool in unit.pools:
+        raise BadSource.at(unit.place, f"the node pool {pool[:60]} is given twice.")
+    unit.pools[pool] = numbers
+
+
+def _amount(values: Mapping[str, Any], key: str, place: SourcePlace) -> Fraction | None:
+    """The number, None for null and -1."""
+    value = values.get(key)
+    if value is None or value in (-1, "-1"):
+        return None
+    number = read_quantity(repr(value) if isinstance(value, float) else value)
+    if number is None or number < 0:
+        raise BadSource.at(place, f"{key} is a number from 0 on, or -1 for unlimited.")
+    return number
+
+
+def _read_commands(source: SourceText, result: ImportResult) -> Iterator[_Unit]:
+    for number, line in enumerate(source.text.replace("\\\n", "  ").split("\n"), 1):
+        place = SourcePlace(source.name, number, line.strip()[:60])
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            words = shlex.split(line)
+        except ValueError as problem:
+            raise BadSource.at(place, f"the quotes of the line do not match ({problem}).") from problem
+        if len(words) < 4 or words[0] != "runai" or words[1] not in COMMANDS or words[2] not in ("create", "update"):
+            raise BadSource.at(place, "this is neither JSON nor a line `runai project create NAME ...`.")
+        yield _unit_of_command(words, place, result)
+
+
+def _unit_of_command(words: list[str], place: SourcePlace, result: ImportResult) -> _Unit:
+    unit = _Unit(words[1], words[3], "", place)
+    rest = words[4:]
+    while rest:
+        option, mark, value = rest.pop(0).partition("=")
+        if not mark:
+            value = rest.pop(0) if rest else ""
+        if option == "--department":
+            unit.parent = value
+        elif option == "--resources":
+            _read_option(unit, value, result)
+        else:
+            result.lost(place, f"the option {option[:40]} has no counterpart.")
+    return unit
+
+
+def _read_option(unit: _Unit, value: str, result: ImportResult) -> None:
+    given = dict(part.partition("=")[::2] for part in value.split(","))
+    pool = given.pop("nodepool", "default")
+    limit = given.pop("gpu-limit", None)
+    numbers = {
+        "deserved": _amount({"gpu-deserved": given.pop("gpu-deserved", "0")}, "gpu-deserved", unit.place),
+        "limit": _amount({"gpu-limit": limit}, "gpu-limit", unit.place),
+        "weight": _amount({"weight": given.pop("gpu-over-quota-weight", "1")}, "weight", unit.place),
+    }
+    _keep(unit, pool, numbers)
+    for key in sorted(given):
+        text = "pools have no order among one another" if key == "priority" else "pools have a quota of GPUs only"
+        result.lost(unit.place, f"{key[:40]}={given[key][:40]}: {text}.")

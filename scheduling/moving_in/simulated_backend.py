@@ -1,0 +1,62 @@
+"""Nodes of a source as a simulated backend, on which the imported quotas can be tried before a cluster is connected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pools.domain.configuration.backend_config import (
+    MAX_NODES,
+    POLICY_DEFAULTS,
+    NodeSpec,
+)
+from pools.domain.configuration.ownership import OwnedKind
+from scheduling.configuration.bodies import simulated_body
+from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+
+
+@dataclass(slots=True)
+class FoundNodes:
+    """The nodes of a source by name, and the place of the first."""
+
+    nodes: dict[str, NodeSpec] = field(default_factory=dict)
+    place: SourcePlace | None = None
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs."""
+        return sum(node.gpus for node in self.nodes.values())
+
+    @property
+    def platforms(self) -> list[str]:
+        """The platforms of nodes with GPUs, that with the most GPUs first."""
+        count: dict[str, int] = {}
+        for node in self.nodes.values():
+            count[node.platform] = count.get(node.platform, 0) + node.gpus
+        return sorted((name for name, gpus in count.items() if gpus), key=lambda name: (-count[name], name))
+
+    def add(self, node: NodeSpec, place: SourcePlace) -> None:
+        """Add a node; the last description of a name counts."""
+        self.nodes[node.name] = node
+        self.place = self.place or place
+        if len(self.nodes) > MAX_NODES:
+            raise BadSource.at(place, f"the source has more than {MAX_NODES} nodes.")
+
+
+def add_backend(nodes: FoundNodes, result: ImportResult, options: ImportOptions, *, hint: str) -> None:
+    """The backend of all pools. `hint` says how to get the nodes."""
+    place = nodes.place or SourcePlace("command line", 1, f"--backend {options.backend}")
+    if not options.writes_backend:
+        result.became(place, f"pools name the cluster {options.backend}, which the installation must have already.")
+        return
+    body = simulated_body(
+        namespace=options.namespace,
+        description="Imported, to try the quotas before a cluster is connected.",
+        auto_end=True,
+        policy=POLICY_DEFAULTS,
+        nodes=list(nodes.nodes.values()),
+    )
+    result.add(OwnedKind.BACKEND, options.backend, body, place)
+    if nodes.nodes:
+        result.became(place, f"backends.{options.backend}: {len(nodes.nodes)} nodes with {nodes.gpus} GPUs.")
+    else:
+        result.decide(place, f"the files name no nodes, so backends.{options.backend} has none. {hint}")

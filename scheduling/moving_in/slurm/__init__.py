@@ -1,0 +1,1 @@
+"""The reader of Slurm's files: lines, nodes, accounts."""

@@ -1,0 +1,87 @@
+"""Nodes of Slurm: lines of `slurm.conf`, `gres.conf` and `scontrol show node -o` → nodes of a simulated backend."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pools.domain.configuration.backend_config import DEFAULT_CPU, DEFAULT_MEMORY, NodeSpec
+from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
+from scheduling.moving_in.result import ImportResult
+from scheduling.moving_in.simulated_backend import FoundNodes
+from scheduling.moving_in.slurm.lines import SlurmLine, expand_hosts, read_count, read_gres
+
+MIB: Final = 2**20
+_OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_USED: Final = frozenset(
+    {"nodename", "gres", "cpus", "cputot", "realmemory", "sockets", "corespersocket", "threadspercore", "boards"}
+)
+
+
+def read_slurm_nodes(lines: list[SlurmLine], gres_lines: list[SlurmLine], result: ImportResult) -> FoundNodes:
+    """The nodes with GPUs. Of a name given twice the last line counts, so name scontrol's output after slurm.conf."""
+    found = FoundNodes()
+    types = _types_of_gres(gres_lines, result)
+    defaults: dict[str, str] = {}
+    for line in lines:
+        if line.name.upper() == "DEFAULT":
+            defaults = {**defaults, **line.fields}
+            result.state(line.place, "the defaults of the lines of nodes that follow.")
+            continue
+        names = expand_hosts(line.name, line.place)
+        fields = {**defaults, **line.fields}
+        gpus = read_gres(fields.get("gres", ""), line.place)
+        for part in gpus.parts:
+            result.lost(line.place, f"gpu:{part} is a part of a GPU (MIG); whole GPUs have quotas here.")
+        by_type = {kind or types.get(names[0], ""): count for kind, count in gpus.by_type.items()}
+        if not sum(by_type.values()):
+            result.state(line.place, f"{len(names)} nodes without whole GPUs; quotas count GPUs, so they are left out.")
+            continue
+        kind = max(sorted(by_type), key=lambda each: by_type[each])
+        if len(by_type) > 1:
+            result.decide(line.place, f"a node has one platform here: all of its GPUs count as {kind or 'default'}.")
+        spec = NodeSpec(
+            name="",
+            gpus=sum(by_type.values()),
+            cpu=_cpus(fields, line),
+            memory_bytes=read_count(fields["realmemory"], line.place) * MIB
+            if "realmemory" in fields
+            else DEFAULT_MEMORY,
+            platform=_platform(kind),
+        )
+        for name in names:
+            host = re.sub(r"[^a-z0-9.-]", "-", name.lower()).strip("-.") or "x"
+            found.add(NodeSpec(host, spec.gpus, spec.cpu, spec.memory_bytes, platform=spec.platform), line.place)
+        result.became(line.place, f"{len(names)} nodes with {spec.gpus} GPUs each, platform {spec.platform}.")
+        if rest := [line.keys[key] for key in line.fields if key not in _USED]:
+            result.state(line.place, f"{', '.join(rest)}: values of nodes that quotas do not use.")
+    return found
+
+
+def _types_of_gres(lines: list[SlurmLine], result: ImportResult) -> dict[str, str]:
+    """The type of GPU by node, for nodes whose line in slurm.conf names none."""
+    types: dict[str, str] = {}
+    for line in lines:
+        kind = line.fields.get("type", "")
+        if line.fields.get("name", "").lower() == "gpu" and kind and "nodename" in line.fields:
+            types |= dict.fromkeys(expand_hosts(line.fields["nodename"], line.place), kind)
+        result.state(line.place, "devices of a node; the number of its GPUs is that of slurm.conf or scontrol.")
+    return types
+
+
+def _cpus(fields: dict[str, str], line: SlurmLine) -> int:
+    for key in ("cputot", "cpus"):
+        if key in fields:
+            return read_count(fields[key], line.place)
+    if "sockets" not in fields and "corespersocket" not in fields:
+        return DEFAULT_CPU
+    counts = (fields.get(key, "1") for key in ("sockets", "corespersocket", "threadspercore"))
+    total = 1
+    for count in counts:
+        total *= read_count(count, line.place)
+    return total
+
+
+def _platform(kind: str) -> str:
+    name = _OTHERS.sub("-", kind)[:63].strip("._-")
+    return name if is_platform_name(name) else DEFAULT_PLATFORM

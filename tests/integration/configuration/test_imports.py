@@ -1,0 +1,66 @@
+"""Import → apply → export → import is a fixed point, for each kind of source."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.people.roles import SYSTEM
+from scheduling.configuration.files import ConfigurationFiles, read_file
+from scheduling.configuration.texts import file_texts
+from scheduling.moving_in.result import GuaranteeFrom
+from scheduling.selectors.cluster.configuration import read_export
+from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
+from tests.support.imports import imported
+from tests.unit.moving_in.test_kueue import EVERY_KEY
+from tests.unit.moving_in.test_osmo import VALUES
+from tests.unit.moving_in.test_queues import queue as kai_queue
+from tests.unit.moving_in.test_resource_quotas import quota
+from tests.unit.moving_in.test_slurm import DUMP, NODES
+
+pytestmark = pytest.mark.django_db
+
+GIT = ApplyOptions("git")
+KAI = "---\n".join(
+    [
+        kai_queue("team", "quota: 16, limit: 32, overQuotaWeight: 0.5"),
+        kai_queue("a", "quota: 8, limit: -1, overQuotaWeight: 1", "team"),
+        kai_queue("corp", "quota: 40, limit: -1, overQuotaWeight: 1"),
+        kai_queue("x", "quota: 4.5, limit: 8, overQuotaWeight: 1", "corp"),
+        kai_queue("free", "quota: -1, limit: -1", "corp"),
+        kai_queue("unset", "quota: 3"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "options"),
+    [
+        ("kueue", [EVERY_KEY], {}),
+        ("kai", [KAI], {}),
+        ("resourcequota", [quota("a", "team", "requests.nvidia.com/gpu: 8")], {}),
+        ("slurm", [DUMP, NODES], {}),
+        ("slurm", [DUMP, NODES], {"guarantee": GuaranteeFrom.LIMIT}),
+        ("slurm", [DUMP, NODES], {"depth": 1, "guarantee": GuaranteeFrom.LIMIT}),
+        ("osmo", [VALUES], {}),
+        ("runai", ["runai project create a --resources gpu-deserved=2,gpu-limit=4\n"], {}),
+    ],
+)
+def test_an_import_comes_back_from_the_installation(kind: str, texts: list[str], options: dict) -> None:
+    wanted = file_texts(imported(kind, *texts, **options).objects)
+    apply_configuration(actor=SYSTEM, files=files_of(wanted), options=GIT)
+    exported = {path: text for path, text in file_texts(read_export().objects).items() if path in wanted}
+    assert exported == wanted
+    assert file_texts(imported("osmo", *exported.values()).objects) == wanted
+    again = imported(kind, *texts, **options)
+    assert not compare_configuration(files_of(file_texts(again.objects)), GIT).changes
+    assert any(name for object_kind, name in again.objects if object_kind is OwnedKind.POOL)
+
+
+def files_of(texts: dict[str, str]) -> ConfigurationFiles:
+    """The files as `apply` reads them."""
+    found = ConfigurationFiles()
+    for path, text in texts.items():
+        read_file(path, text.encode(), found)
+    assert not found.faults
+    return found

@@ -1,0 +1,247 @@
+"""Kueue's objects as pools and cohorts: absent limits, weights as quantities, flavors, both forms of the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.configuration.ownership import OwnedKind
+from scheduling.moving_in.result import BadSource, PartOutcome
+from tests.support.imports import body, gpu, imported, pool, silent_keys, told
+
+
+def queue(
+    name: str, spec: str, resources: str = "{name: nvidia.com/gpu, nominalQuota: 4}", version: str = "v1beta1"
+) -> str:
+    """A ClusterQueue with one flavor."""
+    return f"""\
+apiVersion: kueue.x-k8s.io/{version}
+kind: ClusterQueue
+metadata: {{name: {name}}}
+spec:
+  {spec}
+  preemption: {{withinClusterQueue: LowerPriority, reclaimWithinCohort: Any}}
+  resourceGroups:
+  - flavors:
+    - name: plain
+      resources: [{resources}]
+"""
+
+
+FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: plain}\n"
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {nvidia.com/gpu: '8'}}\n"
+
+
+def read(*documents: str):
+    """The import of documents with the flavor and a node."""
+    return imported("kueue", "---\n".join([FLAVOR, NODE, *documents]))
+
+
+def test_absent_limits_are_no_limits_and_both_forms_name_the_cohort() -> None:
+    result = read(
+        queue("a", "cohort: all"),
+        queue(
+            "b", "cohortName: all", "{name: nvidia.com/gpu, nominalQuota: '4', borrowingLimit: 0, lendingLimit: 1}",
+            version="v1beta2",
+        ),
+    )  # fmt: skip
+    assert gpu(result, "a") == (4, -1, 1)
+    assert {"borrowing_limit", "lending_limit"}.isdisjoint(pool(result, "a"))
+    found = pool(result, "b")
+    assert (found["cohort"], found["borrowing_limit"], found["lending_limit"]) == ("all", 0, 1)
+    assert result.is_complete, told(result, PartOutcome.TO_DECIDE) + told(result, PartOutcome.NO_COUNTERPART)
+
+
+def test_a_queue_without_a_cohort_never_gets_more_than_its_quota() -> None:
+    result = read(
+        queue("a", "{}".replace("{}", "cohort: ''"), "{name: nvidia.com/gpu, nominalQuota: 4, borrowingLimit: 2}")
+    )
+    assert gpu(result, "a") == (4, 4, 1)
+    assert "borrowingLimit: the top of a tree" in told(result, PartOutcome.NO_COUNTERPART)
+
+
+def test_weights_as_quantities_keep_their_ratio() -> None:
+    result = read(
+        queue("a", "cohort: all\n  fairSharing: {weight: 500m}"),
+        queue("b", "cohort: all\n  fairSharing: {weight: '2'}"),
+        queue("c", "cohort: all"),
+        queue("d", "cohort: other\n  fairSharing: {weight: 3}"),
+    )
+    assert [gpu(result, name)[2] for name in "abcd"] == [1, 4, 2, 3]
+
+
+def test_quotas_of_several_flavors_are_added_and_told() -> None:
+    flavors = "".join(
+        f"---\napiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {{name: {name}}}\n"
+        f"spec: {{nodeLabels: {{gpu: {name}}}}}\n"
+        for name in ("h100", "a100")
+    )
+    text = """\
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: a}
+spec:
+  cohort: all
+  resourceGroups:
+  - flavors:
+    - {name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8, lendingLimit: 2, borrowingLimit: 1}]}
+    - {name: a100, resources: [{name: nvidia.com/gpu, nominalQuota: 4, borrowingLimit: 3}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {gpu: a100}}
+status: {allocatable: {nvidia.com/gpu: 8}}
+"""
+    result = imported("kueue", flavors + text)
+    found = pool(result, "a")
+    assert gpu(result, "a") == (12, -1, 1)
+    assert (found["borrowing_limit"], found["lending_limit"]) == (4, 6)
+    assert (found["platforms"], found["default_platform"]) == ({"a100": {}, "h100": {}}, "h100")
+    assert "quotas of the flavors h100, a100 are added" in told(result, PartOutcome.TO_DECIDE)
+    assert body(result, OwnedKind.BACKEND, "imported")["nodes"][0]["platform"] == "a100"
+
+
+def test_preemption_that_differs_is_named() -> None:
+    text = queue("a", "cohort: all").replace(
+        "{withinClusterQueue: LowerPriority, reclaimWithinCohort: Any}",
+        "{withinClusterQueue: LowerOrNewerEqualPriority, borrowWithinCohort: {policy: LowerPriority}}",
+    )
+    lost = told(read(text), PartOutcome.NO_COUNTERPART)
+    for word in ("withinClusterQueue LowerOrNewerEqual", "reclaimWithinCohort Never", "borrowWithinCohort"):
+        assert word in lost
+
+
+def test_a_tree_of_cohorts_with_its_own_quota() -> None:
+    cohorts = """\
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Cohort
+metadata: {name: all}
+spec:
+  parentName: top
+  fairSharing: {weight: 1.5}
+  resourceGroups:
+  - flavors:
+    - name: plain
+      resources:
+      - {name: nvidia.com/gpu, nominalQuota: 6, borrowingLimit: 2}
+      - {name: cpu, nominalQuota: 9}
+"""
+    result = read(cohorts, queue("a", "cohort: all"))
+    assert body(result, OwnedKind.COHORT, "all") == {
+        "parent": "top", "weight": 3, "quotas": [{"resource": "gpu", "nominal": 6, "borrowing_limit": 2}]
+    }  # fmt: skip
+    assert (OwnedKind.COHORT, "top") not in result.objects
+    assert "f1:21: Cohort all spec.resourceGroups[0].flavors[0].resources[1]: pools have a quota of GPUs only" in told(
+        result, PartOutcome.NO_COUNTERPART
+    )
+
+
+def test_a_cycle_of_cohorts_is_refused_with_its_path() -> None:
+    cohort = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {{name: {}}}\nspec: {{parentName: {}}}\n"
+    with pytest.raises(BadSource) as refusal:
+        read(cohort.format("a", "b"), cohort.format("b", "a"))
+    assert "a → b → a" in refusal.value.details[0].message
+
+
+def test_names_are_made_valid_and_stay_apart() -> None:
+    result = read(*(queue(name, "cohort: c") for name in ("team.a", "team-a", "x" * 50 + "1", "x" * 50 + "2")))
+    pools = sorted(name for kind, name in result.objects if kind is OwnedKind.POOL)
+    assert {"team-a", "team-a-2"} <= {*pools}
+    assert len(pools) == 4
+    assert max(map(len, pools)) == 36
+    assert "the name team-a is taken" in told(result, PartOutcome.TO_DECIDE)
+
+
+def test_shared_gpus_are_counted_whole() -> None:
+    node = NODE.replace("name: n1", "name: n2, labels: {nvidia.com/gpu.replicas: '4'}")
+    result = read(node, queue("a", "cohort: c"))
+    assert [each["gpus"] for each in body(result, OwnedKind.BACKEND, "imported")["nodes"]] == [8, 2]
+    assert "shares each GPU 4 times" in told(result, PartOutcome.TO_DECIDE)
+
+
+EVERY_KEY = """\
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: h100, uid: u, labels: {a: b}}
+spec:
+  nodeLabels: {gpu: h100}
+  nodeTaints: [{key: a, effect: NoSchedule}]
+  tolerations: [{key: a, operator: Exists}]
+  topologyName: net
+---
+apiVersion: kueue.x-k8s.io/v1alpha1
+kind: Topology
+metadata: {name: net}
+spec: {levels: [{nodeLabel: cloud/rack}, {nodeLabel: kubernetes.io/hostname}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Cohort
+metadata: {name: all, generation: 2}
+spec:
+  parentName: top
+  fairSharing: {weight: 3}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors:
+    - name: h100
+      resources:
+      - {name: nvidia.com/gpu, nominalQuota: 2, borrowingLimit: 3, lendingLimit: 1}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: a, annotations: {x: y}}
+spec:
+  cohort: all
+  queueingStrategy: StrictFIFO
+  namespaceSelector: {matchLabels: {a: b}}
+  flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: TryNextFlavor}
+  preemption: {withinClusterQueue: LowerPriority, reclaimWithinCohort: Any, borrowWithinCohort: {policy: LowerPriority}}
+  admissionChecks: [x]
+  admissionChecksStrategy: {admissionChecks: [{name: x}]}
+  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}
+  stopPolicy: HoldAndDrain
+  fairSharing: {weight: 5}
+  somethingNew: 1
+  resourceGroups:
+  - coveredResources: [cpu, nvidia.com/gpu]
+    flavors:
+    - name: h100
+      resources:
+      - {name: cpu, nominalQuota: 9}
+      - {name: nvidia.com/gpu, nominalQuota: 8, borrowingLimit: 3, lendingLimit: 1}
+status: {conditions: [{type: Active}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: q, namespace: ns}
+spec: {clusterQueue: a, stopPolicy: Hold, fairSharing: {weight: 1}}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: WorkloadPriorityClass
+metadata: {name: hi}
+value: 100
+description: urgent
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: AdmissionCheck
+metadata: {name: x}
+spec: {controllerName: c}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {gpu: h100}}
+spec: {taints: [{key: a, effect: NoSchedule}]}
+status: {allocatable: {nvidia.com/gpu: 8, cpu: 96, memory: 64Gi, ephemeral-storage: 1Ti, nvidia.com/mig-1g.10gb: 1}}
+"""
+
+
+def test_every_key_does_something_or_stands_in_the_report() -> None:
+    named_with_the_part_around = (
+        ".metadata.labels", ".metadata.annotations", ".spec.nodeTaints[", ".spec.tolerations[", ".description",
+        ".spec.flavorFungibility.", ".spec.namespaceSelector.", ".spec.admissionChecksStrategy.",
+        ".spec.admissionScope.", ".status.", ".spec.taints[", ".spec.controllerName", ".spec.fairSharing.weight",
+        ".resources[0].nominalQuota",
+    )  # fmt: skip
+    silent = silent_keys("kueue", EVERY_KEY.replace("kind: AdmissionCheck", "kind: Other"))
+    rest = [key for key in silent if not any(each in key for each in named_with_the_part_around)]
+    assert rest == [".apiVersion", ".spec"]  # of the kind that is named as a whole

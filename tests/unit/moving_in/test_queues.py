@@ -1,0 +1,200 @@
+"""KAI's and Run:ai's queues as pools, subpools and cohorts: -1, 0, unset, fractions, node pools."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pools.domain.configuration.ownership import OwnedKind
+from scheduling.moving_in.result import BadSource, PartOutcome
+from tests.support.imports import body, gpu, imported, pool, silent_keys, told
+
+FREE = "cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}"
+
+
+def queue(name: str, amounts: str, parent: str = "", more: str = FREE) -> str:
+    """A Queue of KAI with these amounts of GPUs."""
+    above = f"parentQueue: {parent}, " if parent else ""
+    return (
+        f"apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {{name: {name}}}\n"
+        f"spec: {{{above}resources: {{gpu: {{{amounts}}}, {more}}}}}\n"
+    )
+
+
+def read(*documents: str):
+    """The import of these queues on a cluster that exists."""
+    return imported("kai", "---\n".join(documents), writes_backend=False)
+
+
+class TestKai:
+    """The Queues of a cluster."""
+
+    def test_leaves_without_limits_are_subpools_and_nothing_is_lost(self) -> None:
+        result = read(
+            queue("team", "quota: 16, limit: 32, overQuotaWeight: 2"),
+            queue("a", "quota: 8, limit: -1, overQuotaWeight: 1", "team"),
+            queue("b", "quota: 4, limit: -1, overQuotaWeight: 1", "team"),
+        )
+        assert gpu(result, "team") == (16, 32, 2)
+        assert pool(result, "team")["subpools"] == {"a": 8, "b": 4}
+        assert result.is_complete
+
+    def test_unlimited_zero_and_unset_amounts(self) -> None:
+        result = read(
+            queue("free", "quota: -1, limit: -1, overQuotaWeight: 1"),
+            queue("borrower", "quota: 0, limit: -1, overQuotaWeight: 3"),
+            queue("zero", "quota: 4, limit: 0"),
+            queue("unset", "quota: 4"),
+            queue("no-quota", "limit: 6, overQuotaWeight: 1"),
+        )
+        assert gpu(result, "free") == (-1, -1, 1)
+        assert gpu(result, "borrower") == (0, -1, 3)
+        assert gpu(result, "zero")[:2] == gpu(result, "unset")[:2] == (0, 0)
+        assert gpu(result, "no-quota") == (0, 6, 1)
+        assert told(result, PartOutcome.TO_DECIDE).count("nothing may run") == 2
+
+    def test_fractions_are_floored_and_told(self) -> None:
+        result = read(
+            queue("a", "quota: 2.5, limit: 3.75, overQuotaWeight: 0.5"), queue("b", "limit: -1, overQuotaWeight: 1")
+        )
+        assert gpu(result, "a") == (2, 3, 1)
+        assert gpu(result, "b")[2] == 2
+        decide = told(result, PartOutcome.TO_DECIDE)
+        assert "the quota 2.5 became 2" in decide
+        assert "the limit 3.75 became 3" in decide
+
+    def test_limits_of_leaves_make_a_cohort_whose_quota_is_not_counted_twice(self) -> None:
+        result = read(
+            queue("corp", "quota: 40, limit: -1, overQuotaWeight: 1"),
+            queue("dep", "quota: 16, limit: 20, overQuotaWeight: 1", "corp"),
+            queue("x", "quota: 4, limit: 8, overQuotaWeight: 1", "dep"),
+            queue("y", "quota: 6, limit: -1, overQuotaWeight: 1", "dep"),
+        )
+        assert body(result, OwnedKind.COHORT, "corp")["quotas"] == [{"resource": "gpu", "nominal": 24}]
+        assert body(result, OwnedKind.COHORT, "dep") == {
+            "parent": "corp", "quotas": [{"resource": "gpu", "nominal": 6, "borrowing_limit": 4}]
+        }  # fmt: skip
+        assert (gpu(result, "x"), pool(result, "x")["cohort"]) == ((4, 8, 1), "dep")
+
+    def test_a_queue_that_only_groups_leaves_nothing_behind(self) -> None:
+        result = read(
+            queue("default", "quota: -1, limit: -1, overQuotaWeight: 1"),
+            queue("a", "quota: 2, limit: 8, overQuotaWeight: 1", "default"),
+        )
+        assert [name for _, name in result.objects] == ["a"]
+        assert "cohort" not in pool(result, "a")
+
+    def test_a_missing_parent_and_a_cycle(self) -> None:
+        assert "does not have" in told(read(queue("a", "limit: -1", "gone")), PartOutcome.TO_DECIDE).replace(
+            "do not", "does not"
+        )
+        with pytest.raises(BadSource) as refusal:
+            read(queue("a", "limit: -1", "b"), queue("b", "limit: -1", "a"))
+        assert "a → b → a" in refusal.value.details[0].message
+
+    def test_cpu_and_memory_are_told_in_readable_units(self) -> None:
+        lost = told(
+            read(queue("a", "limit: -1", more="cpu: {quota: 4000, limit: 8000}, memory: {quota: 2000, limit: 64000}")),
+            PartOutcome.NO_COUNTERPART,
+        )
+        assert "cpu had quota 4 cores, limit 8 cores" in lost
+        assert "memory had quota 2 GB, limit 64 GB" in lost
+        lost = told(read(queue("a", "limit: -1", more="cpu: {}")), PartOutcome.NO_COUNTERPART)
+        assert "no cpu limit is given, which is 0 in KAI" in lost
+        assert "no memory limit is given" in lost
+
+    @pytest.mark.parametrize("amount", ["-7", "1e999", "'eight'", "0x10", "{}"])
+    def test_an_amount_that_is_none_is_refused_with_its_line(self, amount: str) -> None:
+        with pytest.raises(BadSource) as refusal:
+            read(queue("a", f"quota: {amount}, limit: -1"))
+        assert refusal.value.details[0].path == "f1:4"
+
+    def test_every_key_does_something_or_stands_in_the_report(self) -> None:
+        text = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: a, labels: {kai.scheduler/node-pool: x}, uid: u}
+spec:
+  displayName: A
+  parentQueue: top
+  priority: 50
+  preemptMinRuntime: 5m
+  reclaimMinRuntime: 5m
+  somethingNew: 1
+  resources:
+    gpu: {quota: 2, limit: 8, overQuotaWeight: 3}
+    cpu: {quota: 2000, limit: 8000, overQuotaWeight: 2}
+    memory: {quota: 2, limit: 8, overQuotaWeight: 2}
+status: {childQueues: [x]}
+---
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: net}
+spec: {levels: [{nodeLabel: cloud/rack}]}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: train}
+value: 50
+globalDefault: true
+"""
+        named = (".cpu.overQuotaWeight", ".memory.overQuotaWeight", ".status.", ".gpu.overQuotaWeight")
+        assert [key for key in silent_keys("kai", text) if not any(part in key for part in named)] == []
+
+
+class TestRunai:
+    """Projects and departments."""
+
+    PROJECT = {
+        "name": "vision", "parent": {"name": "research", "type": "department"}, "clusterId": "c",
+        "schedulingRules": {"trainingJobTimeLimitSeconds": 60},
+        "resources": [
+            {"nodePool": {"id": "1", "name": "h100"}, "gpu": {"deserved": 4, "limit": None, "overQuotaWeight": 2}},
+            {"nodePool": {"id": "2", "name": "a100"}, "gpu": {"deserved": 1.5, "limit": 8, "overQuotaWeight": 2},
+             "rank": "High", "cpu": {"deserved": 4}},
+        ],
+    }  # fmt: skip
+    DEPARTMENT = {
+        "name": "research",
+        "resources": [
+            {"nodePool": {"name": name}, "gpu": {"deserved": 16, "limit": 16, "overQuotaWeight": 2}}
+            for name in ("h100", "a100")
+        ],
+    }  # fmt: skip
+
+    def test_a_project_in_two_node_pools_is_two_pools(self) -> None:
+        result = imported("runai", json.dumps({"projects": [self.PROJECT], "departments": [self.DEPARTMENT]}))
+        assert {name for kind, name in result.objects if kind is OwnedKind.POOL} == {"vision-h100", "vision-a100"}
+        assert pool(result, "vision-a100")["cohort"] == "department-research-a100"
+        assert body(result, OwnedKind.COHORT, "department-research-a100")["quotas"] == [
+            {"resource": "gpu", "nominal": 15}
+        ]
+        assert gpu(result, "vision-a100") == (1, 8, 2)
+        assert pool(result, "vision-a100")["platforms"] == {"a100": {}}
+
+    def test_rules_and_ranks_are_named(self) -> None:
+        lost = told(imported("runai", json.dumps({"projects": [self.PROJECT]})), PartOutcome.NO_COUNTERPART)
+        for word in (
+            "schedulingRules: rules about idle GPUs",
+            "rank: pools have no order",
+            "cpu: pools have a quota of GPUs",
+        ):
+            assert word in lost
+
+    def test_lines_of_the_command(self) -> None:
+        result = imported(
+            "runai",
+            "# ours\nrunai project create vision --department research \\\n"
+            "  --resources nodepool=h100,gpu-deserved=2,gpu-limit=-1,priority=High\n",
+        )
+        assert gpu(result, "vision") == (2, -1, 1)
+        assert "priority=High: pools have no order" in told(result, PartOutcome.NO_COUNTERPART)
+        assert "do not have the department research" in told(result, PartOutcome.TO_DECIDE)
+
+    @pytest.mark.parametrize(
+        "text", ["runai project delete x y", "runai project create 'x", "hello", '{"projects": [1]}']
+    )
+    def test_other_text_is_refused(self, text: str) -> None:
+        with pytest.raises(BadSource):
+            imported("runai", text)

@@ -1,0 +1,176 @@
+"""Slurm's accounts, QOS and nodes: quotes, types of GPUs, time forms, host lists, shares of the parent."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.configuration.ownership import OwnedKind
+from scheduling.moving_in.result import BadSource, GuaranteeFrom, PartOutcome, SourcePlace
+from scheduling.moving_in.slurm.lines import expand_hosts, gpu_limit, read_gres, read_time, read_tres
+from tests.support.imports import body, gpu, imported, pool, told
+
+HERE = SourcePlace("f", 1)
+DUMP = """\
+# a comment
+Cluster - 'tux':Fairshare=1:QOS='normal'
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'Sci':Description='a: b':Organization='lab':Fairshare=399:GrpTRES=gres/gpu=12:MaxWall=2-12
+Account - 'ops':Description=ops:GrpTRES=cpu=20,gres/gpu:a100=4:GrpTRESMins=cpu=1
+Parent - 'sci'
+Account - 'bio':Fairshare=3:GrpTRES=gres/gpu=8,gres/gpu:a100=4
+Account - 'chem':MaxNodesPerJob=3:Fairshare=parent
+Parent - 'bio'
+User - 'ann':DefaultAccount='bio':Coordinator='sci':MaxCPUMins=4
+Parent - 'ops'
+User - 'ann':Fairshare=parent:Partition='gpu'
+User - 'bob@x':GrpTRES=gres/gpu=2
+QOS - 'normal':Priority=0
+QOS - 'high':Priority=1000:Preempt='scav':Flags='DenyOnLimit,NoDecay'
+QOS - 'scav':Priority=0
+"""
+NODES = """\
+ClusterName=tux
+PriorityType=priority/multifactor   # how
+NodeName=DEFAULT CPUs=64
+NodeName=dgx[01-02] \\
+   Gres=gpu:a100:8(S:0-1) RealMemory=1000000
+NodeName=c[1-4]
+PartitionName=gpu Nodes=dgx[01-02] Default=YES
+"""
+
+
+def test_the_tree_of_accounts() -> None:
+    result = imported("slurm", DUMP, NODES)
+    assert body(result, OwnedKind.COHORT, "tux") == {"quotas": [{"resource": "gpu", "nominal": 16}]}
+    assert body(result, OwnedKind.COHORT, "sci") == {
+        "parent": "tux", "weight": 399, "quotas": [{"resource": "gpu", "nominal": 0, "borrowing_limit": 12}]
+    }  # fmt: skip
+    assert [gpu(result, name) for name in ("bio", "chem", "ops")] == [(0, 8, 3), (0, -1, 1), (0, 4, 1)]
+    assert (pool(result, "bio")["cohort"], pool(result, "bio")["max_exec_timeout"]) == ("sci", "60h")
+    assert pool(result, "ops")["platforms"] == {"a100": {}}
+    nodes = body(result, OwnedKind.BACKEND, "imported")["nodes"]
+    assert [(node["name"], node["gpus"], node["cpu"]) for node in nodes] == [("dgx01", 8, 64), ("dgx02", 8, 64)]
+
+
+def test_people_get_roles_of_their_pools() -> None:
+    result = imported("slurm", DUMP, NODES)
+    roles = {
+        name: body(result, OwnedKind.ROLE, name)["users"] for kind, name in result.objects if kind is OwnedKind.ROLE
+    }
+    assert roles == {
+        "osmo-bio-user": ["ann"], "osmo-ops-user": ["ann", "bob@x"],
+        "osmo-bio-admin": ["ann"], "osmo-chem-admin": ["ann"],
+    }  # fmt: skip
+    assert "AdminLevel=Administrator: Administrator: give the role by hand" in told(result, PartOutcome.TO_DECIDE)
+
+
+def test_what_has_no_counterpart_is_named() -> None:
+    lost = told(imported("slurm", DUMP, NODES), PartOutcome.NO_COUNTERPART)
+    for words in (
+        "GrpTRESMins=cpu=1: there is no budget", "cpu: pools have a quota of GPUs only", "MaxNodesPerJob=3: this limit",
+        "User ann MaxCPUMins=4: there is no budget", "Partition=gpu: a partition", "User bob@x GrpTRES", "high Flags=",
+        "PriorityType: how Slurm orders", "f2:7: PartitionName=gpu", "Description=a: b: a cohort has no description",
+    ):  # fmt: skip
+        assert words in lost
+    decide = told(imported("slurm", DUMP, NODES), PartOutcome.TO_DECIDE)
+    assert "Account chem Fairshare=parent" in decide
+    assert "QOS high: priority 1000: submit its work as HIGH" in decide
+    assert "QOS scav: priority 0: submit its work as LOW" in decide
+
+
+def test_a_ceiling_as_the_quota_too() -> None:
+    result = imported("slurm", DUMP, NODES, guarantee=GuaranteeFrom.LIMIT)
+    assert gpu(result, "bio") == (8, 8, 3)
+    assert body(result, OwnedKind.COHORT, "tux")["quotas"][0]["nominal"] == 4
+    assert body(result, OwnedKind.COHORT, "sci")["quotas"][0]["borrowing_limit"] == 4
+
+
+def test_deeper_accounts_are_subpools() -> None:
+    result = imported("slurm", DUMP, NODES, depth=1, guarantee=GuaranteeFrom.LIMIT)
+    assert pool(result, "sci")["subpools"] == {"bio": 8, "chem": 0}
+    assert gpu(result, "sci") == (12, 12, 399)
+    assert body(result, OwnedKind.ROLE, "osmo-sci-user")["users"] == ["ann"]
+    assert "a subpool has a quota and no maximum: the ceiling 8" in told(result, PartOutcome.NO_COUNTERPART)
+
+
+def test_output_of_scontrol_replaces_the_line_of_the_node() -> None:
+    line = (
+        "NodeName=dgx01 Arch=x86_64 CPUTot=128 Gres=gpu:a100:4(S:0-1) OS=Linux 5.15.0 #1 SMP RealMemory=2000 "
+        "State=DOWN Reason=Not responding [slurm@2026-01-01T00:00:00]\n"
+    )
+    nodes = body(imported("slurm", DUMP, NODES, line), OwnedKind.BACKEND, "imported")["nodes"]
+    assert (nodes[0]["name"], nodes[0]["gpus"]) == ("dgx01", 4)
+    assert "cpu" not in nodes[0]  # 128 is the default
+
+
+def test_the_type_of_gres_conf_counts_where_slurm_conf_names_none() -> None:
+    conf = "NodeName=n1 Gres=gpu:4 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2\n"
+    result = imported("slurm", DUMP, conf, "NodeName=n1 Name=gpu Type=v100 File=/dev/nvidia[0-3]\n")
+    (node,) = body(result, OwnedKind.BACKEND, "imported")["nodes"]
+    assert (node["platform"], node["cpu"]) == ("v100", 32)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 1800), ("30:00", 1800), ("1:30:00", 5400), ("2-12", 216_000), ("2-12:30", 217_800), ("2-0:0:5", 172_805),
+        ("UNLIMITED", None), ("Partition_Limit", None), ("-1", None),
+    ],
+)  # fmt: skip
+def test_time_forms(text: str, seconds: int | None) -> None:
+    assert read_time(text, HERE) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("gres/gpu=4,gres/gpu:a100=4", 4), ("gres/gpu:a100=4,gres/gpu:v100=2", 6), ("gres/gpu=-1", None),
+        ("cpu=4", None), ("gres/gpu=0", 0),
+    ],
+)  # fmt: skip
+def test_a_total_is_not_added_to_its_types(text: str, limit: int | None) -> None:
+    assert gpu_limit(read_tres(text, HERE))[0] == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "by_type"),
+    [
+        ("gpu:a100:8(S:0-1)", {"a100": 8}), ("gpu:2,shard:16", {"": 2}), ("gpu", {"": 1}), ("(null)", {}),
+        ("gpu:a100:no_consume:4", {"a100": 4}), ("gpu:a100:2(IDX:0,1),gpu:v100:1", {"a100": 2, "v100": 1}),
+        ("gpu:1g.10gb:7", {}),
+    ],
+)  # fmt: skip
+def test_gres(text: str, by_type: dict[str, int]) -> None:
+    assert read_gres(text, HERE).by_type == by_type
+
+
+def test_host_lists() -> None:
+    assert expand_hosts("dgx[01-03,07],r[1-2]n[1-2],x", HERE) == [
+        "dgx01", "dgx02", "dgx03", "dgx07", "r1n1", "r1n2", "r2n1", "r2n2", "x"
+    ]  # fmt: skip
+    for text in ("n[1-1000000000]", "a[1-1000]b[1-1000]", "n[3-1]", "n[1", "n]1[", "n[a-b]"):
+        with pytest.raises(BadSource):
+            expand_hosts(text, HERE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Parent - 'gone'",
+        "Account - 'a'\nAccount - 'A'",
+        "Cluster - 'a'\nCluster - 'b'",
+        "Account - 'a:Fairshare=1",
+        "Account - 'a':Fairshare=x",
+        "Account - 'a':GrpTRES=gres/gpu=-4",
+        "Account - 'a':MaxWall=soon",
+        "hello world",
+        "Account - 'a':Fairshare=1:FairShare=2",
+        "NodeName=n Gres=gpu:4 RealMemory=lots",
+        "QOS - 'q':Priority=high",
+    ],
+)
+def test_lines_that_cannot_be_read_are_refused_with_their_place(text: str) -> None:
+    with pytest.raises(BadSource) as refusal:
+        imported("slurm", text)
+    assert refusal.value.details[0].path.startswith("f1:")
