@@ -171,6 +171,15 @@ DATABASE_RULES: dict[str, str] = {
     "scheduling_startcount:start_count_once": f"{_METRICS}::test_how_long_started_work_had_waited",
     "scheduling_startreservation:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_startreservation:move_tokens]",
     "scheduling_startreservation:placed_with_its_nodes": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[placed_with_its_nodes]",
+    "scheduling_schedulingcycle:append_only": (
+        f"{_NAMED_RULES}::test_history_stays[scheduling_schedulingcycle:append_only]"
+    ),
+    "scheduling_schedulingcycle:cycle_planned_something": (
+        f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cycle_planned_something]"
+    ),
+    "scheduling_schedulingcycle:one_cycle_at_a_time": (
+        f"{_NAMED_RULES}::test_a_second_row_is_refused[one_cycle_at_a_time]"
+    ),
     "scheduling_suspectnode:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[scheduling_suspectnode]",
     "scheduling_suspectnode:suspect_after_several": (
         f"{_NAMED_RULES}::test_a_wrong_value_is_refused[suspect_after_several]"

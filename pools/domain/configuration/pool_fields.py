@@ -230,3 +230,6 @@ def pool_properties() -> dict[str, Any]:
     gpu = {each.column: each.schema for each in POOL_FIELDS if each.key.startswith("resources.gpu.")}
     own["resources"] = object_schema({"gpu": object_schema(gpu)})
     return {key: own[key] for key in EDITABLE_KEYS}
+
+IN_MAINTENANCE: Mapping[str, Any] = MappingProxyType({"enable_maintenance": True})
+"""The part of a pool's configuration by which only osmo-admin may submit to it."""

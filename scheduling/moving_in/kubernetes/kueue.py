@@ -313,7 +313,7 @@ class _KueueReader:
             )
         stop = each.take_text("spec.stopPolicy")
         if stop not in ("", "None"):
-            body["enable_maintenance"] = True
+            body.update(IN_MAINTENANCE)
             self.result.became(each.place("spec.stopPolicy"), f"pools.{name} is in maintenance: nobody may submit.")
             if stop == "HoldAndDrain":
                 self.result.decide(each.place("spec.stopPolicy"), "running work goes on here; HoldAndDrain ends it.")

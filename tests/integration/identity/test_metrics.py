@@ -155,7 +155,7 @@ class TestLedger:
         def scrape_with_pools(first: int) -> int:
             for number in range(first, first + 8):
                 world.make_pool(f"p{number}", 10, a=1, b=2)
-            with django_assert_max_num_queries(34) as few:  # type: ignore[attr-defined]  # 5 of them are the login's
+            with django_assert_max_num_queries(37) as few:  # type: ignore[attr-defined]  # 5 of them are the login's
                 _scrape(admin.token)
             return len(few)
 
