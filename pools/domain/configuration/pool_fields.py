@@ -7,7 +7,8 @@ audit trail can set back. A key that is only carried is one entry here (docs/dev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from pools.domain.configuration.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS, parse_variables
@@ -230,6 +231,7 @@ def pool_properties() -> dict[str, Any]:
     gpu = {each.column: each.schema for each in POOL_FIELDS if each.key.startswith("resources.gpu.")}
     own["resources"] = object_schema({"gpu": object_schema(gpu)})
     return {key: own[key] for key in EDITABLE_KEYS}
+
 
 IN_MAINTENANCE: Mapping[str, Any] = MappingProxyType({"enable_maintenance": True})
 """The part of a pool's configuration by which only osmo-admin may submit to it."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
+from pools.domain.configuration.pool_fields import IN_MAINTENANCE
 from pools.domain.names import LABEL_LIMIT
 from pools.domain.structured_input.faults import join_words
 from scheduling.domain.cluster.quantities import read_quantity
