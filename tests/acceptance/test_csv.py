@@ -49,6 +49,7 @@ def test_every_command_that_reads_writes_csv(team: Any) -> None:
     pool.osmo("pool", "subpool", "create", pool.name, "a", "--quota", "4")
     running, other = pool.start(2, "NORMAL"), pool.start(1, "LOW", to=f"{pool.name}--a")
     arguments = {
+        "backend nodes": [pool.backend],
         "backend losses": [pool.backend],
         "backend promises": [pool.backend],
         "workflow receipt": [running],
