@@ -45,6 +45,7 @@ def test_before_and_after_lost_nodes(scene: PoolScene, signed_in: Callable[..., 
     lost = scene.stack.admin_client.put(f"/api/configs/backend/{scene.pool}", json={"nodes": left})
     assert lost.status_code == 200, lost.text
     page = tab.open(f"/pools/{scene.pool}")
+    page.locator("main .oa-note--line > summary").click()
     expect_text(page.locator("main"), f"{scene.pool} can have 80 of its 100")
     page = tab.open(f"/clusters/{scene.pool}")
     expect_text(page.locator("main"), "20 GPUs missing", "Quotas that it cannot give now")
