@@ -296,7 +296,7 @@ def test_a_morning_look_by_keyboard_alone_in_forced_colours(scene: PoolScene, tr
     walk.begin()
     _tab_to(page, "element.matches('.oa-problem a, .oa-skip')", 1)
     page.keyboard.press("Enter")
-    _tab_to(page, "element.closest('.oa-problems, .oa-sums') !== null", 3)
+    _tab_to(page, "element.matches('.oa-fleet a, .oa-problems a')", 2)  # after the words of the page
     walk.search("Queue")
     page.keyboard.press("/")
     expect(page.get_by_label("Pool or subpool")).to_be_focused()
