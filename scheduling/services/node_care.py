@@ -47,7 +47,10 @@ def find_suspect_nodes() -> int:
 
 
 def _failures(now: datetime) -> dict[int, list[NodeFailure]]:
-    """The failed attempts of the last minutes, by backend. One query, by the index of ends."""
+    """The failed attempts of the last minutes, by backend, without those of a node before a person called it in order
+    or its drain was done. Two queries, one by the index of ends."""
+    cleared = SuspectNode.objects.filter(cleared_at__gte=now - 2 * WINDOW).select_related("node")
+    ended = {(row.node.backend_id, row.node.name): row.cleared_at for row in cleared}
     rows = Task.objects.filter(status__in=NODE_FAILURES, end_time__gte=now - 2 * WINDOW).exclude(node_name="")
     found: dict[int, list[NodeFailure]] = {}
     columns = (
@@ -55,7 +58,8 @@ def _failures(now: datetime) -> dict[int, list[NodeFailure]]:
         "group__workflow__submitted_by_id", "end_time",
     )  # fmt: skip
     for backend, node, workflow, person, at in rows.values_list(*columns):
-        found.setdefault(backend, []).append(NodeFailure(node, workflow, str(person), at))
+        if (end := ended.get((backend, node))) is None or at > end:
+            found.setdefault(backend, []).append(NodeFailure(node, workflow, str(person), at))
     return found
 
 

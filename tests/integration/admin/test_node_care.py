@@ -69,8 +69,10 @@ def test_a_person_ends_it_and_only_new_failures_count(cluster: Backend, caller: 
     assert root.post(f"{NODES}/sim-n1/clear", {"description": "a cable"})["suspect"] is False
     assert AuditEntry.objects.get(action="node.cleared").description == "a cable"
     assert find_suspect_nodes() == 0
-    fail(caller, "d")
-    assert find_suspect_nodes() == 1, "a failure after it brings the suspicion back"
+    fail(caller, "d", "e")
+    assert find_suspect_nodes() == 0, "with two of the old ones these would be three"
+    fail(caller, "f")
+    assert find_suspect_nodes() == 1, "three after it bring the suspicion back"
 
 
 def test_a_done_drain_ends_it(cluster: Backend, caller: Any) -> None:
