@@ -17,7 +17,7 @@ from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
 from scheduling.domain.changes.nodes import DRAINED_NOTE, ClearNode, DrainNode, RestoreNode
-from scheduling.domain.list_columns import LOSS_COLUMNS, LOST_WORK_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.domain.list_columns import LOST_WORK_COLUMNS, NODE_LOSS_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.locking import hold_what_if_turn
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.node_changes import typed_node_changes
@@ -175,7 +175,7 @@ class NodeAdmin(PolicyAdmin):
                     form.add_error("nodes", " ".join(fault.message for fault in refusal.details))
         if is_csv_request(request):
             lines = ((name, loss) for loss in found.losses for name in loss.nodes)
-            return list_csv("losses", LOSS_COLUMNS, lines)
+            return list_csv("losses", NODE_LOSS_COLUMNS, lines)
         reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
         above = reverse("admin:pools_backend_changelist" if reads_platform else "admin:pools_node_changelist")
         return self.render_page(
@@ -185,7 +185,7 @@ class NodeAdmin(PolicyAdmin):
             crumbs=[("Clusters and nodes" if reads_platform else "Nodes", above)],
             tabs=cluster_tabs(request, Backend.objects.get(name=backend)) if reads_platform else [],
             found=found,
-            columns=LOSS_COLUMNS,
+            columns=NODE_LOSS_COLUMNS,
             work_columns=LOST_WORK_COLUMNS,
             shown=f":{MAX_LOSSES_SHOWN}",
             more=max(0, len(found.losses) - MAX_LOSSES_SHOWN),

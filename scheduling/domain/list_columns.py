@@ -231,7 +231,7 @@ RIVAL_COLUMNS = list_columns(
 )  # fmt: skip
 """Of the divisions of a quota that are compared with a proposal."""
 
-LOSS_COLUMNS = list_columns(
+NODE_LOSS_COLUMNS = list_columns(
     Column("node", value=lambda row: row[0], cell=lambda row: row["nodes"][0]),
     Column("alike", "More alike", lambda row: len(row[1].nodes) - 1,
            meaning="Other nodes whose loss would do the same", is_right=True,

@@ -18,7 +18,7 @@ from osmo_admin.cli.lists import list_command
 from pools.domain.columns import pick
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
-from scheduling.domain.list_columns import LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
+from scheduling.domain.list_columns import NODE_LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
 from scheduling.domain.lists import NodeQuery
 
 app = command_group("Backends: the clusters on which workflows run.")
@@ -80,7 +80,9 @@ def losses(
     Example: osmo backend losses dgx
     """
     answer = session.http().get(url_path("api", "backend", name, "losses"))
-    print_list(session, answer, LOSS_COLUMNS.values(), answer["losses"], "The cluster has no nodes that you may see.")
+    print_list(
+        session, answer, NODE_LOSS_COLUMNS.values(), answer["losses"], "The cluster has no nodes that you may see."
+    )
 
 
 @client_command(app, "promises", watches=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 from pools.domain.numbers import USAGE_NUMBERS
@@ -164,6 +165,24 @@ def test_usage_of_a_month(osmo, stub):
     assert "since" not in stub.last_of("/api/usage").query, "the server has the usual time"
     for words in (["--month", "2026-13"], ["--month", "2099-01"], ["--month", "2025-12", "--since", "7d"]):
         assert osmo("usage", *words).exit_code == 2
+
+
+def test_usage_names_what_was_lost_and_its_file_has_the_rows(osmo, stub):
+    zero = dict.fromkeys(USAGE_NUMBERS, 0)
+    lost = {"pool": "vision", "cause": "reclaim", "rule": "Reclaim of quota", "taker": "speech", "attempts": 3}
+    row = {"start": "2026-11-01T00:00:00", "pool": "vision", **zero, "used_gpu_s": 7200}
+    answer = {"rows": [row], "totals": zero, "more_entries": False, "lost": [lost | {"lost_gpu_s": 5400.0}]}
+    stub.on("GET", "/api/usage", answer)
+    assert re.split(r" {2,}", osmo.ok("usage").splitlines()[-1]) == [
+        "vision",
+        "Reclaim of quota",
+        "speech",
+        "3",
+        "1.50",
+    ]
+    names, values = (line.split(",") for line in osmo.ok("usage", "-o", "csv").splitlines())
+    assert (values[0], values[1]) == ("2026-11-01T00:00:00+00:00", "vision")
+    assert dict(zip(names, values, strict=True))["used_gpu_hours"] == "2.0"
 
 
 def test_backend_says_what_is_promised_lost_and_suspect(osmo, stub):

@@ -401,6 +401,7 @@ def test_a_receipt_has_the_rule_the_numbers_the_loss_and_what_came_next(osmo, st
         "Next                 : it waits at place 3 of its queue",
     ):
         assert line in text.splitlines(), text
+    assert ",1.6,by other work: " in osmo.ok("workflow", "receipt", "night-1", "-o", "csv"), "a number in the file"
     started = RECEIPT["next"] | {"status": "started", "start_time": "2026-11-20T13:00:00"}
     stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [RECEIPT | {"next": started}]})
     assert "started again 2026-11-20 13:00:00 UTC" in osmo.ok("workflow", "receipt", "night-1")

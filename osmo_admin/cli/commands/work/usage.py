@@ -12,12 +12,12 @@ import typer
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.help_text import HelpedCommand
 from osmo_admin.cli.base.output import print_answer
-from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerText, Shown, build_table, list_table
+from osmo_admin.cli.base.session import ClientSession, OutputFormat
+from osmo_admin.cli.base.tables import AnswerPart, Shown, build_table, list_table
 from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
-from scheduling.domain.list_columns import LOSS_COLUMNS
+from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import USUAL_BUCKET, Bucket, UsageQuery
 
 SECONDS_PER_HOUR = 3600
@@ -92,7 +92,9 @@ def usage(
             raise ClientError("Give either --month or --since and --until.")
         query |= _times_of_month(month)
     answer = session.http().get("api/usage", query)
-    print_answer(session, answer, lambda: _usage_text(answer, query["by"], query["bucket"]))
+    as_table = session.output is OutputFormat.CSV
+    make = _usage_table if as_table else _usage_text
+    print_answer(session, answer, lambda: make(answer, query["by"], query["bucket"]))
 
 
 def _times_of_month(text: str) -> dict[str, str]:
@@ -107,7 +109,7 @@ def _times_of_month(text: str) -> dict[str, str]:
     return {"since": first.isoformat(), **({"until": end.isoformat()} if end <= now else {})}
 
 
-def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
+def _usage_table(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPart]:
     rows = [
         [Shown(_start_text(row["start"], bucket), utc_time(row["start"])), row[by], *_cells(row)]
         for row in answer["rows"]
@@ -117,16 +119,19 @@ def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> AnswerText:
         ("From (UTC)", by.capitalize(), *HEADER), rows, total=total if rows else None, names=("from", by, *FILE_NAMES),
         nothing="Nothing is on record for this time.",
     )  # fmt: skip
-    if not rows:
-        return table
     more = ["More entries: choose a longer bucket or a shorter time."] if answer["more_entries"] else []
-    return ["GPU-hours:", table, *more, *_losses_text(answer.get("lost") or [])]
+    return [table, *more]
 
 
-def _losses_text(losses: list[dict[str, Any]]) -> list[Any]:
+def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPart]:
+    table = _usage_table(answer, by, bucket)
+    return ["GPU-hours:", *table, *_losses_text(answer.get("lost") or [])] if answer["rows"] else table
+
+
+def _losses_text(losses: list[dict[str, Any]]) -> list[AnswerPart]:
     """What was lost by pool, cause and taker; nothing where nothing was, and of an older server."""
     rows = [{**each, "lost": f"{each['lost_gpu_s'] / SECONDS_PER_HOUR:.2f}"} for each in losses]
-    return ["Lost, most first:", list_table(LOSS_COLUMNS.values(), rows)] if rows else []
+    return ["Lost, most first:", list_table(POOL_LOSS_COLUMNS.values(), rows)] if rows else []
 
 
 def _start_text(start: str, bucket: str) -> str:

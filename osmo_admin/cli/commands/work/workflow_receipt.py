@@ -12,7 +12,7 @@ from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import WorkflowArgument
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerText, Facts, format_cell, list_table, local_time
+from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, format_cell, list_table, local_time
 from osmo_admin.cli.text.start_text import start_cell
 from scheduling.domain.list_columns import RECEIPT_COLUMNS
 
@@ -49,7 +49,8 @@ def lost_text(lost_gpu_s: float) -> str:
 
 
 def _row(each: dict[str, Any]) -> dict[str, Any]:
-    return {**each, "lost": lost_text(each["lost_gpu_s"])}
+    hours = round(each["lost_gpu_s"] / SECONDS_PER_HOUR, 4)
+    return {**each, "lost": Shown(lost_text(each["lost_gpu_s"]), hours)}
 
 
 def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
