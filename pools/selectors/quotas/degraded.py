@@ -117,23 +117,22 @@ def visible_promises(actor: Actor, found: DegradedCluster) -> set[str] | None:
 
 
 def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]) -> list[str]:
-    """The warnings about clusters whose nodes are too few or too small for the quotas, and about those that have lost
-    GPUs; a reader of a part of the pools learns what these can have. Two queries."""
+    """The warnings about clusters that have lost GPUs, then about those whose nodes are too few or too small for the
+    quotas. A folded line shows the first, so what pools can have now comes before what may happen to them; a reader of
+    a part of the pools learns what these can have. Two queries."""
     capacities, gpus = read_capacities(backend_ids), read_node_gpus()
     degraded = degraded_clusters(capacities, gpus)
-    warnings = []
+    lost, others = [], []
     for pk, capacity in capacities.items():
         found = degraded.get(pk)
         seen = None if found is None else visible_promises(actor, found)
+        if found is not None and (short := found.short_of(seen)):
+            lost.append(shares_message(short) if capacity.is_oversubscribed else degraded_message(found, seen))
         if capacity.is_oversubscribed:
-            warnings.append(oversubscription_warning(actor, capacity))
-            if found is not None and (shares := shares_message(found.short_of(seen))):
-                warnings.append(shares)
-        elif found is not None and found.short_of(seen):
-            warnings.append(degraded_message(found, seen))
+            others.append(oversubscription_warning(actor, capacity))
         if excess := gpus.get(pk, (0, 0))[1]:
-            warnings.append(excess_message(capacity.backend, excess))
-    return warnings
+            others.append(excess_message(capacity.backend, excess))
+    return lost + others
 
 
 def clusters_of(pools: Iterable[Pool]) -> list[int]:

@@ -173,7 +173,7 @@ def oversubscribed_backends(
         seen = None if found is None else visible_promises(actor, found)
         short = () if found is None else found.short_of(seen)
         if each.is_oversubscribed:
-            message = f"{oversubscription_warning(actor, each)} {shares_message(short)}".rstrip()
+            message = f"{shares_message(short)} {oversubscription_warning(actor, each)}".lstrip()
             numbers = {"quota": each.quota, "gpus": each.gpus or 0} if actor.can_read_all else {}
             yield Problem(ProblemCode.OVERSUBSCRIBED, subject, message, is_urgent=False, numbers=numbers)
         elif found is not None and short:

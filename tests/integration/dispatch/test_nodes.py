@@ -219,7 +219,7 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     )
     assert oversubscription_warnings(actor, _of(backend)) == [sentence]
     # The other node is cordoned, so nothing can start now.
-    now = f"{sentence} Now {fake_harness.pool.name} can have 0 of its 16."
+    now = f"Now {fake_harness.pool.name} can have 0 of its 16. {sentence}"
     assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [now]
     client = sign_in("root-admin")
     for page in ("pools_pool_changelist", "pools_backend_changelist"):

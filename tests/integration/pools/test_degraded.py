@@ -8,7 +8,8 @@ import pytest
 
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.changes.backends import PutBackend
-from pools.models import Backend, Node
+from pools.models import Backend, Node, Pool
+from pools.selectors.quotas.degraded import capacity_warnings
 from scheduling.models import NodeState, Task
 from scheduling.selectors.status.overview import read_overview
 from tests.support import world
@@ -122,4 +123,19 @@ def test_smaller_nodes_are_told_as_well(halved: Backend) -> None:
     world.apply_change(PutBackend(name="sim", body={"nodes": nodes}))
     (problem,) = [each for each in read_overview(world.admin_actor()).problems if each.subject == "backend/sim"]
     assert problem.code == "oversubscribed"
-    assert "vision can have 12 of its 16" in problem.message
+    assert problem.message.startswith("Now vision can have 12 of its 16, ")
+
+
+def test_a_folded_line_begins_with_what_pools_can_have_now(halved: Backend) -> None:
+    """Whatever other clusters may do to their work later."""
+    small = world.make_backend("a-small", namespace="small", nodes=1, gpus=8)
+    world.make_pool("early", 64, on=small)
+    Backend.objects.filter(pk=small.pk).update(offline=True)
+    Pool.objects.filter(name="secret").update(guarantee=72)
+    everything = Backend.objects.all().values("pk")
+    now, *later = capacity_warnings(world.admin_actor(), everything)
+    assert now == "Now secret can have 18 of its 72, vision can have 4 of its 16, speech can have 2 of its 8."
+    assert [text.split(" has ")[0] for text in later] == ["Cluster a-small", "Cluster sim"]
+    mine = capacity_warnings(world.make_user("ann", "osmo-vision-user"), everything)
+    assert mine[0] == "Now vision can have 4 of its 16."
+    assert all("fewer GPUs than the quotas" in text for text in mine[1:])
