@@ -23,22 +23,34 @@ def words_of(text: str) -> list[str]:
     return text.replace("\0", " ").lower().split()
 
 
-def name_fit(name: str, words: Sequence[str]) -> Fit | None:
-    """The fit of the word that fits worst; None if a word is not in the name."""
+def name_fit(name: str, words: Sequence[str], place: str = "") -> Fit | None:
+    """The fit of the word that fits worst; None if a word is not in the name. Where names repeat from place to place,
+    some of several words may be in that of the place (`n3 team1`); a place alone does not fit."""
     lowered = name.lower()
     if lowered == " ".join(words):
         return Fit.EXACT
     fits = [_word_fit(lowered, word) for word in words]
+    if place and len(words) > 1 and any(fit is not None for fit in fits):
+        fits = [_fit_beside(lowered, place.lower(), word) for word in words]
     found = [fit for fit in fits if fit is not None]
     return max(found) if found and len(found) == len(fits) else None
 
 
-def mistyped_fit(name: str, words: Sequence[str]) -> Fit | None:
+def mistyped_fit(name: str, words: Sequence[str], place: str = "") -> Fit | None:
     """As `name_fit`, where each word may have one mistake: a wrong, missing or added letter, or two swapped ones."""
-    lowered = name.lower()
-    runs = list(_runs(lowered))
-    is_near = all(word in lowered or any(_differs_once(word, run) for run in runs) for word in words)
-    return Fit.MISTYPED if words and is_near else None
+    near, near_place = (_are_near(words, text.lower()) for text in (name, place))
+    is_near = any(near) and all(map(any, zip(near, near_place, strict=True)))
+    return Fit.MISTYPED if is_near else None
+
+
+def _fit_beside(name: str, place: str, word: str) -> Fit | None:
+    fits = (Fit.EXACT if word in {name, place} else None, _word_fit(name, word), _word_fit(place, word))
+    return min((fit for fit in fits if fit is not None), default=None)
+
+
+def _are_near(words: Sequence[str], text: str) -> list[bool]:
+    runs = list(_runs(text))
+    return [word in text or any(_differs_once(word, run) for run in runs) for word in words]
 
 
 def _word_fit(name: str, word: str) -> Fit | None:

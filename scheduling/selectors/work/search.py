@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any
 
 from django.db.models import Case, Q, QuerySet, When
@@ -64,36 +64,42 @@ class _SearchText:
         self.text = " ".join(self.words)
         self.is_mistyped = False
 
-    def fit(self, name: str) -> Fit | None:
-        """How well a name fits; None: it does not."""
-        return mistyped_fit(name, self.words) if self.is_mistyped else name_fit(name, self.words)
+    def fit(self, name: str, place: str = "") -> Fit | None:
+        """How well a name fits, if need be with that of its place; None: it does not."""
+        return (mistyped_fit if self.is_mistyped else name_fit)(name, self.words, place)
 
-    def select(self, rows: QuerySet[Any], field: str, *more: str) -> list[tuple[Any, ...]]:
-        """The fields of the rows whose names fit, the best first. `rows` are few: a table of names is read as a whole
-        where a word may be mistyped."""
+    def select(self, rows: QuerySet[Any], field: str, *more: str, place: str = "") -> list[tuple[Any, ...]]:
+        """The fields of the rows whose names fit, the best first, with the field of the place after that of the name.
+        `rows` are few: a table of names is read as a whole where a word may be mistyped."""
         if not self.is_mistyped:
-            fits = Case(
-                When(**{f"{field}__iexact": self.text}, then=0),
-                When(**{f"{field}__istartswith": self.text}, then=1),
-                default=2,
+            starts = [self.text, *(self.words if place else ())]
+            equal, begun = (
+                reduce(or_, (Q(**{f"{field}__{look}": start}) for start in starts))
+                for look in ("iexact", "istartswith")
             )
-            rows = rows.filter(self.containing(field)).order_by(fits, field)[: self.limit]
-        return self.sort(rows.values_list(field, *more))
+            fits = Case(When(equal, then=0), When(begun, then=1), default=2)
+            rows = rows.filter(self.containing(field, place)).order_by(fits, field)[: self.limit]
+        return self.sort(rows.values_list(field, *([place] if place else []), *more), named_by=2 if place else 1)
 
-    def containing(self, field: str) -> Q:
-        """The condition that all words are in the name."""
-        return reduce(and_, (Q(**{f"{field}__icontains": word}) for word in self.words))
+    def containing(self, field: str, place: str = "") -> Q:
+        """The condition that all words are in the name, or one is and the others are in that of the place."""
+        named = [Q(**{f"{field}__icontains": word}) for word in self.words]
+        if not place:
+            return reduce(and_, named)
+        both = [each | Q(**{f"{place}__icontains": word}) for each, word in zip(named, self.words, strict=True)]
+        return reduce(or_, named) & reduce(and_, both)
 
-    def sort(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """The rows whose first value fits, the best first, else in their order."""
-        fits = [(fit, row) for row in dict.fromkeys(rows) if (fit := self.fit(row[0])) is not None]
+    def sort(self, rows: Iterable[tuple[Any, ...]], *, named_by: int = 1) -> list[tuple[Any, ...]]:
+        """The rows whose first values fit, a name and perhaps its place, the best first, else in their order."""
+        fits = [(fit, row) for row in dict.fromkeys(rows) if (fit := self.fit(*row[:named_by])) is not None]
         return [row for _, row in sorted(fits, key=lambda pair: pair[0])][: self.limit]
 
 
 def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     """At most `limit` objects of each kind that `actor` may see, with all words of the text in their names, in any
-    order. The best come first: an equal name, its beginning, the beginning of a part, then the rest. Where no object
-    has them, a word may have one mistake. At most eight queries, and as many for mistakes."""
+    order; of a node, some may be in that of its cluster. The best come first: an equal name, its beginning, the
+    beginning of a part, then the rest. Where no object has them, a word may have one mistake. At most eight queries,
+    and as many for mistakes."""
     question = _SearchText(actor, text, limit)
     if not question.words:
         return []
@@ -102,7 +108,8 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     if not objects and max(map(len, question.words)) >= LEAST_WITH_MISTAKE:
         question.is_mistyped = True
         objects = _find_objects(question)
-    ranked = [(question.fit(hit.name), hit) for hit in objects] + places
+    clusters = {hit: hit.place for hit in objects if hit.kind is SearchKind.NODE}
+    ranked = [(question.fit(hit.name, clusters.get(hit, "")), hit) for hit in objects] + places
     return [hit for _, hit in sorted(ranked, key=lambda pair: Fit.INSIDE if pair[0] is None else pair[0])]
 
 
@@ -190,7 +197,7 @@ def _find_users(question: _SearchText) -> Iterator[SearchHit]:
 def _find_nodes(question: _SearchText) -> Iterator[SearchHit]:
     if not is_allowed(question.actor, Permission.PLATFORM_READ):
         return
-    for name, backend in question.select(Node.objects.all(), "name", "backend__name"):
+    for name, backend in question.select(Node.objects.all(), "name", place="backend__name"):
         yield SearchHit(SearchKind.NODE, name, f"node of {backend}", backend)
 
 

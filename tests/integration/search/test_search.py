@@ -14,7 +14,7 @@ from pools.domain.changes.pools import PutPool
 from pools.domain.changes.saved_views import SaveView
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.people.saved_views import FilteredList
-from pools.models import User
+from pools.models import Backend, Node, User
 from pools.security.tokens import issue_jwt
 from scheduling.domain.search.pages import OTHER_WORDS, SearchAction, SearchPage
 from scheduling.page_addresses import address_of
@@ -158,6 +158,22 @@ def test_a_node_leads_to_its_own_page(installation: None) -> None:
     actor = User.objects.get(username="root").as_actor()
     hit = next(hit for hit in search(actor, "n1", limit=10) if hit.kind is SearchKind.NODE)
     assert address_of(hit) == "/nodes/sim/n1"
+
+
+def test_a_node_is_found_first_with_its_cluster_beside_it(installation: None) -> None:
+    for cluster in ("sim", "other"):
+        backend = Backend.objects.get_or_create(name=cluster, defaults={"namespace": cluster})[0]
+        Node.objects.bulk_create([Node(backend=backend, name=f"m{n}", gpus=8) for n in range(3, 100)])
+    User.objects.bulk_create([User(username=name) for name in ("m3-other", "m3 other x")])
+    root = User.objects.get(username="root").as_actor()
+    for text in ("m3 other", "other m3", "M3 OTHER"):
+        first, *rest = search(root, text, limit=3)
+        assert address_of(first) == "/nodes/other/m3", text
+        assert {hit.place for hit in rest if hit.kind is SearchKind.NODE} == {"other"}
+    mistyped = [address_of(hit) for hit in search(root, "m3 othre", limit=3) if hit.kind is SearchKind.NODE]
+    assert mistyped[0] == "/nodes/other/m3"
+    assert "node" not in {kind for kind, _ in found("root", "other")}, "a cluster alone is not all its nodes"
+    assert "node" not in {kind for kind, _ in found("rita", "m3 other")}, "of readers of the platform only"
 
 
 def test_a_saved_view_leads_to_its_list_with_its_filters(installation: None) -> None:
