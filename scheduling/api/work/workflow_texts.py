@@ -105,14 +105,18 @@ class WorkflowEventLog(View):
             return _text_response(_join_last_lines(list(map(str, lines)), query.last_n_lines))
         groups = [] if attempts else workflow.loaded_groups
         of_tasks = attempts or _latest_attempts(workflow)
-        return _streamed_response(_with_cluster_events(lines, backend, groups, of_tasks, query.last_n_lines))
+        return _streamed_response(
+            _with_cluster_events(
+                lines, backend, groups, of_tasks, last=query.last_n_lines, with_names=self.actor.can_read_all
+            )
+        )
 
 
 def _with_cluster_events(
-    lines: list[LogLine], backend: Backend, groups: list[Group], attempts: list[Task], last: int
+    lines: list[LogLine], backend: Backend, groups: list[Group], attempts: list[Task], *, last: int, with_names: bool
 ) -> Iterator[str]:
     """The lines with those of the cluster among them, read when the answer is sent."""
-    found, problem = pod_output.read_cluster_events(backend, groups, attempts)
+    found, problem = pod_output.read_cluster_events(backend, groups, attempts, with_names=with_names)
     of_cluster = [LogLine(each.time, each.subject, each.text, each.task, each.retry) for each in found]
     merged = sorted([*lines, *of_cluster], key=lambda line: line.time)
     yield "".join(f"{line}\n" for line in merged[len(merged) - min(last, len(merged)) :])

@@ -28,6 +28,10 @@ CAUSE_LABELS: Mapping[EndCause, str] = MappingProxyType(
 )
 """The rule of a receipt, in tables."""
 
+PREEMPTED_BY_CLUSTER = "The scheduler of the cluster preempted it."
+"""Of an attempt, in place of the words of the scheduler: they name workloads and queues of others, and all readers of
+the attempt read its message. The receipt keeps them for those who may read them."""
+
 CAUSE_VERBS: Mapping[EndCause, str] = MappingProxyType(
     {EndCause.CONSOLIDATION: "Moved", EndCause.NODE: "Lost", EndCause.PERSON: "Cancelled"}
 )

@@ -175,9 +175,9 @@ class _Reader:
         )
 
     def _may_read_note(self, head: Preemption) -> bool:
-        """KAI names the workloads and queues of others, where it gives a reason."""
-        says_nothing = head.rule in {EndCause.NODE, EndCause.PERSON, EndCause.NOT_KNOWN}
-        return says_nothing or bool(head.by_workflow) or self._actor.can_read_all
+        """The words of a scheduler name the workloads and queues of others, also where we do not know the words."""
+        is_of_node_or_person = head.rule in {EndCause.NODE, EndCause.PERSON}
+        return is_of_node_or_person or bool(head.by_workflow) or self._actor.can_read_all
 
     def _attempt(self, task: Task) -> LostAttempt:
         receipt = self._lost[task.pk]

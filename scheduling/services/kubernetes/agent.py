@@ -32,6 +32,7 @@ from scheduling.domain.cluster.naming import installation_selector, pod_name
 from scheduling.domain.cluster.node import ForeignUsage, foreign_usage_by_node, read_node, trim_pod
 from scheduling.domain.cluster.pods.pod_status import PodStatusReport
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import gang_objects
 from scheduling.kube.cluster_lease import DURATION_SECONDS, RENEW_SECONDS, ClusterLease, LeaseState
@@ -368,8 +369,8 @@ class ClusterAgent(LeasedLoop):
         for of_gang in reports:
             for task_id, report in of_gang.items():
                 if report.status is TaskStatus.FAILED_PREEMPTED and (pod := informers.pods.get(pod_name(task_id))):
-                    message = f"Preempted: {report.message}"
-                    self._events.record(EventSubject.of(resource_kinds.POD, pod), EventReason.PREEMPTED, message)
+                    subject = EventSubject.of(resource_kinds.POD, pod)
+                    self._events.record(subject, EventReason.PREEMPTED, PREEMPTED_BY_CLUSTER)
 
     def _tell_stops(self, pods: Iterable[Object]) -> None:
         for pod in pods:

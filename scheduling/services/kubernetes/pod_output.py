@@ -7,6 +7,7 @@ transaction is open during a call of the cluster, and every amount is bounded.
 from __future__ import annotations
 
 import codecs
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from pools.models import Backend
 from scheduling.domain.cluster.naming import host_name, pod_group_name, pod_name
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError, InvalidObject, ObjectNotFound
 from scheduling.kube.connection.port import Cluster
@@ -34,6 +36,8 @@ MAX_BYTES = 1 << 20  # of one pod
 MAX_EVENTS = 200
 MAX_SECONDS = 30.0
 MAX_READERS = 4
+_OF_EVICTIONS = frozenset({"Evict", "Preempted"})
+_EVICTS = re.compile(r"\b(?:preempted|preempting|reclaimed|reclaiming|evicting)\b", re.IGNORECASE)
 _readers = threading.BoundedSemaphore(MAX_READERS)  # a thread of the web process waits for the cluster
 
 
@@ -68,9 +72,10 @@ def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_L
 
 
 def read_cluster_events(
-    backend: Backend, groups: Iterable[Group], attempts: Sequence[Task]
+    backend: Backend, groups: Iterable[Group], attempts: Sequence[Task], *, with_names: bool
 ) -> tuple[list[ClusterEvent], str]:
-    """The Events of these pods and of the PodGroups of these groups, and a sentence about what is missing, or ''."""
+    """The Events of these pods and of the PodGroups of these groups, and a sentence about what is missing, or ''.
+    Without `with_names`, those of an eviction lose their words, which name work and queues of others."""
     dispatched = [task for task in attempts if task.dispatched_at is not None]
     if not dispatched:
         return [], ""
@@ -91,7 +96,8 @@ def read_cluster_events(
                 ).items
             except ClusterError as error:
                 return found, f"Events of the cluster are missing: {error_message(error)}\n"
-            found += [event for item in items[-MAX_EVENTS:] if (event := _cluster_event(item, label, task))]
+            told = items[-MAX_EVENTS:] if with_names else map(_without_names, items[-MAX_EVENTS:])
+            found += [event for item in told if (event := _cluster_event(item, label, task))]
     is_cut = len(subjects) > MAX_PODS
     return found, f"Only the Events of the first {MAX_PODS} pods are read: ask with task_name.\n" if is_cut else ""
 
@@ -161,6 +167,13 @@ def _split_lines(pieces: Iterable[bytes]) -> Iterator[list[str]]:
     rest += decoder.decode(b"", final=True)
     if rest:
         yield [rest]
+
+
+def _without_names(item: Object) -> Object:
+    """An Event, without the words of the scheduler if they are of an eviction."""
+    if item.get("reason") in _OF_EVICTIONS or _EVICTS.search(str(item.get("message") or "")):
+        return {**item, "message": PREEMPTED_BY_CLUSTER}
+    return item
 
 
 def _cluster_event(item: Object, label: str, task: Task | None) -> ClusterEvent | None:

@@ -12,6 +12,7 @@ from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Pool, Reservation
 from scheduling.domain.priorities import Priority
+from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Decision, Interruption, Task, Workflow, WorkflowConfig
@@ -42,7 +43,8 @@ def test_a_preempted_gang_waits_again_with_new_pods(harness: AgentHarness) -> No
         ("other", 0, "FAILED_PREEMPTED", 3006),
         ("other", 1, "SCHEDULING", None),
     ]
-    assert "needed elsewhere" in Task.objects.filter(retry_id=0)[0].failure_message
+    assert Task.objects.filter(retry_id=0)[0].failure_message == PREEMPTED_BY_CLUSTER
+    assert Interruption.objects.get().note == "needed elsewhere"
     workflow.refresh_from_db()
     assert (workflow.status, workflow.submit_time) == ("PENDING", submitted)
     assert Reservation.objects.get().held_gpus == 0

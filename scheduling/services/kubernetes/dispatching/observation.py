@@ -43,6 +43,7 @@ from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.receipts.causes import EndCause, InterruptionFacts, QueueNumbers, cause_by_cluster
+from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
@@ -89,7 +90,7 @@ class ObservedTransition(WorkflowTransition):
         if preempted:
             placed_before = self.attempts.placed_attempts(group.pk)
             why = {task.name: self._why(group, report.message) for task, report in preempted}
-            self.preempt_tasks(group, preempted[0][1].message, tasks=list(why), why=why)
+            self.preempt_tasks(group, PREEMPTED_BY_CLUSTER, tasks=list(why), why=why)
             is_finished = TaskStatus(group.status).is_finished
             placed = set() if is_finished else {task.pk for task in self.attempts.placed_attempts(group.pk)}
             self._add_decision(group, StepAction.PREEMPT, [task for task in placed_before if task.pk not in placed])
