@@ -11,6 +11,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from osmo_admin.processes import database_roles
 from osmo_admin.processes.database_server import refuse_unfit_server
+from osmo_admin.processes.migration_states import options_added_in_place
 
 
 class Command(migrate.Command):
@@ -20,7 +21,8 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self._migrate(*args, **options)
+            with options_added_in_place():
+                self._migrate(*args, **options)
         except ProgrammingError as problem:
             if not isinstance(problem.__cause__, InsufficientPrivilege):
                 raise
