@@ -112,7 +112,8 @@ class Node(models.Model):
     """A node of a backend. It serves every pool of the backend that has a platform of its `platform`.
 
     `taint` names the taints of a cluster's node by which none of our pods starts there, or says that a simulated node
-    is drained; such a node does not count as capacity. `gpu_pods_only`: a taint keeps our pods without GPUs away."""
+    is drained. The first does not count as capacity; the other does, because it comes back. `gpu_pods_only`: a taint
+    keeps our pods without GPUs away."""
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="nodes")
     name = models.TextField()

@@ -8,7 +8,9 @@ from django.db import migrations
 NEUTRAL = "The scheduler of the cluster preempted it."
 
 # The rows change without their triggers: an entry of the audit trail would repeat the words.
+# One transaction runs all migrations, and no table can be altered while checks of its rows wait for the end of it.
 REPLACE_WORDS = f"""
+    SET CONSTRAINTS ALL IMMEDIATE;
     ALTER TABLE scheduling_task DISABLE TRIGGER USER;
     UPDATE scheduling_task attempt SET failure_message = '{NEUTRAL}'
         FROM scheduling_group part JOIN scheduling_workflow work ON work.uuid = part.workflow_id
@@ -32,6 +34,7 @@ REPLACE_WORDS = f"""
                 AND part.failure_message = '{NEUTRAL}'
         );
     ALTER TABLE scheduling_workflow ENABLE TRIGGER USER;
+    SET CONSTRAINTS ALL DEFERRED;
 """
 
 
@@ -41,8 +44,5 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(
-            ["SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED", REPLACE_WORDS],
-            migrations.RunSQL.noop,
-        ),
+        migrations.RunSQL(REPLACE_WORDS, migrations.RunSQL.noop),
     ]

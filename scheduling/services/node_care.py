@@ -9,10 +9,11 @@ from django.utils import timezone
 from pools.database.transactions import change, database_time
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.people.roles import SYSTEM, Actor
+from pools.domain.quota.capacity import DRAIN_TAINT
 from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
-from scheduling.domain.changes.nodes import DRAIN_TAINT, DRAINED_NOTE, ClearNode, DrainNode, NodeChange, RestoreNode
+from scheduling.domain.changes.nodes import DRAINED_NOTE, ClearNode, DrainNode, NodeChange, RestoreNode
 from scheduling.domain.judgement.suspect_nodes import NODE_FAILURES, WINDOW, NodeFailure, find_suspects
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import NodeState, SuspectNode, Task

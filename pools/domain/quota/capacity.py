@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pools.domain.quota.degraded import DegradedRule, Promise
+
+DRAIN_TAINT: Final = "osmo-admin/drained"
+"""The taint of a simulated node that is drained."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendCapacity:
     """`quota` is the sum of the finite quotas of its pools, `gpus` the sum over its nodes; None while no node is known,
     as on a cluster that was never connected. `tainted` are the GPUs of nodes whose taint keeps our pods away, which are
-    not among them. `promises` are the finite quotas, and `rule` divides too few GPUs among them; there are none while
-    the cluster is offline, which is a problem of its own."""
+    not among them; `drained` are those of drained nodes, which are, because these come back. `promises` are the finite
+    quotas, and `rule` divides too few GPUs among them; there are none while the cluster is offline, which is a problem
+    of its own."""
 
     backend: str
     quota: int
@@ -20,6 +25,7 @@ class BackendCapacity:
     tainted: int = 0
     rule: DegradedRule = DegradedRule.PROPORTIONAL
     promises: tuple[Promise, ...] = ()
+    drained: int = 0
 
     @property
     def excess(self) -> int:

@@ -40,13 +40,14 @@ class HeldPromise:
 @dataclass(frozen=True, slots=True)
 class DegradedCluster:
     """A cluster with fewer usable GPUs than the quotas of its pools together. `usable`: those of nodes that take work,
-    and those that work holds on the others; `gpus`: those of all its nodes."""
+    and those that work holds on the others; `gpus`: those of all its nodes, `drained` of them on drained ones."""
 
     backend: str
     rule: DegradedRule
     usable: int
     gpus: int
     pools: tuple[HeldPromise, ...]
+    drained: int = 0
 
     @property
     def quota(self) -> int:
@@ -80,8 +81,11 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
     """The warning for a reader of these pools; None for a reader of the whole installation, who sees the sums."""
     shares = shares_message(found.short_of(pools))
     if pools is not None:
-        return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together. {shares}"
+        why = ", while nodes are drained" if found.drained else ""
+        return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together{why}. {shares}"
     lost = f"{found.usable} of its {found.gpus} GPUs" if found.usable < found.gpus else f"{found.gpus} GPUs"
+    if found.drained:
+        lost += f" ({found.drained} are on drained nodes)"
     return (
         f"Cluster {found.backend} can use {lost} now, and the quotas of its pools are {found.quota} together: "
         f"{found.missing} GPUs are missing. {shares}"

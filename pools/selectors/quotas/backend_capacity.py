@@ -10,7 +10,7 @@ from django.db.models import BigIntegerField, IntegerField, JSONField, OuterRef,
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
 from pools.domain.people.roles import Actor
-from pools.domain.quota.capacity import BackendCapacity, oversubscription_message, oversubscription_notice
+from pools.domain.quota.capacity import DRAIN_TAINT, BackendCapacity, oversubscription_message, oversubscription_notice
 from pools.domain.quota.degraded import DegradedRule, Promise
 from pools.models import Backend, LeafUsage, Node, Pool
 
@@ -28,9 +28,10 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         .values("total")
     )
     gpus = Node.objects.filter(backend=OuterRef("pk")).order_by().values("backend")
-    whole, tainted = (
+    ours = Q(taint="") | Q(taint=DRAIN_TAINT)
+    whole, tainted, drained = (
         gpus.annotate(total=Cast(Coalesce(Sum("gpus", filter=condition), 0), BigIntegerField())).values("total")
-        for condition in (Q(taint=""), ~Q(taint=""))
+        for condition in (ours, ~ours, Q(taint=DRAIN_TAINT))
     )
     promises = (
         Pool.objects.roots()
@@ -46,6 +47,7 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         Subquery(quotas, output_field=IntegerField()),
         Subquery(whole, output_field=IntegerField()),
         Subquery(tainted, output_field=IntegerField()),
+        Subquery(drained, output_field=IntegerField()),
         "degraded",
         "offline",
         Subquery(promises, output_field=JSONField()),
@@ -58,8 +60,9 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
             apart or 0,
             DegradedRule(rule),
             () if offline else tuple(map(_promise, pools or ())),
+            closed or 0,
         )
-        for pk, name, quota, total, apart, rule, offline, pools in found
+        for pk, name, quota, total, apart, closed, rule, offline, pools in found
     }
 
 

@@ -77,6 +77,7 @@ def _clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict
             gpus[pk][0],
             (each.gpus or 0) + each.tainted,
             hold_promises(each.promises, gpus[pk][0], each.rule),
+            each.drained,
         )
         for pk, each in capacities.items()
         if pk in gpus and each.promises

@@ -14,9 +14,10 @@ from pools.api.rendering import utc_text
 from pools.api.schema import UtcText, describe_operation
 from pools.api.views import View
 from pools.domain.people.roles import Actor
+from pools.domain.quota.capacity import DRAIN_TAINT
 from pools.models import Node
 from scheduling.api.work.work_schemas import NOTES_BODY
-from scheduling.domain.changes.nodes import DRAIN_TAINT, ClearNode, DrainNode, NodeChange, RestoreNode
+from scheduling.domain.changes.nodes import ClearNode, DrainNode, NodeChange, RestoreNode
 from scheduling.domain.lists import NodeQuery
 from scheduling.models import SuspectNode
 from scheduling.selectors.cluster.node_map import MappedNode, NodeMap, NodeWork, read_node_map

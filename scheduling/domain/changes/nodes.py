@@ -9,8 +9,6 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import ChangeCommand, in_address
 from pools.domain.people.roles import Permission
 
-DRAIN_TAINT: Final = "osmo-admin/drained"
-"""The taint of a simulated node that is drained."""
 DRAINED_NOTE: Final = "the node is drained: no new work starts here"
 
 

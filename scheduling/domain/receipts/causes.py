@@ -20,8 +20,9 @@ class EndCause(StrEnum):
     `priority`: work of a higher priority in the same queue. `reclaim`: a queue took back its own quota. `fair_share`: a
     queue got its share of what no quota covers. `reservation`: room for a start reservation. `consolidation`: moved to
     other nodes, so that other work could start. `lowered_quota`: reclaimed, and it was inside the quota of its queue
-    until that was lowered. `below_minimum`: its gang fell below its minimum. `node`: its node was lost or evicted it.
-    `person`: another person cancelled it. `not_known`: a cluster decided and did not say."""
+    until that was lowered. `below_minimum`: its gang fell below its minimum. `node`: its node was lost. `evicted`: it
+    was stopped for memory or storage. `person`: another person cancelled it. `not_known`: a cluster decided and did
+    not say."""
 
     PRIORITY = "priority"
     RECLAIM = "reclaim"
@@ -31,6 +32,7 @@ class EndCause(StrEnum):
     LOWERED_QUOTA = "lowered_quota"
     BELOW_MINIMUM = "below_minimum"
     NODE = "node"
+    EVICTED = "evicted"
     PERSON = "person"
     NOT_KNOWN = "not_known"
 
@@ -77,16 +79,15 @@ _PREEMPTED = EXIT_CODES[TaskStatus.FAILED_PREEMPTED]
 LOST = frozenset({TaskStatus.FAILED_BACKEND_ERROR, TaskStatus.FAILED_EVICTED})
 """The ends of an attempt that its cluster lost: with its node, by deletion, by an eviction."""
 
-_LOST_CODES = frozenset(EXIT_CODES[status] for status in LOST)
+_BY_LOSS = {TaskStatus.FAILED_BACKEND_ERROR: EndCause.NODE, TaskStatus.FAILED_EVICTED: EndCause.EVICTED}
+_BY_LOST_CODE = {EXIT_CODES[status]: cause for status, cause in _BY_LOSS.items()}
 
 
 def cause_of_end(status: TaskStatus, exit_code: int | None) -> EndCause | None:
     """The cause where nobody gave one, by the end itself; None for an attempt that ended by itself or by its owner."""
     if status is TaskStatus.FAILED_PREEMPTED or exit_code == _PREEMPTED:
         return EndCause.NOT_KNOWN
-    if status in LOST or exit_code in _LOST_CODES:
-        return EndCause.NODE
-    return None
+    return _BY_LOSS.get(status) or (None if exit_code is None else _BY_LOST_CODE.get(exit_code))
 
 
 _OF_RULE = {

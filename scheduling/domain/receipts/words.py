@@ -22,6 +22,7 @@ CAUSE_LABELS: Mapping[EndCause, str] = MappingProxyType(
         EndCause.LOWERED_QUOTA: "Lowered quota",
         EndCause.BELOW_MINIMUM: "Below its minimum",
         EndCause.NODE: "Node lost",
+        EndCause.EVICTED: "Memory or storage",
         EndCause.PERSON: "A person",
         EndCause.NOT_KNOWN: "Not known",
     }
@@ -33,7 +34,12 @@ PREEMPTED_BY_CLUSTER = "The scheduler of the cluster preempted it."
 the attempt read its message. The receipt keeps them for those who may read them."""
 
 CAUSE_VERBS: Mapping[EndCause, str] = MappingProxyType(
-    {EndCause.CONSOLIDATION: "Moved", EndCause.NODE: "Lost", EndCause.PERSON: "Cancelled"}
+    {
+        EndCause.CONSOLIDATION: "Moved",
+        EndCause.NODE: "Lost",
+        EndCause.EVICTED: "Evicted",
+        EndCause.PERSON: "Cancelled",
+    }
 )
 """What happened to the work, where it is not *Preempted*."""
 
@@ -84,7 +90,9 @@ def end_cause_text(facts: EndFacts) -> str:
         case EndCause.BELOW_MINIMUM:
             return f"its gang fell below its minimum and gave up {gpus} in {leaf}"
         case EndCause.NODE:
-            return f"its node was lost or evicted it, with {gpus} in {leaf}"
+            return f"its node was lost, with {gpus} in {leaf}"
+        case EndCause.EVICTED:
+            return f"it was stopped for memory or storage, with {gpus} in {leaf}"
         case EndCause.PERSON:
             return f"it held {gpus} in {leaf}"
         case EndCause.NOT_KNOWN:

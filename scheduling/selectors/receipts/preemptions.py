@@ -61,7 +61,7 @@ class Preemption:
         """Who took the GPUs: `urgent-1 (pat)`; empty where nobody did."""
         if self.rule is EndCause.PERSON:
             return self.by_user
-        if self.rule in {EndCause.NODE, EndCause.BELOW_MINIMUM}:
+        if self.rule in {EndCause.NODE, EndCause.EVICTED, EndCause.BELOW_MINIMUM}:
             return ""
         if self.is_by_cluster:
             return "the scheduler of the cluster"

@@ -176,8 +176,8 @@ class _Reader:
 
     def _may_read_note(self, head: Preemption) -> bool:
         """The words of a scheduler name the workloads and queues of others, also where we do not know the words."""
-        is_of_node_or_person = head.rule in {EndCause.NODE, EndCause.PERSON}
-        return is_of_node_or_person or bool(head.by_workflow) or self._actor.can_read_all
+        names_nobody = head.rule in {EndCause.NODE, EndCause.EVICTED, EndCause.PERSON}
+        return names_nobody or bool(head.by_workflow) or self._actor.can_read_all
 
     def _attempt(self, task: Task) -> LostAttempt:
         receipt = self._lost[task.pk]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
@@ -15,7 +17,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
-from scheduling.models import Decision, Interruption, Task, Workflow, WorkflowConfig
+from scheduling.models import Decision, Interruption, LostCount, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
@@ -512,4 +514,27 @@ class TestReceipts:
         fake_harness.run_agent()
         row = Interruption.objects.get()
         assert (row.cause, row.note.endswith("the node is gone"), row.receipts.count()) == ("node", True, 1)
+        assert verify() == []
+
+    def test_memory_is_no_lost_node(self, fake_harness: AgentHarness) -> None:
+        """Neither where the container used too much, nor where its node had too little; nor in the past."""
+        for end in ("OOMKilled", "Evicted"):
+            workflow = start_workflow(fake_harness, gang_file("lead", gpus=2))
+            pod = fake_harness.list_pods(workflow)[0]
+            if end == "Evicted":
+                fake_harness.set_pod_status(pod, phase="Failed", reason=end, message="low on memory")
+            else:
+                fake_harness.finish_pods(pod, code=137, reason=end)
+            fake_harness.run_agent()
+        memory = [("evicted", "The task used more memory than it requested (OOMKilled)."), ("evicted", "low on memory")]
+        assert list(Interruption.objects.order_by("id").values_list("cause", "note")) == memory
+        lost = LostCount.objects.values_list("cause", "count").get()
+        assert lost == ("evicted", 2)
+        migration = import_module("scheduling.migrations.0010_evicted")
+        for sql, cause in ((migration.AS_LOST_NODES, "node"), (migration.EVICTED_OF_THE_PAST, "evicted")):
+            world.check_deferred_constraints()
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+            assert set(Interruption.objects.values_list("cause", flat=True)) == {cause}
+            assert LostCount.objects.values_list("cause", "count").get() == (cause, 2)
         assert verify() == []

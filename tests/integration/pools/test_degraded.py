@@ -116,6 +116,24 @@ def test_metrics_have_the_missing_gpus(halved: Backend) -> None:
     assert found["osmo_backend_missing_gpus"] == {("sim",): 0}
 
 
+def test_a_drained_node_makes_no_quota_too_large(halved: Backend, caller: Any) -> None:
+    """It comes back, so the cluster is not oversubscribed: the problem says how many GPUs are on drained nodes."""
+    NodeState.objects.all().delete()
+    root = caller("root", "osmo-admin")
+    root.post("/api/backend/sim/nodes/sim-n1/drain", {})
+    (problem,) = [each for each in read_overview(world.admin_actor()).problems if each.subject == "backend/sim"]
+    assert (problem.code, problem.numbers) == ("degraded", {"quota": 32, "usable": 24, "missing": 8})
+    assert problem.message.startswith("Cluster sim can use 24 of its 32 GPUs (8 are on drained nodes) now, ")
+    assert capacity_warnings(world.admin_actor(), [halved.pk]) == [problem.message]
+    (mine,) = capacity_warnings(world.make_user("ann", "osmo-vision-user"), [halved.pk])
+    assert mine.startswith("Cluster sim has fewer usable GPUs than the quotas of its pools together, while nodes are")
+    found = {family.name: {tuple(s.labels.values()): s.value for s in family.samples} for family in _collect_capacity()}
+    assert found["osmo_backend_capacity_gpus"] == {("sim",): 32}
+    assert found["osmo_backend_missing_gpus"] == {("sim",): 8}
+    root.post("/api/backend/sim/nodes/sim-n1/restore", {})
+    assert capacity_warnings(world.admin_actor(), [halved.pk]) == []
+
+
 def test_smaller_nodes_are_told_as_well(halved: Backend) -> None:
     """A removed node makes the quotas too many: that problem has the parts of the pools, too."""
     NodeState.objects.all().delete()

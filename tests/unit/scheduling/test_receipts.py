@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.receipts.causes import EndCause, cause_by_cluster, is_by_lowered_quota
+from scheduling.domain.receipts.causes import EndCause, cause_by_cluster, cause_of_end, is_by_lowered_quota
 from scheduling.domain.receipts.lost import checkpoint_interval, lost_gpu_ms, lost_since
 from scheduling.domain.receipts.words import CAUSE_LABELS, EndFacts, end_cause_text
+from scheduling.domain.statuses import TaskStatus
 
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 OURS = UUID("0b6d9bc8-8e0f-4b3f-9a57-2b1b6f0f4a11")
@@ -58,6 +59,21 @@ def test_the_label_of_checkpoints(text, minutes):
 )
 def test_the_words_of_a_cluster(words, cause, taker):
     assert cause_by_cluster(words) == (cause, taker)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "cause"),
+    [
+        ("FAILED_EVICTED", 3004, EndCause.EVICTED),
+        ("COMPLETED", 3004, EndCause.EVICTED),
+        ("FAILED_BACKEND_ERROR", 3001, EndCause.NODE),
+        ("RESCHEDULED", 3001, EndCause.NODE),
+        ("FAILED_PREEMPTED", None, EndCause.NOT_KNOWN),
+        ("FAILED", 1, None),
+    ],
+)
+def test_the_end_itself_says_the_cause(status, code, cause):
+    assert cause_of_end(TaskStatus(status), code) is cause
 
 
 @pytest.mark.parametrize(

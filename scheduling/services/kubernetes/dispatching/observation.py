@@ -42,7 +42,7 @@ from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.reason_codes import ReasonCode
-from scheduling.domain.receipts.causes import EndCause, InterruptionFacts, QueueNumbers, cause_by_cluster
+from scheduling.domain.receipts.causes import EndCause, InterruptionFacts, QueueNumbers, cause_by_cluster, cause_of_end
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
@@ -267,8 +267,11 @@ class ObservedTransition(WorkflowTransition):
 
 def _why_lost(report: PodStatusReport) -> InterruptionFacts | None:
     """The facts of a pod that its cluster lost, in the words of the cluster."""
-    is_lost = report.status in LOST
-    return InterruptionFacts(EndCause.NODE, note=report.message) if is_lost else None
+    if report.status not in LOST:
+        return None
+    cause = cause_of_end(report.status, None)
+    assert cause is not None, "what its cluster lost has a cause"
+    return InterruptionFacts(cause, note=report.message)
 
 
 def _is_final(report: PodStatusReport) -> bool:
