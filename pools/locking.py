@@ -19,7 +19,8 @@ given. Two transactions that keep the order can wait for each other, but never i
 Rows of change tokens are taken without a wait (`SKIP LOCKED`), in any order.
 
 Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction; but
-`lock_backend` is the last lock of the deletion of a backend. The locks of scheduling's own tables are in
+`lock_backend` is the last lock of the deletion of a backend. `lock_flavors` comes after the configuration, and before
+any row of a node. The locks of scheduling's own tables are in
 :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync, GPU quota controller) are rows
 claimed by a single UPDATE, so no lock is held while a lease is.
 
@@ -44,6 +45,7 @@ from django.db import connection
 from pools.database.driver import is_in_transaction
 from pools.database.one_message import Statement, read_each
 from pools.database.prepared import Row, read_rows
+from pools.domain.configuration.flavors import Flavor, flavors_of
 from pools.domain.people.roles import Actor
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -180,6 +182,14 @@ def lock_backend(pk: int) -> Backend:
     and for its deletion: no row that refers to it can be committed meanwhile."""
     _require_transaction()
     return Backend.objects.select_for_update().get(pk=pk)
+
+
+def lock_flavors(backend: Backend) -> tuple[Flavor, ...]:
+    """Lock the flavors of a backend until the transaction ends, for a change of them or of the labels of its nodes,
+    from which the flavors of the nodes follow. Return them as they are now."""
+    _require_transaction()
+    rows = Backend.objects.select_for_update(no_key=True).values_list("flavors", flat=True)
+    return flavors_of(rows.get(pk=backend.pk))
 
 
 def lock_grants() -> None:

@@ -19,6 +19,10 @@ overfull_nodes_requested = Signal()
 """Sent inside a transaction with `backend` and `nodes` (names); receivers return a text for each of these nodes whose
 running work holds more than the node has."""
 
+node_labels_requested = Signal()
+"""Sent inside a transaction with `backend`; receivers return the labels that its cluster reports, by the id of a
+node."""
+
 usable_gpus_requested = Signal()
 """Sent to ask what the clusters can use now; receivers return by the id of a backend the GPUs on which its work runs or
 could start, and the GPUs that work holds on nodes beyond their sizes. A backend without nodes is missing."""

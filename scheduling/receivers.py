@@ -16,12 +16,13 @@ from pools.signals import (
     ImpactReader,
     changes_committed,
     impact_requested,
+    node_labels_requested,
     overfull_nodes_requested,
     usable_gpus_requested,
     workflows_on_nodes_requested,
 )
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Task, WorkflowConfig
+from scheduling.models import NodeState, Task, WorkflowConfig
 from scheduling.selectors.cluster.nodes import read_node_usage, usable_and_excess_gpus
 from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.what_if.impact import read_impact
@@ -49,6 +50,12 @@ def overfull_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> list[s
     """What running work holds on these nodes beyond their sizes."""
     uses = read_node_usage(backend=backend.pk)
     return [f"{use.name} ({use.overfull})" for use in uses if use.name in nodes and use.overfull]
+
+
+@receiver(node_labels_requested)
+def observed_labels(backend: Backend, **_: Any) -> dict[int, dict[str, str]]:
+    """The labels of the nodes of a cluster, as it reported them last."""
+    return dict(NodeState.objects.filter(node__backend=backend).values_list("node_id", "labels"))
 
 
 @receiver(usable_gpus_requested)

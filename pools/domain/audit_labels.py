@@ -30,7 +30,10 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
         **{each.column: each.label for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
         "explicit": "Configured", "inactive_since": "Without work since",
     },
-    "backend": {"desired_offline": "Offline", "kind": "Type", "auto_end": "Work ends automatically"},
+    "backend": {
+        "desired_offline": "Offline", "kind": "Type", "auto_end": "Work ends automatically", "flavors": "Flavors",
+    },
+    "node": {"flavor": "Flavor", "labels": "Labels"},
     "user": {"username": "Name", "email": "Mail address"},
 }  # fmt: skip
 _FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {

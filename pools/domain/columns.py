@@ -8,7 +8,7 @@ tag `list_heads`, the client with :func:`pick`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,12 @@ def list_columns(*columns: Column | str) -> dict[str, Column]:
     """The columns of a list, by their keys. A text is a column of which nothing but the key is said."""
     named = (Column(each) if isinstance(each, str) else each for each in columns)
     return {each.key: each for each in named}
+
+
+def with_flavor(columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """The columns without that of the flavors, unless a row has one."""
+    is_named = any("flavor" in row for row in rows)
+    return [each for each in columns if is_named or each.key != "flavor"]
 
 
 def pick(columns: Mapping[str, Column], keys: str) -> list[Column]:

@@ -52,8 +52,9 @@ BACKEND_COLUMNS = list_columns(
     "pools",
 )  # fmt: skip
 
+FLAVOR_COLUMN = Column("flavor", meaning="The kind of its GPUs, where the cluster names some")
 MACHINE_COLUMNS = list_columns(
-    "node", "platform",
+    "node", "platform", FLAVOR_COLUMN,
     Column("pool", "Pool/Platform"),
     "type",
     Column("gpu", "GPUs", is_right=True, published="GPUs used", parts="used total"),

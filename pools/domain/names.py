@@ -22,6 +22,12 @@ _SHORT = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _SHORT_NAME = re.compile(SHORT_NAME_PATTERN.replace("$", r"\Z"))
 
 
+def is_word(text: str) -> bool:
+    """Whether a text is made of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."""
+    is_plain = text.isascii() and all(c.isalnum() or c in "-_." for c in text)
+    return bool(text) and is_plain and text[0].isalnum() and text[-1].isalnum()
+
+
 class PoolPath(NamedTuple):
     """A canonical pool name, taken apart: `team--a` is (`team`, `a`), `team` is (`team`, None)."""
 

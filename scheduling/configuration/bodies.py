@@ -18,6 +18,7 @@ from pools.domain.configuration.backend_config import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
     DEFAULT_STORAGE,
+    NODE_ANSWER_KEYS,
     POLICY_DEFAULTS,
     SIMULATED,
     SIMULATED_KEYS,
@@ -29,6 +30,7 @@ from pools.domain.configuration.cluster_config import KUBECONFIG, KUBERNETES, Cl
 from pools.domain.configuration.cohort_config import ANSWER_KEYS as COHORT_ANSWER_KEYS
 from pools.domain.configuration.cohort_config import CohortSettings, parse_cohort
 from pools.domain.configuration.cohort_config import editable_body as cohort_json
+from pools.domain.configuration.flavors import Flavor, flavors_json
 from pools.domain.configuration.ownership import OwnedKind, OwnerKind
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
 from pools.domain.configuration.pool_config import ANSWER_KEYS as POOL_ANSWER_KEYS
@@ -123,6 +125,7 @@ def simulated_body(
     auto_end: bool,
     policy: Mapping[str, int | str | None],
     nodes: Sequence[NodeSpec],
+    flavors: Sequence[Flavor] = (),
 ) -> dict[str, Any]:
     """The form of a simulated backend. Whether it is offline is a state of its operation and no configuration. `policy`
     is by the keys of `POLICY_DEFAULTS`."""
@@ -132,6 +135,8 @@ def simulated_body(
     if not auto_end:
         body["auto_end"] = False
     body |= {key: policy[key] for key, default in POLICY_DEFAULTS.items() if policy[key] != default}
+    if flavors:
+        body["flavors"] = flavors_json(flavors)
     return body | {"nodes": [_node_body(node) for node in sorted(nodes, key=lambda node: node.name)]}
 
 
@@ -143,10 +148,13 @@ def _node_body(node: NodeSpec) -> dict[str, Any]:
         "platform": node.platform,
     }
     different = {key: value for key, value in values.items() if value != _NODE_DEFAULTS[key]}
-    return {"name": node.name, "gpus": node.gpus, **different}
+    labels = {"labels": dict(sorted(node.labels.items()))} if node.labels else {}
+    return {"name": node.name, "gpus": node.gpus, **different, **labels}
 
 
-def kubernetes_body(*, namespace: str, description: str, cluster: Body, degraded: Any) -> dict[str, Any]:
+def kubernetes_body(
+    *, namespace: str, description: str, cluster: Body, degraded: Any, flavors: Sequence[Flavor] = ()
+) -> dict[str, Any]:
     """The form of a Kubernetes backend, without its credential. `cluster`: `access` and the keys after it; `degraded`:
     the rule for too few GPUs."""
     body: dict[str, Any] = {"type": KUBERNETES, "namespace": namespace}
@@ -154,6 +162,8 @@ def kubernetes_body(*, namespace: str, description: str, cluster: Body, degraded
         body["description"] = description
     if degraded != POLICY_DEFAULTS["degraded"]:
         body["degraded"] = degraded
+    if flavors:
+        body["flavors"] = flavors_json(flavors)
     different = {key: cluster[key] for key, default in CLUSTER_DEFAULTS.items() if cluster[key] != default}
     return body | {"access": cluster["access"], **different}
 
@@ -162,8 +172,8 @@ def full_backend_body(body: Body) -> dict[str, Any]:
     """The JSON of a PUT that gives a backend exactly this form: with every default."""
     if body["type"] == KUBERNETES:
         defaults = {**dict.fromkeys(CLUSTER_DEFAULTS, ""), "degraded": POLICY_DEFAULTS["degraded"]}
-        return {"description": "", **defaults, "sync_mode": cluster_config.APPLY, **body}
-    return {"description": "", "auto_end": True, **POLICY_DEFAULTS, **body}
+        return {"description": "", "flavors": [], **defaults, "sync_mode": cluster_config.APPLY, **body}
+    return {"description": "", "flavors": [], "auto_end": True, **POLICY_DEFAULTS, **body}
 
 
 def gpu_quota_body(spec: object) -> dict[str, Any]:
@@ -242,7 +252,7 @@ def _spec_body(spec: BackendSpec) -> dict[str, Any]:
         is_ended = True if spec.auto_end is None else spec.auto_end
         return simulated_body(
             namespace=namespace, description=description, auto_end=is_ended,
-            policy={**POLICY_DEFAULTS, **spec.policy}, nodes=spec.nodes or (),
+            policy={**POLICY_DEFAULTS, **spec.policy}, nodes=spec.nodes or (), flavors=spec.flavors or (),
         )  # fmt: skip
     cluster = {key: getattr(spec.cluster, key) or default for key, default in CLUSTER_DEFAULTS.items()}
     return kubernetes_body(
@@ -250,6 +260,7 @@ def _spec_body(spec: BackendSpec) -> dict[str, Any]:
         description=description,
         cluster=cluster | {"access": _access_of(spec.cluster)},
         degraded=spec.policy.get("degraded", POLICY_DEFAULTS["degraded"]),
+        flavors=spec.flavors or (),
     )
 
 
@@ -285,7 +296,11 @@ def _left_out_of_backend(name: str, body: Body) -> Iterator[str]:
     shown: dict[str, Any] = {**dict.fromkeys((*BACKEND_ANSWER_KEYS, *cluster_config.ANSWER_KEYS)), "name": name}
     if body.get("type") == KUBERNETES:
         shown |= {**dict.fromkeys(SIMULATED_KEYS), "auto_end": True}
-    return unset_key_warnings(body, shown)
+    yield from unset_key_warnings(body, shown)
+    nodes = body.get("nodes")
+    for place, node in enumerate(nodes if isinstance(nodes, list) else ()):
+        if isinstance(node, Mapping):
+            yield from unset_key_warnings(node, dict.fromkeys(NODE_ANSWER_KEYS), path=f"nodes[{place}]")
 
 
 def _left_out_of_pool(name: str, body: Body) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pools.domain.columns import Column, list_columns, number_column
+from pools.domain.list_columns import FLAVOR_COLUMN
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS, TREE_NUMBERS
 from scheduling.domain.start_words import start_about
 
@@ -264,6 +265,7 @@ LOST_WORK_COLUMNS = list_columns("workflow", "queue", Column("gpus", "GPUs", is_
 NODE_NOTE_COLUMNS = list_columns(
     Column("node", cell="name"),
     "platform",
+    FLAVOR_COLUMN,
     _GPUS,
     Column("used", is_right=True),
     Column("free", is_right=True),

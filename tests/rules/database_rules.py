@@ -18,6 +18,7 @@ _VERIFY = "tests/integration/ledger/test_verify.py"
 _METRICS = "tests/integration/identity/test_metrics.py::TestWork"
 _NOTICES = "tests/integration/notices"
 _APPROVALS = "tests/integration/pools/test_approvals.py"
+_FLAVORS = "tests/integration/pools/test_backend_flavors.py"
 _CLUSTERS = "tests/integration/pools/test_clusters.py"
 
 DATABASE_RULES: dict[str, str] = {
@@ -39,6 +40,8 @@ DATABASE_RULES: dict[str, str] = {
     "pools_backend:backend_namespace_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_namespace_rule]",
     "pools_backend:backend_degraded_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_degraded_rule]",
     "pools_backend:backend_victims_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_victims_rule]",
+    "pools_backend:check_flavors": f"{_FLAVORS}::test_raw_sql_meets_the_rules[UPDATE pools_backend SET flavors = '{{}}'-backend_flavors]",
+    "pools_backend:node_flavors_known": f"{_FLAVORS}::test_raw_sql_meets_the_rules[UPDATE pools_backend SET flavors = flavors - 0-node_flavor_known]",
     "pools_backend:delete_tokens": f"{_NAMED_RULES}::test_a_deleted_backend_leaves_no_token",
     "pools_backend:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_backend:move_tokens]",
     "pools_backend:offline_request_is_offline": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[offline_request_is_offline]",
@@ -87,6 +90,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_leafusage:usage_never_negative": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[usage_never_negative]",
     "pools_node:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_node]",
     "pools_node:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_node:move_tokens]",
+    "pools_node:node_flavors_known": f"{_FLAVORS}::test_raw_sql_meets_the_rules[UPDATE pools_node SET flavor = 'b200' WHERE name = 'n1'-node_flavor_known]",
     "pools_node:node_unique_in_backend": f"{_NAMED_RULES}::test_a_second_row_is_refused[node_unique_in_backend]",
     "pools_node:owned_by_git": f"{_OWNERSHIP}::test_raw_sql_is_refused[pools_node:owned_by_git]",
     "pools_notice:audit": f"{_NOTICES}/test_api.py::test_dead_letters_are_listed_and_replayed",

@@ -158,7 +158,9 @@ def test_a_new_database_has_the_same_tables(upgraded: UpgradedStack, django_db_s
         of_new = {tuple(row) for row in session.execute(SCHEMA)}
         made_by = {name for (name,) in session.execute("SELECT name FROM django_migrations WHERE app = 'pools'")}
     of_upgraded = read_rules(upgraded)
-    assert made_by == {"0001_initial", "0002_inbox", "0003_degraded", "0004_drained_nodes", "0005_quiet_hours"}
+    assert made_by == {
+        "0001_initial", "0002_inbox", "0003_degraded", "0004_drained_nodes", "0005_quiet_hours", "0006_flavors",
+    }  # fmt: skip
     assert {kind for kind, _, _ in of_new} == {"column", "constraint", "index", "trigger"}
     assert sorted(of_new ^ of_upgraded) == []
 
@@ -172,11 +174,15 @@ def test_an_installation_that_has_had_every_migration_stays_as_it_is(upgraded: U
     before = read_rules(upgraded)
     code, text = upgraded.migrate("scheduling", "0002_from_29ed02b4")  # later ones follow again
     assert code == 0, text
-    later = "'0002_from_29ed02b4', '0002_inbox', '0003_degraded', '0004_drained_nodes', '0005_quiet_hours'"
+    later = (
+        "'0002_from_29ed02b4', '0002_inbox', '0003_degraded', '0004_drained_nodes', '0005_quiet_hours', '0006_flavors'"
+    )
     upgraded.execute(f"DELETE FROM django_migrations WHERE name IN ({later})")
     upgraded.execute("DROP TABLE pools_inboxread, pools_inboxnotice")
     upgraded.execute("ALTER TABLE pools_backend DROP COLUMN degraded")
     upgraded.execute("ALTER TABLE pools_noticetarget DROP COLUMN quiet_hours")
+    upgraded.execute("ALTER TABLE pools_backend DROP COLUMN flavors CASCADE")
+    upgraded.execute("ALTER TABLE pools_node DROP COLUMN flavor CASCADE, DROP COLUMN labels")
     bridge = import_module("scheduling.migrations.0002_from_29ed02b4")
     for app, names in bridge.LATER.items():
         for name in names:

@@ -15,7 +15,7 @@ from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import first_of, list_table
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
-from pools.domain.columns import pick
+from pools.domain.columns import pick, with_flavor
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import NODE_LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
@@ -62,7 +62,8 @@ def nodes(
     Example: osmo backend nodes dgx --free 8
     """
     answer = session.http().get(url_path("api", "backend", backend, "nodes"), query)
-    print_list(session, answer, NODE_NOTE_COLUMNS.values(), answer["nodes"], "There are no nodes that match.")
+    columns = with_flavor(NODE_NOTE_COLUMNS.values(), answer["nodes"])
+    print_list(session, answer, columns, answer["nodes"], "There are no nodes that match.")
 
 
 @client_command(app, "losses")

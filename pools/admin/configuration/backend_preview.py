@@ -12,9 +12,11 @@ from pools.admin.confirm_flow import ChangeForm
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label, form_value
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
+from pools.domain.configuration.flavors import flavors_of, labels_text
 from pools.domain.people.roles import Actor
 from pools.domain.quota.degraded import DegradedRule
 from pools.domain.values.byte_sizes import exact_size_text
+from pools.domain.values.counting import counted
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.services.configuration.backends import BackendResult
@@ -29,9 +31,10 @@ _MODE_EFFECTS: Mapping[str, str] = {
 
 def format_node_line(node: Node) -> str:
     """A node as a line of the form."""
+    labels = f" labels={labels_text(node.labels)}" if node.labels else ""
     return (
         f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size_text(node.memory_bytes)} "
-        f"storage={exact_size_text(node.storage_bytes)} platform={node.platform}"
+        f"storage={exact_size_text(node.storage_bytes)} platform={node.platform}{labels}"
     )
 
 
@@ -55,6 +58,8 @@ def _labels(form_class: type[ChangeForm]) -> Callable[[str], str]:
     def node_or_field(path: str) -> str:
         if path.startswith("nodes."):
             return f"Node {path.removeprefix('nodes.')}"
+        if path.startswith("flavors."):
+            return f"Flavor {path.removeprefix('flavors.')}"
         return {"server": "Address of the cluster"}.get(path) or label_of(path)
 
     return node_or_field
@@ -63,7 +68,7 @@ def _labels(form_class: type[ChangeForm]) -> Callable[[str], str]:
 def _state(name: str) -> dict[str, Any]:
     row = Backend.objects.filter(name=name).first()
     if row is None:
-        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "capacity": None}
+        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "capacity": None, "node_flavors": {}}
     pools = Pool.objects.roots().filter(backend=row, archived=False).order_by("name")
     held = Reservation.objects.filter(Q(pool__backend=row) | Q(pool__parent__backend=row), held_gpus__gt=0)
     return {
@@ -72,6 +77,7 @@ def _state(name: str) -> dict[str, Any]:
         "pools": list(pools.values_list("name", flat=True)),
         "running": held.count(),
         "capacity": read_capacities([row.pk]).get(row.pk),
+        "node_flavors": dict(row.nodes.order_by("name").values_list("name", "flavor")),
     }
 
 
@@ -80,6 +86,11 @@ def _configuration(row: Backend) -> dict[str, Any]:
         "namespace": row.namespace, "description": row.description, "offline": row.desired_offline,
         "degraded": row.degraded,
     }  # fmt: skip
+    if row.flavors:
+        found["flavors"] = {
+            flavor.name: f"{place}. {labels_text(flavor.node_labels, ', ')}"
+            for place, flavor in enumerate(flavors_of(row.flavors), 1)
+        }
     if row.kind == Backend.Kind.SIMULATED:
         nodes = {node.name: format_node_line(node).partition(" ")[2] for node in row.nodes.order_by("name")}
         policy = {key: getattr(row, key) for key in ("auto_end", *POLICY_DEFAULTS)}
@@ -119,6 +130,7 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
             f"Its nodes have {capacity.gpus or 0} GPUs instead of {former.gpus or 0}; the quotas of its pools are "
             f"{capacity.quota} together."
         )
+    yield from _flavor_messages(before["node_flavors"], after["node_flavors"])
     if new["offline"] and not old["offline"]:
         yield "The cluster goes offline: submissions to its pools are accepted and wait; running work continues."
     if old["offline"] and not new["offline"]:
@@ -128,6 +140,22 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         yield _MODE_EFFECTS[new["sync_mode"]]
     if old.get("server") and old["server"] != new.get("server"):
         yield f"OSMO Admin connects to {new.get('server')} instead of {old['server']}."
+
+
+def _flavor_messages(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """The nodes whose flavor changes."""
+    changed: dict[tuple[str, str], list[str]] = {}
+    for name, flavor in after.items():
+        if (former := before.get(name, flavor)) != flavor:
+            changed.setdefault((former, flavor), []).append(name)
+    for (former, flavor), names in changed.items():
+        more = f" and {len(names) - MAX_POOLS_NAMED} more" if len(names) > MAX_POOLS_NAMED else ""
+        yield (
+            f"{counted(len(names), 'node')} ({', '.join(names[:MAX_POOLS_NAMED])}{more}) of flavor {former} "
+            f"{'become' if len(names) > 1 else 'becomes'} {flavor}."
+        )
+    if changed:
+        yield "Work that runs on these nodes stays counted where it was admitted, until it ends."
 
 
 def _pools_text(name: str, pools: list[str], running: int) -> str:

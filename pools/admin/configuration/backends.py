@@ -20,6 +20,7 @@ from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, change_pat
 from pools.domain.changes.backends import PutBackend
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.configuration.cluster_config import KUBECONFIG
+from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text, labels_from_words
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.errors import Conflict
 from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS, PROMISE_COLUMNS
@@ -58,11 +59,13 @@ class SimulatedBackendForm(ChangeForm):
     ageing = backend_field("ageing", inputmode="numeric")
     victims = backend_field("victims", partial(forms.choice_field, choices=_VICTIM_CHOICES, required=False))
     degraded = cluster_forms.degraded_field()
+    flavors = cluster_forms.flavors_field()
     nodes = forms.code_field(
         "Nodes",
         rows=8,
         max_length=1_000_000,
-        help_text="One node a line: NAME GPUS, then optionally cpu=128 memory=1Ti storage=4Ti platform=default. "
+        help_text="One node a line: NAME GPUS, then optionally cpu=128 memory=1Ti storage=4Ti platform=default "
+        "labels=KEY=VALUE,KEY=VALUE. "
         "Work on a removed node continues until it ends.",
     )
     description = reason_field()
@@ -80,6 +83,7 @@ class SimulatedBackendForm(ChangeForm):
             "ageing": typed_number(data["ageing"]) if data["ageing"] else None,
             "victims": data["victims"] or POLICY_DEFAULTS["victims"],
             "degraded": data["degraded"] or POLICY_DEFAULTS["degraded"],
+            "flavors": flavors_from_text(data["flavors"]),
             "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
@@ -120,6 +124,7 @@ def simulated_form_values(backend: Backend) -> dict[str, Any]:
         "offline": backend.offline,
         "auto_end": backend.auto_end,
         **{key: getattr(backend, key) for key in POLICY_DEFAULTS},
+        "flavors": flavors_text(flavors_of(backend.flavors)),
         "nodes": "\n".join(format_node_line(node) for node in backend.nodes.order_by("name")),
     }
 
@@ -145,7 +150,7 @@ def _parse_node_line(line: str) -> dict[str, Any]:
         node["gpus"] = typed_number(words[1])
     for word in words[2:]:
         key, _, value = word.partition("=")
-        node[key] = typed_number(value)
+        node[key] = labels_from_words(value.split(",")) if key == "labels" else typed_number(value)
     return node
 
 

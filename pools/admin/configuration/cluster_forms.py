@@ -14,6 +14,7 @@ from pools.admin.confirm_flow import ChangeForm, FieldGroup
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
+from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text
 from pools.domain.quota.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 
@@ -45,6 +46,13 @@ def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **mor
 def degraded_field() -> Any:
     """The rule for too few GPUs, which simulated and other clusters have."""
     return backend_field("degraded", partial(forms.choice_field, choices=_DEGRADED_CHOICES, required=False))
+
+
+def flavors_field() -> Any:
+    """The flavors, one a line."""
+    about = BACKEND_KEYS["flavors"]
+    words = "One a line, the first ones first: NAME KEY=VALUE, as h100 nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3."
+    return forms.code_field(about.label, rows=3, max_length=100_000, help_text=f"{about.help} {words}")
 
 
 class SealedTextarea(Textarea):
@@ -82,7 +90,7 @@ class ClusterForm(ChangeForm):
         FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
         FieldGroup(
             "Scheduler and state: the defaults fit KAI as it is installed",
-            ("scheduler_name", "node_pool_key", "node_pool", "degraded", "offline"),
+            ("scheduler_name", "node_pool_key", "node_pool", "degraded", "flavors", "offline"),
             usual={
                 "scheduler_name": cluster_config.SCHEDULER,
                 "node_pool_key": cluster_config.NODE_POOL_KEY,
@@ -101,6 +109,7 @@ class ClusterForm(ChangeForm):
     node_pool_key = backend_field("node_pool_key")
     node_pool = backend_field("node_pool")
     degraded = degraded_field()
+    flavors = flavors_field()
     sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
     description = reason_field()
     field_by_path = {"description": "about"}
@@ -111,6 +120,7 @@ class ClusterForm(ChangeForm):
         access = data["access"]
         body = {key: data[key] for key in BACKEND_KEYS if key in data and key not in ("kubeconfig", "kubeconfig_file")}
         body |= {"type": cluster_config.KUBERNETES, "description": data["about"]}
+        body["flavors"] = flavors_from_text(data["flavors"])
         body["degraded"] = data["degraded"] or POLICY_DEFAULTS["degraded"]
         if access == cluster_config.KUBECONFIG:
             body["kubeconfig"] = data["kubeconfig"].strip() or None
@@ -151,5 +161,6 @@ def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[
         "about": backend.description,
         "offline": backend.desired_offline,
         "degraded": backend.degraded,
+        "flavors": flavors_text(flavors_of(backend.flavors)),
         **{key: getattr(settings, key) for key in cluster_config.ClusterKeys.__annotations__},
     }

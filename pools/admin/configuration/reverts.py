@@ -19,6 +19,7 @@ from pools.admin.configuration.cohort_changes import cohort_form_values
 from pools.admin.configuration.pool_changes import pool_form_values
 from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
+from pools.domain.configuration.flavors import flavors_of, flavors_text
 from pools.domain.configuration.pool_fields import FIELDS_OF_FORM
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import SEPARATOR, split_name
@@ -39,13 +40,14 @@ _BACKEND_FIELDS: Final[Mapping[str, str]] = {
     "description": "about",
     "offline": "offline",
     "auto_end": "auto_end",
-    **{key: key for key in POLICY_DEFAULTS},
+    **{key: key for key in (*POLICY_DEFAULTS, "flavors")},
 }
 _CLUSTER_FIELDS: Final[Mapping[str, str]] = {
     "namespace": "namespace",
     "description": "about",
     "offline_requested": "offline",
     "degraded": "degraded",
+    "flavors": "flavors",
     **{
         column: column
         for column in (
@@ -241,6 +243,8 @@ def _set_back(values: Columns, entry: AuditEntry, columns: set[str], fields: Map
     """The values of a form, with what these columns had before the entry; an unset number is an empty text."""
     before = entry.before or {}
     old = {fields[column]: "" if (value := before.get(column)) is None else value for column in columns}
+    if "flavors" in columns:
+        old["flavors"] = flavors_text(flavors_of(before.get("flavors") or ()))
     return {**values, **old}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,7 +17,7 @@ from pools.domain.changes.backends import BACKEND_KEYS, BackendChange, DeleteBac
 from pools.domain.configuration.cluster_config import ClusterKeys
 from pools.domain.people.roles import Actor
 from pools.domain.values.byte_sizes import exact_size_text
-from pools.models import Backend, KubernetesSettings
+from pools.models import Backend, KubernetesSettings, Node
 from pools.services.changes.dry_run import EffectAnswer, read_effect
 from pools.services.configuration.backends import (
     BackendResult,
@@ -37,6 +37,15 @@ class BackendNodeAnswer(TypedDict):
     memory: str
     storage: str
     platform: str
+    labels: NotRequired[dict[str, str]]
+    flavor: NotRequired[str]
+
+
+class FlavorAnswer(TypedDict):
+    """A kind of hardware, and the labels of its nodes."""
+
+    name: str
+    node_labels: dict[str, str]
 
 
 class BackendAnswer(ClusterKeys):
@@ -52,6 +61,7 @@ class BackendAnswer(ClusterKeys):
     ageing: int | None
     victims: str
     degraded: str
+    flavors: NotRequired[list[FlavorAnswer]]
     offline: bool
     pools: list[str]
     version: int
@@ -105,33 +115,41 @@ BACKEND_DELETION: ChangeAnswer[DeleteBackend, None] = ChangeAnswer(answer_nothin
 def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> BackendAnswer:
     """One backend."""
     nodes = sorted(row.nodes.all(), key=lambda node: node.name)
-    return {
+    body: BackendAnswer = {
         "name": row.name,
         "type": row.kind,
         "namespace": row.namespace,
         "description": row.description,
-        "nodes": [
-            {
-                "name": node.name,
-                "gpus": node.gpus,
-                "cpu": node.cpu,
-                "memory": exact_size_text(node.memory_bytes),
-                "storage": exact_size_text(node.storage_bytes),
-                "platform": node.platform,
-            }
-            for node in nodes
-        ],
+        "nodes": [_node_body(node, row) for node in nodes],
         "auto_end": row.auto_end,
         "reserve_after": row.reserve_after,
         "ageing": row.ageing,
         "victims": row.victims,
         "degraded": row.degraded,
         "offline": row.desired_offline,
-        **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),
         "version": row.version,
         "warnings": list(warnings),
     }
+    if row.flavors:
+        body["flavors"] = row.flavors
+    return cast("BackendAnswer", {**body, **_cluster_body(row)})
+
+
+def _node_body(node: Node, backend: Backend) -> BackendNodeAnswer:
+    body: BackendNodeAnswer = {
+        "name": node.name,
+        "gpus": node.gpus,
+        "cpu": node.cpu,
+        "memory": exact_size_text(node.memory_bytes),
+        "storage": exact_size_text(node.storage_bytes),
+        "platform": node.platform,
+    }
+    if node.labels:
+        body["labels"] = node.labels
+    if backend.flavors:
+        body["flavor"] = node.flavor
+    return body
 
 
 def _cluster_body(row: Backend) -> ClusterKeys:

@@ -21,11 +21,13 @@ from pools.domain.changes.command import (
 )
 from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, VictimRule
 from pools.domain.configuration.cluster_config import ACCESS_MODES, SYNC_MODES
+from pools.domain.configuration.flavors import FLAVOR
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import Permission
 from pools.domain.quota.degraded import DegradedRule
 
 _NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
+_FLAVORS = ValueKind("flavors", {"type": "array", "items": FLAVOR}, lambda reader, key: reader.body[key])
 _SECONDS = ValueKind("text", {"type": ["integer", "null"], "minimum": 0}, lambda reader, key: reader.body[key])
 
 BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
@@ -65,6 +67,11 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
         "With too few GPUs",
         "How the pools share what is left while the cluster has fewer GPUs than their quotas.",
     ),
+    "flavors": ChangeField(
+        _FLAVORS,
+        "Flavors",
+        "Named kinds of GPU, each with labels of its nodes. A node has the first one whose labels it has.",
+    ),
     "offline": ChangeField(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
     "access": ChangeField(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),
     "kubeconfig": ChangeField(
@@ -103,7 +110,7 @@ class BackendChange(ChangeCommand):
 class PutBackend(BackendChange):
     """Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `victims`, and `reserve_after`
     and `ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys after it to a Kubernetes
-    backend, `degraded` to both. `kubeconfig` is never shown again."""
+    backend, `degraded` and `flavors` to both. `kubeconfig` is never shown again."""
 
     service: ClassVar = "put_backend"
     audit: ClassVar = (

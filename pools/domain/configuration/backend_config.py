@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.cluster_config import KUBERNETES, ClusterSpec
+from pools.domain.configuration.flavors import LABELS, Flavor, read_flavors, read_labels
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.degraded import DegradedRule
@@ -48,17 +49,21 @@ NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 _NAME = re.compile(NAME_PATTERN)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_KNOWN = ("type", "namespace", "description", "offline")
+_KNOWN = ("type", "namespace", "description", "flavors", "offline")
 _RULES: Final[Mapping[str, type[StrEnum]]] = {"victims": VictimRule, "degraded": DegradedRule}
 ANSWER_KEYS = ("name", "version", "pools", "warnings", "status")
 SIMULATED_KEYS = ("nodes", "auto_end", *POLICY_DEFAULTS)
+NODE_ANSWER_KEYS = ("flavor",)
 MAX_POLICY_SECONDS = 366 * 24 * 3600
 _SIZE: Final = {"type": ["string", "integer"]}
 _COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MAX_UNITS}
 NODE: Final = object_schema(
-    {"name": TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": TEXT},
+    {
+        "name": TEXT, "gpus": _COUNT, "cpu": _COUNT, "memory": _SIZE, "storage": _SIZE, "platform": TEXT,
+        "labels": LABELS,
+    },
     ("name", "gpus"),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class NodeSpec:
     memory_bytes: int = DEFAULT_MEMORY
     storage_bytes: int = DEFAULT_STORAGE
     platform: str = DEFAULT_PLATFORM
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,7 @@ class BackendSpec:
     offline: bool | None = None
     cluster: ClusterSpec | None = None
     policy: Mapping[str, int | str | None] = field(default_factory=dict)
+    flavors: tuple[Flavor, ...] | None = None
 
 
 def parse_backend(
@@ -127,6 +134,7 @@ def parse_backend(
         offline=fields.boolean("offline") if fields.is_given("offline") else None,
         cluster=None if is_simulated else cluster_config.read_cluster(fields),
         policy=_policy(fields, body, POLICY_DEFAULTS if is_simulated else ("degraded",)),
+        flavors=read_flavors(fields, "flavors") if fields.is_given("flavors") else None,
     )
     return spec, faults
 
@@ -174,7 +182,7 @@ def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
 
 
 def _node(row: FieldReader) -> NodeSpec:
-    row.reject_unknown_keys(NODE["properties"])
+    row.reject_unknown_keys(NODE["properties"], NODE_ANSWER_KEYS)
     for key in NODE["required"]:
         if not row.is_given(key):
             row.add_fault(key, Fault.MISSING, "is missing.")
@@ -194,4 +202,5 @@ def _node(row: FieldReader) -> NodeSpec:
         memory_bytes=row.parsed_text("memory", parse_size, DEFAULT_MEMORY, size),
         storage_bytes=row.parsed_text("storage", parse_size, DEFAULT_STORAGE, size),
         platform=platform,
+        labels=read_labels(row, "labels"),
     )

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, Final, TypedDict, cast
 
 from pools.domain.errors import Fault, Violation
+from pools.domain.names import is_word
 from pools.domain.numbers import TREE_NUMBERS, WEIGHT
 from pools.domain.quota.rules import AmountsBody, QuotaRow, check_quota_rows, check_weight
 from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
@@ -65,10 +66,6 @@ class CohortConfigBody(TypedDict):
     weight: float
 
 
-def _is_word(text: str) -> bool:
-    return text.isascii() and text[0].isalnum() and text[-1].isalnum() and all(c.isalnum() or c in "-_./" for c in text)
-
-
 def _read_amount(row: FieldReader, key: str) -> int:
     """A whole number. Numbers below 0 pass here, because the quota rules have a better message for them."""
     return row.whole_number(key, 0, minimum=-MAX_AMOUNT, maximum=MAX_AMOUNT)
@@ -106,7 +103,8 @@ def _read_row(row: FieldReader) -> QuotaRow:
         row.add_fault("resource", Fault.MISSING, "is missing: say what is counted, as gpu.")
     for key in ("flavor", "resource"):
         word = values[key]
-        if word and (len(word) > LONGEST_WORD or not _is_word(word) or (key == "flavor" and "/" in word)):
+        plain = word if key == "flavor" else word.replace("/", ".")
+        if word and (len(word) > LONGEST_WORD or not is_word(plain)):
             allowed = "letters, digits, '-', '_' and '.'" + ("" if key == "flavor" else ", and '/'")
             row.add_fault(key, Fault.BAD_NAME, f"must be made of {allowed}.")
     return QuotaRow(row.path, **values)

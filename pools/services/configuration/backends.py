@@ -3,9 +3,10 @@ in :mod:`pools.services.configuration.cluster_credentials`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.db.models import QuerySet
 
@@ -13,19 +14,21 @@ from pools.database.transactions import change
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
+from pools.domain.configuration.flavors import Flavor, find_unreachable, flavor_of_labels, flavors_json, flavors_of
 from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Stale, Violation
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.capacity import oversubscription_message
+from pools.domain.structured_input.faults import join_words
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.values.counting import counted
-from pools.locking import lock_backend, lock_configuration
+from pools.locking import lock_backend, lock_configuration, lock_flavors
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.services.configuration.cluster_credentials import put_cluster, read_credential
 from pools.services.gpu_quota.gpu_allocations import release_backend_pods
-from pools.signals import overfull_nodes_requested, workflows_on_nodes_requested
+from pools.signals import node_labels_requested, overfull_nodes_requested, workflows_on_nodes_requested
 
 SHOWN_NAMES = 10
 
@@ -61,14 +64,21 @@ def put_backend(
         changed = False
         if row is None:
             row = Backend.objects.create(name=name, kind=spec.kind, **_columns(spec))
-            _, warnings = _put_nodes(row, spec.nodes or ())
+            _, warnings = _put_nodes(row, spec.nodes or (), flavors_of(row.flavors))
         else:
             _check_kind(row, spec)
             _check_namespace(row, spec)
-            changed, warnings = _put_nodes(row, spec.nodes) if spec.nodes is not None else (False, [])
+            flavors = flavors_of(row.flavors) if spec.flavors is None else spec.flavors
+            if spec.flavors is not None:
+                lock_flavors(row)
+            changed, warnings = _put_nodes(row, spec.nodes, flavors) if spec.nodes is not None else (False, [])
             changed |= _update(row, _columns(spec))
+            if spec.flavors is not None:
+                _put_node_flavors(row, flavors)
             capacity = read_capacities([row.pk])[row.pk]
             warnings += [oversubscription_message(capacity)] if capacity.is_oversubscribed else []
+        if spec.flavors is not None or spec.nodes is not None:
+            warnings += _flavor_warnings(row)
         if spec.cluster is not None and credential is not None:
             is_cluster_changed = put_cluster(row, spec.cluster, credential)
             warnings = [*warnings, *credential.warnings]
@@ -76,7 +86,7 @@ def put_backend(
         if changed:
             row.version += 1
             row.save(update_fields=["version"])
-        warnings = [*warnings, *unset_key_warnings(body, _shown(row, body))]
+        warnings = [*warnings, *unset_key_warnings(body, _shown(row, body)), *_unset_in_nodes(row, spec, body)]
     return BackendResult(row, tuple(warnings))
 
 
@@ -96,6 +106,16 @@ def _shown(row: Backend, body: Mapping[str, Any]) -> dict[str, Any]:
             **{key: getattr(row.kubernetes, key) for key in cluster_config.ANSWER_KEYS},
         }
     return shown
+
+
+def _unset_in_nodes(row: Backend, spec: BackendSpec, body: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each node whose flavor was given and is another one."""
+    given = body.get("nodes") if spec.nodes else None
+    if given and any("flavor" in node for node in given):
+        flavors = flavors_of(row.flavors)
+        for place, (node, about) in enumerate(zip(given, spec.nodes or (), strict=True)):
+            flavor, _ = flavor_of_labels(about.labels, flavors)
+            yield from unset_key_warnings(node, {"flavor": flavor}, path=f"nodes[{place}]")
 
 
 def delete_backend(
@@ -142,7 +162,7 @@ def get_backend(name: str) -> Backend:
 
 def _columns(spec: BackendSpec) -> dict[str, Any]:
     """The settings in `spec`, by column."""
-    settings = {
+    settings: dict[str, Any] = {
         "namespace": spec.namespace,
         "description": spec.description,
         "auto_end": spec.auto_end,
@@ -151,6 +171,8 @@ def _columns(spec: BackendSpec) -> dict[str, Any]:
     if spec.kind == Backend.Kind.KUBERNETES:
         # A request to be offline takes effect at once; without one the next heartbeat decides.
         settings |= {"offline_requested": spec.offline, "offline": spec.offline or None}
+    if spec.flavors is not None:
+        settings["flavors"] = flavors_json(spec.flavors)
     return {column: value for column, value in settings.items() if value is not None} | dict(spec.policy)
 
 
@@ -184,13 +206,13 @@ def _check_version(name: str, row: Backend | None, expected: int | None) -> None
     check_version(f"Cluster {name}", expected, None if row is None else row.version)
 
 
-def _put_nodes(row: Backend, desired: Sequence[NodeSpec]) -> tuple[bool, list[str]]:
+def _put_nodes(row: Backend, desired: Sequence[NodeSpec], flavors: Sequence[Flavor]) -> tuple[bool, list[str]]:
     """Make the nodes equal to `desired`. Returns (whether any node changed, warnings)."""
     existing = {node.name: node for node in row.nodes.all()}
     new, different = [], []
     for spec in desired:
         node = existing.pop(spec.name, None)
-        values = asdict(spec)
+        values = asdict(spec) | {"flavor": flavor_of_labels(spec.labels, flavors)[0]}
         if node is None:
             new.append(Node(backend=row, **values))
         elif any(getattr(node, column) != value for column, value in values.items()):
@@ -199,11 +221,54 @@ def _put_nodes(row: Backend, desired: Sequence[NodeSpec]) -> tuple[bool, list[st
             different.append(node)
     warnings = _removed_node_warnings(row, existing) if existing else []
     Node.objects.filter(pk__in=[node.pk for node in existing.values()]).delete()
-    Node.objects.bulk_update(different, ["gpus", "cpu", "memory_bytes", "storage_bytes", "platform"])
+    Node.objects.bulk_update(
+        different, ["gpus", "cpu", "memory_bytes", "storage_bytes", "platform", "labels", "flavor"]
+    )
     Node.objects.bulk_create(new)
     if different:
         warnings += _overfull_node_warnings(row, sorted(node.name for node in different))
     return bool(new or different or existing), warnings
+
+
+def _put_node_flavors(row: Backend, flavors: Sequence[Flavor]) -> None:
+    """Give every node the flavor that it has by these flavors. Running work stays counted where it was admitted."""
+    labels, different = _read_labels(row), []
+    for node in row.nodes.all():
+        flavor, _ = flavor_of_labels(labels.get(node.pk, node.labels), flavors)
+        if node.flavor != flavor:
+            node.flavor = flavor
+            different.append(node)
+    Node.objects.bulk_update(different, ["flavor"])
+
+
+def _read_labels(row: Backend) -> dict[int, Mapping[str, str]]:
+    """The labels that a cluster reports, by the id of a node; a simulated node has its own."""
+    found: dict[int, Mapping[str, str]] = {}
+    if row.kind == Backend.Kind.KUBERNETES:
+        for _, labels in node_labels_requested.send(sender=None, backend=row):
+            found |= cast("Mapping[int, Mapping[str, str]]", labels or {})
+    return found
+
+
+def _flavor_warnings(row: Backend) -> list[str]:
+    """A node that several flavors match, and a flavor that no node can have."""
+    flavors = flavors_of(row.flavors)
+    if not flavors:
+        return []
+    found = [
+        f"No node can have the flavor {name}: {earlier}, which comes first, has all its nodes."
+        for name, earlier in find_unreachable(flavors)
+    ]
+    labels, nodes = _read_labels(row), defaultdict(list)
+    for node in row.nodes.order_by("name"):
+        _, matching = flavor_of_labels(labels.get(node.pk, node.labels), flavors)
+        if len(matching) > 1:
+            nodes[matching].append(node.name)
+    return found + [
+        f"{counted(len(names), 'node')} ({_join_names(names)}) {'match' if len(names) > 1 else 'matches'} the flavors "
+        f"{join_words(matching)}: {matching[0]} counts, the first of them."
+        for matching, names in nodes.items()
+    ]
 
 
 def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -41,6 +41,7 @@ class NodeAnswer(TypedDict):
 
     name: str
     platform: str
+    flavor: NotRequired[str]
     ready: bool
     gpus: int
     used: int
@@ -112,7 +113,7 @@ def _node_map_body(found: NodeMap) -> NodeMapAnswer:
 
 def _node_body(node: MappedNode) -> NodeAnswer:
     use = node.usage
-    return {
+    body: NodeAnswer = {
         "name": use.name,
         "platform": use.platform,
         "ready": use.ready,
@@ -127,6 +128,9 @@ def _node_body(node: MappedNode) -> NodeAnswer:
         "notes": list(use.notes),
         "work": [_work_body(each) for each in node.work],
     }
+    if use.flavor:
+        body["flavor"] = use.flavor
+    return body
 
 
 def _work_body(work: NodeWork) -> NodeWorkAnswer:

@@ -10,6 +10,7 @@ from django.db.models import Prefetch
 
 from pools.database.transactions import one_snapshot
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, NodeSpec
+from pools.domain.configuration.flavors import flavors_of
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigurationOwner, GpuQuota, KubernetesSettings, Pool, RoleAssignment
@@ -68,11 +69,14 @@ def _backends() -> Bodies:
         if cluster is not None:
             values = {key: getattr(cluster, key) for key in ("access", *bodies.CLUSTER_DEFAULTS)}
             body = bodies.kubernetes_body(
-                namespace=row.namespace, description=row.description, cluster=values, degraded=row.degraded
-            )
+                namespace=row.namespace, description=row.description, cluster=values, degraded=row.degraded,
+                flavors=flavors_of(row.flavors),
+            )  # fmt: skip
         else:
             nodes = [
-                NodeSpec(node.name, node.gpus, node.cpu, node.memory_bytes, node.storage_bytes, node.platform)
+                NodeSpec(
+                    node.name, node.gpus, node.cpu, node.memory_bytes, node.storage_bytes, node.platform, node.labels
+                )
                 for node in row.nodes.all()
             ]
             body = bodies.simulated_body(
@@ -81,6 +85,7 @@ def _backends() -> Bodies:
                 auto_end=row.auto_end,
                 policy={key: getattr(row, key) for key in POLICY_DEFAULTS},
                 nodes=nodes,
+                flavors=flavors_of(row.flavors),
             )
         found[OwnedKind.BACKEND, row.name] = body
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from pools.domain.configuration.node_sets import NodeGroup
 from pools.domain.configuration.platforms import platforms_of
@@ -56,6 +56,7 @@ class ResourceAnswer(TypedDict):
     platform_workflow_allocatable_fields: ByPlatform
     config_fields: dict[str, dict[str, PlatformConfigAnswer]]
     label_fields: dict[str, str]
+    flavor: NotRequired[Annotated[str, "Where the backend names flavors."]]
     notes: list[str]
     conditions: Annotated[list[str] | None, "Null for a simulated node."]
     pool_platform_labels: dict[str, list[str]]
@@ -117,7 +118,7 @@ def _resource_body(
         use.free(use.storage_bytes, use.used_storage, use.ending_storage, use.other_storage),
         round_up=False,
     )
-    return {
+    body: ResourceAnswer = {
         "hostname": use.name,
         "exposed_fields": {
             "node": use.name,
@@ -145,6 +146,9 @@ def _resource_body(
         "backend": backend,
         "resource_type": UNUSED if not trees else RESERVED if len(trees) == 1 else SHARED,
     }
+    if use.flavor:
+        body["flavor"] = use.flavor
+    return body
 
 
 def _foreign_usage(use: NodeUsage) -> dict[str, str]:

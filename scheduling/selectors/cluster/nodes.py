@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import connection
 
 from pools.database.prepared import read_rows
+from pools.domain.configuration.flavors import flavor_of_labels, flavors_of, matches_text
 from pools.domain.configuration.node_sets import NodeGroup
 from pools.domain.values.byte_sizes import exact_size_text
+from pools.models import Backend
 from pools.selectors.change_tokens import KeptResult, read_backends_token
 
 
@@ -20,7 +22,8 @@ class NodeUsage:
     """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
     usage of foreign pods (`other_…`), and sentences about both (`observed_notes`). `ending_…` are the amounts that pods
     of ours hold in addition to running tasks: the task has ended and the pod not yet, or the pod is about to start.
-    `failures` and `suspect_since` are of a suspect node. Memory and storage in bytes."""
+    `failures` and `suspect_since` are of a suspect node. `flavor` is None where the backend names no flavors;
+    `matching_flavors` are all whose labels the node has. Memory and storage in bytes."""
 
     backend_id: int
     name: str
@@ -48,6 +51,8 @@ class NodeUsage:
     other_storage: int = 0
     failures: int = 0
     suspect_since: datetime | None = None
+    flavor: str | None = None
+    matching_flavors: Sequence[str] = ()
 
     @property
     def free_gpus(self) -> int:
@@ -70,7 +75,8 @@ class NodeUsage:
         """Sentences about the node: what keeps work away, and what its numbers do not say."""
         suspect = [f"suspect: {self.failures} different workflows failed here within minutes"] if self.failures else []
         shrunk = [f"running work holds more than the node has: {self.overfull}"] if self.overfull else []
-        return [*self.observed_notes, *suspect, *shrunk]
+        several = [matches_text(self.matching_flavors)] if len(self.matching_flavors) > 1 else []
+        return [*self.observed_notes, *suspect, *shrunk, *several]
 
     def free(self, size: int, *held: int) -> int:
         """The part of an amount of this node with which work may still start; 0 where more is held than there is."""
@@ -175,17 +181,21 @@ def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[int, int]]:
 
 
 def read_node_usage(name: str | None = None, *, backend: int | None = None) -> list[NodeUsage]:
-    """All nodes (those of one name, those of the backend with this id) by backend and name; one query."""
+    """All nodes (those of one name, those of the backend with this id) by backend and name; one query, two where a
+    backend names flavors."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
             SELECT node.backend_id, node.name, node.platform, node.gpus, node.cpu, node.memory_bytes,
                 node.storage_bytes, {_HELD_AMOUNTS},
-                COALESCE(state.ready, true), state.conditions, state.labels, COALESCE(state.taints, '[]'),
+                COALESCE(state.ready, true), state.conditions, COALESCE(state.labels, NULLIF(node.labels, '{{}}')),
+                COALESCE(state.taints, '[]'),
                 COALESCE(state.notes || state.other_notes, '[]'),
                 COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
-                COALESCE(state.other_storage_bytes, 0), COALESCE(suspect.failures, 0), suspect.since
+                COALESCE(state.other_storage_bytes, 0), COALESCE(suspect.failures, 0), suspect.since,
+                CASE WHEN backend.flavors <> '[]' THEN node.flavor END
             FROM pools_node node
+            JOIN pools_backend backend ON backend.id = node.backend_id
             LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
             LEFT JOIN scheduling_suspectnode suspect ON suspect.node_id = node.id AND suspect.cleared_at IS NULL
             LEFT JOIN ({_HELD_SQL.format(condition="")}) held
@@ -196,7 +206,16 @@ def read_node_usage(name: str | None = None, *, backend: int | None = None) -> l
             """,
             {"name": name, "backend": backend},
         )
-        return [
+        uses = [
             NodeUsage(*row[:16], *(None if text is None else json.loads(text) for text in row[16:20]), *row[20:])
             for row in cursor.fetchall()
         ]
+    return _with_flavors(uses) if any(use.flavor for use in uses) else uses
+
+
+def _with_flavors(uses: Iterable[NodeUsage]) -> list[NodeUsage]:
+    """The nodes with all flavors that match them. One query."""
+    flavors = {pk: flavors_of(stored) for pk, stored in Backend.objects.values_list("pk", "flavors")}
+    return [
+        replace(use, matching_flavors=flavor_of_labels(use.labels or {}, flavors[use.backend_id])[1]) for use in uses
+    ]

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
 from pools.database.transactions import change
+from pools.domain.configuration.flavors import flavor_of_labels
 from pools.domain.people.roles import SYSTEM
+from pools.locking import lock_flavors
 from pools.models import Backend, Node
 from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
 from scheduling.models import NodeState
 
-_SIZE_COLUMNS = ("platform", "gpus", "cpu", "memory_bytes", "storage_bytes", "taint", "gpu_pods_only")
+_SIZE_COLUMNS = ("platform", "gpus", "cpu", "memory_bytes", "storage_bytes", "taint", "gpu_pods_only", "flavor")
 _STATE_COLUMNS = (
     "ready", "conditions", "labels", "taints", "notes", "other_gpus", "other_cpu", "other_memory_bytes",
     "other_storage_bytes", "other_notes",
@@ -26,8 +28,20 @@ def write_nodes(
     unread: Collection[str] = (),
 ) -> bool:
     """Write the cluster's nodes to the ledger. `other_usage` is what foreign pods hold, by node; None when it is not
-    known now, and then the last known amounts stay. The nodes named in `unread` stay as they are. Returns whether a
+    known now, and then the last known amounts stay. The nodes named in `unread` stay as they are. A node whose labels
+    have changed may have another flavor; work that runs there stays counted where it was admitted. Returns whether a
     node was added, removed or resized."""
+    with change(actor=SYSTEM, description="observed"):
+        return _write_nodes(backend, observed, other_usage, unread)
+
+
+def _write_nodes(
+    backend: Backend,
+    observed: Iterable[ClusterNode],
+    other_usage: Mapping[str, ForeignUsage] | None,
+    unread: Collection[str],
+) -> bool:
+    flavors = lock_flavors(backend)
     removed = {node.name: node for node in Node.objects.filter(backend=backend).exclude(name__in=unread)}
     states = {state.node_id: state for state in NodeState.objects.filter(node__backend=backend)}
     new, resized, current = [], [], []
@@ -36,6 +50,7 @@ def write_nodes(
             "platform": observed_node.platform,
             "taint": observed_node.taint,
             "gpu_pods_only": observed_node.gpu_pods_only,
+            "flavor": flavor_of_labels(observed_node.labels, flavors)[0],
             **asdict(observed_node.amounts),
         }
         node = removed.pop(observed_node.name, None)
@@ -46,11 +61,9 @@ def write_nodes(
             _assign(node, size)
             resized.append(node)
         current.append((node, observed_node))
-    if new or resized or removed:
-        with change(actor=SYSTEM, description="observed"):
-            Node.objects.filter(pk__in=[node.pk for node in removed.values()]).delete()
-            Node.objects.bulk_update(resized, _SIZE_COLUMNS)
-            Node.objects.bulk_create(new)
+    Node.objects.filter(pk__in=[node.pk for node in removed.values()]).delete()
+    Node.objects.bulk_update(resized, _SIZE_COLUMNS)
+    Node.objects.bulk_create(new)
     _write_states(current, states, other_usage)
     return bool(new or resized or removed)
 

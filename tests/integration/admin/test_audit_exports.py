@@ -114,11 +114,12 @@ def test_a_cohort_is_reverted_with_its_limits(as_person: Callable[[str], Client]
 
 
 def test_a_cluster_is_reverted(as_person: Callable[[str], Client]) -> None:
-    columns = ("description", "offline", "reserve_after", "ageing", "victims", "degraded")
+    columns = ("description", "offline", "reserve_after", "ageing", "victims", "degraded", "flavors")
     before = Backend.objects.values_list(*columns).get(name="sim")
     nodes = [{"name": node.name, "gpus": node.gpus} for node in Node.objects.filter(backend__name="sim")]
     body = {"namespace": "ns", "description": "new", "offline": True, "reserve_after": None, "nodes": nodes}
     body |= {"victims": "least_lost", "degraded": "ordered"}
+    body["flavors"] = [{"name": "h100", "node_labels": {"zone": "b"}}]
     apply_change(PutBackend(name="sim", body=body))
     assert Backend.objects.values_list(*columns).get(name="sim") != before
     root = as_person("root")

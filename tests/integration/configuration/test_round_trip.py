@@ -102,6 +102,7 @@ POOLS = st.fixed_dictionaries(
         "cohort": st.sampled_from(["root", "branch"]),
     },
 )  # fmt: skip
+OTHER_NODE = {"memory": "512Gi", "labels": {"1e5": "no"}}
 SUBPOOLS = st.dictionaries(WORDS, st.integers(0, 2), max_size=2)
 INSTALLATIONS = st.fixed_dictionaries(
     {
@@ -112,7 +113,11 @@ INSTALLATIONS = st.fixed_dictionaries(
         "users": st.lists(st.sampled_from(["ann", "1e5", "no", "bo@x.org"]), unique=True),
         "minutes": st.integers(1, 60),
         "policy": st.sampled_from(
-            [{}, {"reserve_after": None}, {"ageing": 60, "victims": "least_lost", "degraded": "ordered"}]
+            [
+                {},
+                {"reserve_after": None, "flavors": [{"name": "h100", "node_labels": {"x.org/gpu": "H100", "a": ""}}]},
+                {"ageing": 60, "victims": "least_lost", "degraded": "ordered"},
+            ]
         ),
         "quota": st.booleans(),
     }
@@ -130,7 +135,11 @@ def test_the_rule_for_victims_comes_back(rule: str) -> None:
 def test_a_random_installation_comes_back_byte_by_byte(facts: dict) -> None:
     def build() -> None:
         nodes = [
-            {"name": f"n{at}", "gpus": gpus, **({"platform": platform, "memory": "512Gi"} if platform else {})}
+            {
+                "name": f"n{at}",
+                "gpus": gpus,
+                **(OTHER_NODE | {"platform": platform} if platform else {}),
+            }
             for at, (gpus, platform) in enumerate(facts["nodes"])
         ]
         apply_change(PutBackend(name="sim", body={"nodes": nodes, "namespace": "ns"} | facts["policy"]))

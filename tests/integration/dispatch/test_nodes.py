@@ -8,6 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from osmo_admin.monitoring.work_metrics import _collect_capacity
+from pools.domain.changes.backends import PutBackend
 from pools.domain.quota.capacity import BackendCapacity
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool
 from pools.selectors.quotas.backend_capacity import oversubscription_warnings, read_capacities
@@ -94,6 +95,32 @@ def test_nodes_come_change_and_go(harness: AgentHarness) -> None:
     harness.run_agent(1)
     assert list(rows.values_list("name", "gpus")) == [(mine, 7)]
     harness.cluster.delete(resource_kinds.NODE, mine)
+
+
+def test_nodes_of_a_cluster_follow_their_labels_and_the_flavors(fake_harness: AgentHarness) -> None:
+    def kinds() -> dict[str, str]:
+        return dict(Node.objects.filter(backend=fake_harness.backend).values_list("name", "flavor"))
+
+    add_node(fake_harness, "n1", labels={"product": "H100"})
+    add_node(fake_harness, "n2", labels={"product": "A100", "zone": "b"})
+    fake_harness.run_agent(1)
+    assert kinds() == {"n1": "default", "n2": "default"}
+    flavors = [{"name": name.lower(), "node_labels": {"product": name}} for name in ("H100", "A100")]
+    near = {"name": "near", "node_labels": {"zone": "b"}}
+    put = PutBackend(name="lab", body={"flavors": [*flavors, near]})
+    assert "1 node (n2) matches the flavors a100, near: a100 counts, the first of them." in (
+        world.apply_change(put).warnings
+    )
+    assert kinds() == {"n1": "h100", "n2": "a100"}
+    fake_harness.run_agent(1)
+    labels = {"metadata": {"labels": {"product": "A100"}}}
+    fake_harness.cluster.merge(resource_kinds.NODE, "n1", labels, field_manager="gfd")
+    fake_harness.run_agent(1)
+    assert kinds() == {"n1": "a100", "n2": "a100"}
+    assert AuditEntry.objects.filter(object="node/n1").latest("id").after["flavor"] == "a100"
+    assert shown_nodes()["n2"].usage.notes[-1].startswith("matches the flavors a100, near")
+    world.apply_change(PutBackend(name="lab", body={"flavors": [near]}))
+    assert kinds() == {"n1": "default", "n2": "near"}
 
 
 def test_capacity_and_free_amounts_of_nodes(fake_harness: AgentHarness) -> None:

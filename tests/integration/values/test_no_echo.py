@@ -54,9 +54,11 @@ POOL = {
     "approval_above": 4, "hold_after": 60, "platforms": {"p": PLATFORM}, "common_default_variables": {"a": 1},
     "common_resource_validations": ["a"], "common_pod_template": ["a"], "common_group_templates": ["a"],
 }  # fmt: skip
-NODE = {"name": "n", "gpus": 1, "cpu": 1, "memory": "1Gi", "storage": "1Gi", "platform": "default"}
+NODE = {"name": "n", "gpus": 1, "cpu": 1, "memory": "1Gi", "storage": "1Gi", "platform": "default",
+        "labels": {"zone": "b"}}  # fmt: skip
+FLAVORS = [{"name": "h100", "node_labels": {"zone": "b"}}]
 SIMULATED = {"type": "simulated", "namespace": "ns", "description": "d", "nodes": [NODE], "auto_end": True,
-             "reserve_after": 5, "ageing": 5, "victims": "least_lost", "degraded": "ordered",
+             "reserve_after": 5, "ageing": 5, "victims": "least_lost", "degraded": "ordered", "flavors": FLAVORS,
              "offline": False}  # fmt: skip
 CLUSTER = {"type": "kubernetes", "namespace": "ns", "access": "kubeconfig", "kubeconfig": "{}", "kubeconfig_file": "f",
            "context": "c", "scheduler_name": "s", "node_pool_key": "k", "node_pool": "p",

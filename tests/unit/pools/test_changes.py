@@ -135,6 +135,7 @@ def test_every_key_of_a_backend_has_its_sentence_and_is_read() -> None:
         "type",
         "namespace",
         "description",
+        "flavors",
         "offline",
         *SIMULATED_KEYS,
         *KEYS,

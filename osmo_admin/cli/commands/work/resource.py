@@ -14,7 +14,7 @@ from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerPart, Facts, Shown, first_of, format_cell, list_table, plain_number
 from osmo_admin.cli.lists import list_command
-from pools.domain.columns import pick
+from pools.domain.columns import pick, with_flavor
 from pools.domain.list_columns import MACHINE_COLUMNS
 from scheduling.domain.lists import ResourceQuery
 
@@ -52,10 +52,11 @@ def _nodes_table(nodes: list[dict[str, Any]]) -> AnswerPart:
                 "node": name,
                 "pool": first_of(exposed.get("pool/platform") or []),
                 "type": node.get("resource_type"),
+                **({"flavor": node["flavor"]} if "flavor" in node else {}),
                 **used,
             }
         )
-    columns = pick(MACHINE_COLUMNS, "node pool type gpu cpu memory storage")
+    columns = with_flavor(pick(MACHINE_COLUMNS, "node pool flavor type gpu cpu memory storage"), rows)
     return list_table(columns, rows, nothing="There are no available resources.")
 
 
@@ -92,6 +93,7 @@ def _node_text(node: dict[str, Any]) -> Facts:
         ("Node", node["exposed_fields"].get("node", node.get("hostname"))),
         ("Backend", node.get("backend")),
         ("Type", node.get("resource_type")),
+        *([("Flavor", node["flavor"])] if "flavor" in node else []),
         ("Pools", first_of(node["exposed_fields"].get("pool/platform") or [])),
         ("Conditions", node.get("conditions")),
         ("Taints", [format_cell(taint) for taint in node.get("taints") or []]),
