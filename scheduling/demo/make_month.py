@@ -17,6 +17,7 @@ from scheduling.demo.installation import CLUSTERS
 from scheduling.demo.month_file import DAY, LENGTH, ClusterMonth, Month, MonthCause, MonthJob, MonthStep
 from scheduling.demo.submissions import submissions
 from scheduling.domain.engine.cycle import new_world
+from scheduling.domain.engine.reasons.by_choice import reasons_by_name
 from scheduling.domain.engine.reasons.explain import Explainer
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.priorities import Priority
@@ -169,7 +170,7 @@ class _MonthClock(HistoryClock):
             return
         self._seen, self._causes_at = waiting, at
         queues = {name: self._past.jobs[name].job.queue for name in waiting}
-        for name, reason in Explainer(new_world(self._state.facts())).explain_all().items():
+        for name, reason in reasons_by_name(Explainer(new_world(self._state.facts())).explain_all()).items():
             if reason.code != ReasonCode.WAITING_FOR_GROUPS and name in waiting:
                 self._note(at, name, wait_cause(reason.code, node=reason.queue, own_queue=queues[name]))
 

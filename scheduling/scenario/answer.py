@@ -16,6 +16,7 @@ from scheduling.domain.engine.outcome import (
     queue_positions,
     waiting_reasons,
 )
+from scheduling.domain.engine.reasons.by_choice import choice_names
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.domain.engine.rules.reservation import StartPolicy
 from scheduling.domain.engine.rules.world import World
@@ -96,7 +97,8 @@ class ScenarioReservationAnswer(TypedDict):
 
 
 class ScenarioWorkloadAnswer(TypedDict):
-    """A workload; with a policy also its start reservation."""
+    """A workload; with a policy also its start reservation. Of work with `any_of`: the names of its choices, the number
+    of the one that it has (null: it has none yet), and whether all lines of `unblock` are needed."""
 
     state: str
     tasks: dict[str, ScenarioTaskAnswer]
@@ -105,11 +107,22 @@ class ScenarioWorkloadAnswer(TypedDict):
     reason: ScenarioReasonAnswer | None
     unblock: list[str]
     reservation: NotRequired[ScenarioReservationAnswer | None]
+    choices: NotRequired[list[str]]
+    choice: NotRequired[int | None]
+    unblock_needs_all: NotRequired[bool]
 
 
 ScenarioStepAnswer = TypedDict(
     "ScenarioStepAnswer",
-    {"pass": int, "action": str, "workload": str, "tasks": list[str], "for": str | None, "message": str},
+    {
+        "pass": int,
+        "action": str,
+        "workload": str,
+        "tasks": list[str],
+        "for": str | None,
+        "message": str,
+        "choice": NotRequired[int],
+    },
 )
 
 
@@ -151,7 +164,7 @@ def render_answer(scenario: Scenario, settled: CycleResult) -> ScenarioAnswer:
         "workloads": {
             gang.name: _workload(world, world.gang_of[gang.name], where, why, unblock) for gang in scenario.facts.gangs
         },
-        "steps": [_step(step) for step in settled.steps],
+        "steps": [_step(step, has_choices=bool(world.gang_of[step.gang].choices)) for step in settled.steps],
         "settled": settled.has_converged,
         "violations": [
             {"path": v.path, "code": str(v.code), "message": v.message}
@@ -241,6 +254,11 @@ def _workload(
         "reason": _reason(reason, place.behind.message() if place else "") if reason else None,
         "unblock": list(unblock[id(reason)]) if reason else [],
     }
+    if gang.choices:
+        answer["choices"] = list(choice_names(gang))
+        answer["choice"] = gang.choice + 1 if gang.holds_something else None
+        if reason is not None:
+            answer["unblock_needs_all"] = reason.needs_all_remedies
     if world.policy is not None:
         answer["reservation"] = _reservation(world, world.policy, name)
     return answer
@@ -272,8 +290,8 @@ def _reason(reason: Reason, behind: str) -> ScenarioReasonAnswer:
     }
 
 
-def _step(step: Step) -> ScenarioStepAnswer:
-    return {
+def _step(step: Step, *, has_choices: bool) -> ScenarioStepAnswer:
+    answer: ScenarioStepAnswer = {
         "pass": step.pass_number,
         "action": step.action.value,
         "workload": step.gang,
@@ -281,3 +299,6 @@ def _step(step: Step) -> ScenarioStepAnswer:
         "for": step.beneficiary,
         "message": step.message,
     }
+    if has_choices:
+        answer["choice"] = step.choice + 1
+    return answer

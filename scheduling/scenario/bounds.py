@@ -50,7 +50,7 @@ def find_broken_bounds(
         "nodes": len(facts.nodes or ()),
         "cohorts": len(facts.cohorts),
         "queues": len(facts.queues),
-        "workloads": len(facts.gangs),
+        "workloads": sum(len(gang.choices) if gang.alternatives else 1 for gang in facts.gangs),
     }
     longest = max(lists, key=lambda name: lists[name])
     counted = sum(lists.values())
@@ -91,7 +91,9 @@ def _tree(facts: ClusterFacts, bounds: ScenarioBounds, resources: int) -> Iterat
     if resources * sum(level) > bounds.levels:
         what = f"A tree of {len(nodes)} queues and cohorts, {deepest} levels deep, with {resources} resources"
         yield _fault(_longest_list(facts), what, "steps from each to its root", resources * sum(level), bounds.levels)
-    climbs = resources * sum(level[index[gang.queue]] for gang in facts.gangs if gang.queue in index)
+    climbs = resources * sum(
+        level[index[gang.queue]] * (1 + len(gang.alternatives)) for gang in facts.gangs if gang.queue in index
+    )
     if climbs > bounds.climbs:
         what = f"{len(facts.gangs)} workloads in a tree {deepest} levels deep with {resources} resources"
         yield _fault("workloads", what, "steps from each to its root", climbs, bounds.climbs)

@@ -151,4 +151,4 @@ class ScenarioDraft:
         """The work ends and uses nothing afterwards."""
         gang = self.gangs[name]
         ended = tuple(replace(task, state=TaskState.FINISHED, node=None) for task in gang.tasks)
-        self.gangs[name] = replace(gang, tasks=ended)
+        self.gangs[name] = replace(gang, tasks=ended, alternatives=(), choice=0)

@@ -161,3 +161,15 @@ def read_resources(entry: RecordReader) -> dict[str, Number]:
         return {GPU: entry.number("gpus", 0, minimum=0)}
     # −1 is not read as unlimited here, so every amount is a number.
     return {key: amount for key, amount in (resources or {}).items() if not isinstance(amount, float)}
+
+
+def read_choices(entry: RecordReader) -> list[dict[str, Number]]:
+    """`any_of: [{flavor/resource: n}, …]`: the amounts of each entry; at least one."""
+    found = [
+        {key: amount for key, amount in amounts.items() if not isinstance(amount, float)}
+        for item in entry.field("any_of").list_items("amounts")
+        for amounts in (item.amounts(unlimited=False),)
+    ]
+    if not found:
+        entry.faults.add(entry.path_of("any_of"), Fault.BAD_VALUE, "'any_of' needs at least one entry.")
+    return found or [{}]

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from typing import TypedDict
+from collections.abc import Iterable, Iterator
+from typing import NotRequired, TypedDict
 
 from pools.domain.quota.degraded import Promise, hold_promises
 from pools.domain.quota.tree import children_first_order
-from pools.domain.values.amounts import GPU, Amount, JsonAmount, Number, as_json
+from pools.domain.values.amounts import GPU, Amount, JsonAmount, Number, as_json, flavor_of, gpus_in, is_gpu
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, TaskState
 from scheduling.domain.engine.outcome import GangResult, gang_result, queue_positions
 from scheduling.domain.engine.rules.world import World
+from scheduling.domain.engine.state.build import resource_keys
 from scheduling.domain.engine.state.records import GangState
 from scheduling.domain.engine.state_facts import task_state
 from scheduling.scenario.parse import NodeLoss, Scenario
@@ -57,13 +58,15 @@ class DisplacedWorkAnswer(TypedDict):
 
 
 class GuaranteeAnswer(TypedDict):
-    """A pool that cannot have its whole quota any more: GPUs of it that it could have before and can have now."""
+    """A pool that cannot have its whole quota any more: GPUs of it that it could have before and can have now; of a
+    named flavor with its name."""
 
     queue: str
     quota: JsonAmount
     held_before: JsonAmount
     held: JsonAmount
     missing: JsonAmount
+    flavor: NotRequired[str]
 
 
 class QueueLengthAnswer(TypedDict):
@@ -106,27 +109,33 @@ def describe_loss(scenario: Scenario, loss: NodeLoss, before: CycleResult, after
 
 
 def broken_guarantees(loss: NodeLoss, facts: ClusterFacts) -> list[GuaranteeAnswer]:
-    """The queues at the top that have less of their quota than without the loss, most missing GPUs first."""
-    promises = _promises(loss.baseline)
-    before = hold_promises(promises, _capacity(loss.baseline), loss.degraded)
-    after = hold_promises(promises, _capacity(facts), loss.degraded)
-    found: list[GuaranteeAnswer] = [
-        {"queue": now.pool, "quota": now.quota, "held_before": was.held, "held": now.held, "missing": now.missing}
-        for was, now in zip(before, after, strict=True)
-        if now.held < was.held
-    ]
-    return sorted(found, key=lambda each: (-(int(each["held_before"]) - int(each["held"])), each["queue"]))
+    """The queues at the top that have less of their quota than without the loss, by flavor, most missing GPUs first."""
+    keys = [key for key in resource_keys(loss.baseline) if is_gpu(key)]
+    found = [(key, each) for key in keys for each in _broken_of(key, loss, facts)]
+    found.sort(key=lambda each: (-(int(each[1]["held_before"]) - int(each[1]["held"])), each[1]["queue"], each[0]))
+    return [each if key == GPU else {**each, "flavor": flavor_of(key)} for key, each in found]
 
 
-def _promises(facts: ClusterFacts) -> list[Promise]:
-    """The finite quotas of the queues that no other queue contains, in whole GPUs."""
+def _broken_of(key: str, loss: NodeLoss, facts: ClusterFacts) -> Iterator[GuaranteeAnswer]:
+    promises = _promises(loss.baseline, key)
+    before = hold_promises(promises, _capacity(loss.baseline, key), loss.degraded)
+    after = hold_promises(promises, _capacity(facts, key), loss.degraded)
+    for now, was in zip(after, before, strict=True):
+        if now.held < was.held:
+            yield {
+                "queue": now.pool, "quota": now.quota, "held_before": was.held, "held": now.held, "missing": now.missing
+            }  # fmt: skip
+
+
+def _promises(facts: ClusterFacts, key: str) -> list[Promise]:
+    """The finite quotas of the queues that no other queue contains, in whole GPUs of a flavor."""
     index = {queue.name: n for n, queue in enumerate(facts.queues)}
     parents = [-1 if queue.parent is None else index.get(queue.parent, -1) for queue in facts.queues]
     below: list[Amount] = [0] * len(parents)
     quotas: list[Amount] = [0] * len(parents)
     for n in children_first_order(parents)[0]:
         own = facts.queues[n].quota
-        quotas[n] = below[n] if own is None else own.get(GPU, 0)
+        quotas[n] = below[n] if own is None else own.get(key, 0)
         if parents[n] >= 0:
             below[parents[n]] += quotas[n]
     return [
@@ -136,18 +145,18 @@ def _promises(facts: ClusterFacts) -> list[Promise]:
     ]
 
 
-def _capacity(facts: ClusterFacts) -> int:
-    given = (facts.capacity or {}).get(GPU)
-    gpus = _gpus_of(facts.nodes or ()) if given is None or given == math.inf else given
-    return math.floor(gpus)
+def _capacity(facts: ClusterFacts, key: str) -> int:
+    given = (facts.capacity or {}).get(key)
+    on_nodes = sum(node.resources.get(key, 0) for node in facts.nodes or ())
+    return math.floor(on_nodes if given is None or given == math.inf else given)
 
 
 def _gpus_of(nodes: Iterable[NodeFacts]) -> Number:
-    return sum(node.resources.get(GPU, 0) for node in nodes)
+    return sum(gpus_in(node.resources) for node in nodes)
 
 
 def _gang_gpus(gang: GangFacts, states: frozenset[TaskState]) -> Number:
-    return sum(task.request.get(GPU, 0) for task in gang.tasks if task.state in states)
+    return sum(gpus_in(task.request) for task in gang.tasks if task.state in states)
 
 
 _RUNNING = frozenset({TaskState.RUNNING})
@@ -156,12 +165,12 @@ _RUNNING = frozenset({TaskState.RUNNING})
 def _resized(facts: ClusterFacts, name: str, before: Number) -> ResizedNodeAnswer:
     node = next(each for each in facts.nodes or () if each.name == name)
     held = sum(
-        task.request.get(GPU, 0)
+        gpus_in(task.request)
         for gang in facts.gangs
         for task in gang.tasks
         if task.node == name and task.state in {TaskState.RUNNING, TaskState.RELEASING}
     )
-    gpus = node.resources.get(GPU, 0)
+    gpus = gpus_in(node.resources)
     return {
         "node": name,
         "gpus_before": as_json(before),
@@ -220,7 +229,7 @@ def _displaced(loss: NodeLoss, before: CycleResult, after: CycleResult) -> list[
 def _gpus_in(world: World, gang: GangState, state: TaskState) -> Number:
     """The GPUs of the tasks of a gang that are in this state after the cycle."""
     tasks = enumerate(gang.fact.tasks)
-    return sum(task.request.get(GPU, 0) for i, task in tasks if task_state(world, gang, i)[0] is state)
+    return sum(gpus_in(task.request) for i, task in tasks if task_state(world, gang, i)[0] is state)
 
 
 def _queue_lengths(before: World, after: World) -> list[QueueLengthAnswer]:

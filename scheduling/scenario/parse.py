@@ -11,7 +11,16 @@ from pools.domain.errors import DomainError, ErrorCode, Fault, Violation
 from pools.domain.quota.degraded import DegradedRule
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.values.amounts import Number
-from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, NodeFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.facts import (
+    ClusterFacts,
+    CohortFacts,
+    GangFacts,
+    NodeFacts,
+    PolicyFacts,
+    QueueFacts,
+    WhenCanBorrow,
+    WhenCanPreempt,
+)
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
@@ -23,7 +32,7 @@ ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workl
 COHORT_KEYS = ("name", "parent", "quota", *LIMIT_KEYS, "weight")
 NODE_KEYS = ("name", "gpus", "resources", "labels")
 POLICY_KEYS = (*POLICY_DEFAULTS, "now")
-QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created")
+QUEUE_KEYS = (*COHORT_KEYS, "limit", "priority", "created", "when_can_borrow", "when_can_preempt")
 
 
 class ScenarioError(DomainError):
@@ -234,6 +243,10 @@ def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
         changes["priority"] = entry.number("priority", 100)
     if entry.has_key("created"):
         changes["created"] = entry.number("created", queue.created)
+    if entry.has_key("when_can_borrow"):
+        changes["when_can_borrow"] = entry.choice("when_can_borrow", WhenCanBorrow, WhenCanBorrow.BORROW)
+    if entry.has_key("when_can_preempt"):
+        changes["when_can_preempt"] = entry.choice("when_can_preempt", WhenCanPreempt, WhenCanPreempt.NEXT)
     return replace(queue, **changes)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, PolicyFacts, QueueFacts
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, PolicyFacts, QueueFacts, TaskFacts
 
 REDACTED_PREFIX = "others:"
 """The beginning of a redacted name; a real name may not contain a colon."""
@@ -80,6 +80,11 @@ def _policy(policy: PolicyFacts, alias: Mapping[str, str]) -> PolicyFacts:
 def _gang(gang: GangFacts, queue: str, alias: str | None) -> GangFacts:
     if alias is None:
         return gang if gang.queue == queue else replace(gang, queue=queue)
-    tasks = tuple(replace(task, name=f"{alias}-{n}") for n, task in enumerate(gang.tasks))
+    tasks = _tasks(gang.tasks, alias)
+    others = tuple(_tasks(each, alias) for each in gang.alternatives)
     lead = next((tasks[n].name for n, task in enumerate(gang.tasks) if task.name == gang.lead), "")
-    return replace(gang, name=alias, queue=queue, tasks=tasks, lead=lead)
+    return replace(gang, name=alias, queue=queue, tasks=tasks, alternatives=others, lead=lead)
+
+
+def _tasks(tasks: tuple[TaskFacts, ...], alias: str) -> tuple[TaskFacts, ...]:
+    return tuple(replace(task, name=f"{alias}-{n}") for n, task in enumerate(tasks))

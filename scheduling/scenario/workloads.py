@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pools.domain.errors import Fault
+from pools.domain.values.amounts import Number
 from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, GangFacts, TaskFacts, TaskState
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, SubGroup
 from scheduling.domain.judgement.podgroup_rules import MAX_PODS, FieldNames, PodGroup, check_pod_group, is_structural
 from scheduling.scenario.draft import ScenarioDraft
-from scheduling.scenario.fields import RecordReader, read_resources
+from scheduling.scenario.fields import RecordReader, read_choices, read_resources
 
 TIME_KEYS = ("started", "time_limit", "expected_time")
 """Keys of workloads that only a policy reads."""
@@ -21,9 +22,10 @@ WORKLOAD_KEYS = (
     *TIME_KEYS,
     "restarts",
     "gang",
+    "choice",
     "tasks",
 )
-TASK_KEYS = ("name", "count", "gpus", "resources", "state", "node", "sub_group")
+TASK_KEYS = ("name", "count", "gpus", "resources", "any_of", "state", "node", "sub_group")
 GANG_KEYS = ("min_member", "min_sub_group", "sub_groups")
 GROUP_KEYS = ("name", "parent", "min_member", "min_sub_group")
 PRIORITIES = {"HIGH": HIGH, "NORMAL": NORMAL, "LOW": LOW}
@@ -46,13 +48,14 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
     state = entry.choice("state", STATES, "pending")
     times = {key: entry.number(key, 0, minimum=0) if entry.is_given(key) else None for key in TIME_KEYS}
     tree = _gang(draft, entry)
-    tasks = _Tasks(draft, entry, name or "", state, tree).read()
+    choices = _Tasks(draft, entry, name or "", state, tree).read()
+    choice = (entry.whole_number("choice", 1, minimum=1, maximum=len(choices)) or 1) - 1
     if name is None:
         return
     draft.gangs[name] = GangFacts(
         name,
         queue or "",
-        tasks,
+        choices[choice],
         priority=priority,
         preemptible=priority < NON_PREEMPTIBLE_FROM if preemptible is None else preemptible,
         submitted=submitted,
@@ -61,6 +64,8 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
         time_limit=times["time_limit"],
         expected_time=times["expected_time"],
         restarts=entry.boolean("restarts", default=True),
+        alternatives=(*choices[:choice], *choices[choice + 1 :]),
+        choice=choice,
     )
     draft.gang_paths[name] = entry.path
 
@@ -115,25 +120,29 @@ class _Tasks:
         self._draft, self._entry, self._workload, self._state, self._tree = draft, entry, workload, state, tree
         self._names: set[str] = set()
         self._tasks: list[TaskFacts] = []
+        self._others: list[list[TaskFacts]] = []
+        """The same tasks with the requests of the second entry of `any_of`, the third, and so on."""
+        self._entries: int | None = None
 
-    def read(self) -> tuple[TaskFacts, ...]:
+    def read(self) -> list[tuple[TaskFacts, ...]]:
+        """The tasks in each choice of the workload."""
         for line in self._entry.records("tasks", "a task"):
             line.reject_unknown_keys(TASK_KEYS)
             self._line(line)
         if not self._entry.list_items("tasks"):
             message = "A workload needs at least one task in 'tasks'."
             self._draft.faults.add(self._entry.path_of("tasks"), Fault.BAD_VALUE, message)
-        return tuple(self._tasks)
+        return [tuple(self._tasks), *map(tuple, self._others)]
 
     def _line(self, line: RecordReader) -> None:
         draft = self._draft
         count = line.whole_number("count", 1, minimum=1, maximum=draft.bounds.tasks) or 1
-        draft.task_count += count
+        request, *others = self._requests(line)
+        draft.task_count += count * (1 + len(others))
         if draft.task_count > draft.bounds.tasks:
             message = f"A scenario has at most {draft.bounds.tasks} tasks here."
             line.faults.add(line.path_of("count"), Fault.BAD_VALUE, message)
             return
-        request = read_resources(line)
         state = TaskState(line.choice("state", STATES, self._state))
         node = self._node(line, state)
         group = self._group(line)
@@ -152,6 +161,25 @@ class _Tasks:
                 )
             self._names.add(name)
             self._tasks.append(TaskFacts(name, request, group, state, node, allowed, bars))
+            for tasks, other in zip(self._others, others, strict=False):
+                tasks.append(TaskFacts(name, other, group, state, node, allowed, bars))
+
+    def _requests(self, line: RecordReader) -> list[dict[str, Number]]:
+        """The request of a task in each choice; as many for each line of the workload, because all tasks start in one
+        choice."""
+        requests = [read_resources(line)]
+        if line.is_given("any_of"):
+            if any(line.is_given(key) for key in ("gpus", "resources")):
+                message = "Give 'any_of', or one of 'gpus' and 'resources', not both."
+                line.faults.add(line.path_of("any_of"), Fault.BAD_VALUE, message)
+            requests = read_choices(line)
+        if self._entries is None:
+            self._entries = len(requests)
+            self._others = [[] for _ in requests[1:]]
+        elif self._entries != len(requests):
+            message = "All tasks of a workload start in one choice, so each line has as many entries in 'any_of'."
+            line.faults.add(line.path_of("any_of"), Fault.BAD_VALUE, message)
+        return requests
 
     def _node(self, line: RecordReader, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.name("node")

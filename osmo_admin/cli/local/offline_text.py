@@ -42,7 +42,7 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
         for each in loss["displaced"]
     ]
     guarantees = [
-        f"{each['queue']}: {each['held']} of {each['quota']} GPUs, {each['missing']} missing"
+        f"{each['queue']}: {each['held']} of {each['quota']} {_flavor_text(each)}GPUs, {each['missing']} missing"
         for each in loss["guarantees"]
     ]
     queues = [
@@ -57,6 +57,10 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
         _section_text("QUOTAS THAT NO LONGER HOLD", guarantees),
         _section_text("QUEUES THAT CHANGE", queues),
     ]
+
+
+def _flavor_text(entry: dict[str, Any]) -> str:
+    return f"{entry['flavor']} " if "flavor" in entry else ""
 
 
 def _priority_text(work: dict[str, Any]) -> str:
@@ -109,6 +113,8 @@ def _workload_lines(workloads: dict[str, Any]) -> list[str]:
     for name, work in workloads.items():
         nodes = sorted({task["node"] for task in work["tasks"].values() if task["node"]})
         reason = work["reason"]["message"] if work["reason"] else ", ".join(nodes)
+        if work.get("choice") is not None:
+            reason = f"{reason} ({work['choices'][work['choice'] - 1]})".strip()
         rows.append([name, work["state"], str(work["position"] or ""), reason])
     return _table_lines(["Name", "State", "Position", "Nodes or reason"], rows)
 

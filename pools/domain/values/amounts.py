@@ -81,6 +81,16 @@ def is_gpu(key: str) -> bool:
     return resource_of(key) == "gpu"
 
 
+def gpus_in(amounts: Mapping[str, Number]) -> Number:
+    """The GPUs of all flavors together."""
+    return sum(amount for key, amount in amounts.items() if is_gpu(key))
+
+
+def flavor_of(key: str) -> str:
+    """The flavor of a `flavor/resource` key."""
+    return key.partition("/")[0]
+
+
 def sum_amounts(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
     """The sum, key by key."""
     whole: dict[str, Number] = {}
@@ -113,12 +123,13 @@ def amount_text(amount: Amount) -> str:
 
 
 def amounts_text(amounts: Mapping[str, Amount]) -> str:
-    """Amounts for a message; GPUs of the default flavor without the flavor: `4 GPUs`, `4 GPUs and 8 cpu`."""
+    """Amounts for a message, GPUs with their flavor unless it is the default: `4 GPUs`, `8 h100 GPUs and 8 cpu`."""
     words = []
     for key in sorted(amounts, key=lambda key: (not is_gpu(key), key)):
         amount = amount_text(amounts[key])
-        if key == GPU:
-            words.append(f"{amount} GPU" if amounts[key] == 1 else f"{amount} GPUs")
+        if is_gpu(key):
+            which = "" if key == GPU else f"{flavor_of(key)} "
+            words.append(f"{amount} {which}GPU" if amounts[key] == 1 else f"{amount} {which}GPUs")
         else:
             words.append(f"{amount} {key.removeprefix(DEFAULT_FLAVOR + '/')}")
     return " and ".join(words) or "nothing"

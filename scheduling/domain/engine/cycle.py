@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.fast.shortcuts import accelerate
 from scheduling.domain.engine.rules.phases import Phases
-from scheduling.domain.engine.rules.starting import run_start_phase
+from scheduling.domain.engine.rules.starting import ChoiceOrder, run_start_phase
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import Step, StepLog
 
@@ -43,17 +43,19 @@ def run_cycle(facts: ClusterFacts, *, fast: bool = True, notes_spared: bool = Fa
 def run_passes(world: World) -> CycleResult:
     """Schedule the state until a pass changes nothing."""
     step_log = StepLog(world)
-    phases = Phases(world, step_log)
+    choices = ChoiceOrder(Phases(world, StepLog(world)).would_start)
+    phases = Phases(world, step_log, choices)
     for number in range(1, MAX_PASSES + 1):
         step_log.pass_number = number
+        choices.begin_pass()
         changed = [
-            run_start_phase(world, step_log),
+            run_start_phase(world, step_log, choices),
             phases.consolidate(),
             phases.reclaim(),
             phases.preempt(),
             phases.take_back(),
             phases.give_up(),
         ]
-        if not any(changed):
+        if not any(changed) and not choices.ends_waiting():
             return CycleResult(world, tuple(step_log.steps), has_converged=True, passes=number)
     return CycleResult(world, tuple(step_log.steps), has_converged=False, passes=MAX_PASSES)

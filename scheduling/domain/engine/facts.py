@@ -26,6 +26,22 @@ class TaskState(StrEnum):
     FINISHED = "finished"
 
 
+class WhenCanBorrow(StrEnum):
+    """Work that may use several flavors, where an earlier one has room beyond the quota of its queue only: it borrows
+    there, or tries the next flavors inside their quota first."""
+
+    BORROW = "borrow"
+    NEXT = "next"
+
+
+class WhenCanPreempt(StrEnum):
+    """Work that may use several flavors, where other work would have to leave an earlier one: it makes room there, or
+    tries the next flavors first."""
+
+    PREEMPT = "preempt"
+    NEXT = "next"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """A node and its capacity. `labels` choose it in a what-if, and decide nothing else."""
@@ -55,7 +71,8 @@ class QueueFacts:
     `quota` None means the sum of the children's; on a leaf it means 0. `is_external`: a queue of another cluster. Its
     work holds quota in the cohort tree and can be reclaimed for a lender here, but it starts nothing and gets no share
     of the nodes. `borrows_by_limit`: its borrowing limit is nothing but its `limit` less its quota, so that one setting
-    raises both."""
+    raises both. `when_can_borrow`, `when_can_preempt`: of a top queue, for all work below it that may use several
+    flavors."""
 
     name: str
     parent: str | None = None
@@ -69,6 +86,8 @@ class QueueFacts:
     hold: StartHold | None = None
     is_external: bool = False
     borrows_by_limit: bool = False
+    when_can_borrow: str = WhenCanBorrow.BORROW
+    when_can_preempt: str = WhenCanPreempt.NEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +145,11 @@ class GangFacts:
     gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs, `checkpoint_every` so many
     seconds after its start, and again after so many, its tasks have saved their state. Only a what-if about
     nodes reads these two: `restarts`, whether it waits again after it has lost its place with a node, and the task
-    `lead`, which it cannot lose alone."""
+    `lead`, which it cannot lose alone.
+
+    `alternatives`: the same tasks (names, groups, order) with the requests, allowed nodes and bars of other flavors, in
+    order of preference. `tasks` is the choice that it has, or, where nothing of it runs or is ending, one of those that
+    it may take; it stands at the place `choice` among the alternatives. All tasks start in one of them."""
 
     name: str
     queue: str
@@ -144,17 +167,26 @@ class GangFacts:
     restarts: bool = True
     lead: str = ""
     checkpoint_every: Number | None = None
+    alternatives: tuple[tuple[TaskFacts, ...], ...] = ()
+    choice: int = 0
+
+    @property
+    def choices(self) -> tuple[tuple[TaskFacts, ...], ...]:
+        """Its tasks in each flavor that it may use, in order of preference."""
+        return (*self.alternatives[: self.choice], self.tasks, *self.alternatives[self.choice :])
 
 
 @dataclass(frozen=True, slots=True)
 class StartReservationFacts:
     """A start reservation that was made earlier, at the time `since`. `nodes` are the amounts that the gang will use on
-    each node, chosen at the time `placed`; None while quotas and limits do not let it start on any."""
+    each node, chosen at the time `placed`; None while quotas and limits do not let it start on any. `choice`: the place
+    among the choices of the gang of the one that it is for."""
 
     gang: str
     since: Number
     nodes: Mapping[str, Mapping[str, Number]] | None = None
     placed: Number | None = None
+    choice: int = 0
 
 
 @dataclass(frozen=True, slots=True)

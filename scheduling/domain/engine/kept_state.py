@@ -13,9 +13,9 @@ from dataclasses import replace
 from pools.domain.values.amounts import Number
 from scheduling.domain.engine.cycle import CycleResult, new_world, run_passes
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
-from scheduling.domain.engine.state.build import resource_keys
-from scheduling.domain.engine.state.nodes import NOWHERE
-from scheduling.domain.engine.state.records import FINISHED, GangState
+from scheduling.domain.engine.state.build import resource_keys, wanted_amounts
+from scheduling.domain.engine.state.nodes import NOWHERE, Request
+from scheduling.domain.engine.state.records import GangState
 from scheduling.domain.engine.state_facts import gang_after
 
 MAX_NEW_SIGNATURES = 2**17
@@ -40,6 +40,8 @@ class KeptState:
             self._uses.update(_shapes_of(gang))
         self._requests_before: dict[int, dict[int, Number]] = {}
         """The requests of the last run, for each resource, of the queues that request something else now."""
+        self._wanted = {gang.fact.name: wanted_amounts(gang) for gang in self.world.gangs if gang.choices}
+        """The amounts that are counted as requests of the gangs that have several choices."""
 
     def facts(self) -> ClusterFacts:
         """The facts as they stand now. Its cost grows with the cluster."""
@@ -75,13 +77,17 @@ class KeptState:
             self._build(replace(facts, gangs=(*facts.gangs, fact)))
             return
         self._uses.update(shapes)
-        self._count_requests(self.world.add_gang(fact), 1)
+        gang = self.world.add_gang(fact)
+        self._count_requests(gang, wanted := wanted_amounts(gang), 1)
+        if gang.choices:
+            self._wanted[fact.name] = wanted
 
     def ended(self, name: str) -> None:
         """A gang ended or was cancelled; it leaves the cluster with all that it holds."""
         gang = self.world.gang_of[name]
         self._uses.subtract(shapes := _shapes_of(gang.fact))
-        self._count_requests(gang, -1)
+        wanted = self._wanted.pop(name, None)
+        self._count_requests(gang, wanted_amounts(gang) if wanted is None else wanted, -1)
         self.world.remove_gang(gang)
         if any(not self._is_known(shape) for shape in shapes):
             self._build(self.facts())
@@ -92,6 +98,7 @@ class KeptState:
         if self.world.signatures - self._first_signatures > MAX_NEW_SIGNATURES:
             self._build(self.facts())
         world = self.world
+        self._count_choices()
         world.begin_run()
         if world.policy is not None and now is not None:
             world.policy.now = now
@@ -103,21 +110,30 @@ class KeptState:
     def _is_known(self, shape: object) -> bool:
         return self._uses[shape] > 0 or shape in self._other_keys
 
-    def _count_requests(self, gang: GangState, sign: int) -> None:
-        if gang.queue is None:
-            return
-        for status, request in zip(gang.status, gang.requests, strict=True):
-            if status == FINISHED:
-                continue
-            for r, amount in request:
-                before = self._requests_before.setdefault(r, {})
-                for above in gang.queue.path:
-                    before.setdefault(above.index, above.request[r])
-                    above.request[r] += sign * amount
+    def _count_choices(self) -> None:
+        """Gangs that took one of their choices, or lost it, want something else since the last run."""
+        for gang in dict.fromkeys(self.world.run_changed):
+            now = self.world.gang_of.get(gang.fact.name)
+            if (
+                now is not None
+                and gang in now.choices
+                and self._wanted[gang.fact.name] != (wanted := wanted_amounts(now))
+            ):
+                self._count_requests(now, self._wanted[gang.fact.name], -1)
+                self._count_requests(now, wanted, 1)
+                self._wanted[gang.fact.name] = wanted
+
+    def _count_requests(self, gang: GangState, wanted: Request, sign: int) -> None:
+        for r, amount in wanted if gang.queue is not None else ():
+            before = self._requests_before.setdefault(r, {})
+            for above in gang.queue.path:  # type: ignore[union-attr]
+                before.setdefault(above.index, above.request[r])
+                above.request[r] += sign * amount
 
 
 def _shapes_of(gang: GangFacts) -> frozenset[object]:
     """The resource keys and the sets of allowed nodes of its tasks. Each of them is one number of every node."""
-    maps = {id(task.request): task.request for task in gang.tasks}
+    every = [task for tasks in gang.choices for task in tasks] if gang.alternatives else gang.tasks
+    maps = {id(task.request): task.request for task in every}
     keys = {key for request in maps.values() for key in request}
-    return frozenset(keys.union(task.allowed_nodes for task in gang.tasks if task.allowed_nodes is not None))
+    return frozenset(keys.union(task.allowed_nodes for task in every if task.allowed_nodes is not None))

@@ -7,13 +7,14 @@ from enum import StrEnum
 
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.reasons.by_choice import reasons_by_name
 from scheduling.domain.engine.reasons.explain import Explainer, Reason
 from scheduling.domain.engine.reasons.line_trials import LineTrials
 from scheduling.domain.engine.reasons.remedies import MAX_NAMED_GANGS, NameResolver
 from scheduling.domain.engine.rules.queue_order import QueueOrder
 from scheduling.domain.engine.rules.starting import pending_queues
 from scheduling.domain.engine.rules.world import World
-from scheduling.domain.engine.state.records import RELEASING, GangState
+from scheduling.domain.engine.state.records import RELEASING, GangState, QueueState
 from scheduling.domain.engine.state_facts import gang_after
 
 
@@ -69,7 +70,8 @@ def gang_result(gang: GangState) -> GangResult:
     if gang.is_running:
         return GangResult.RUNNING
     if any(gang.waiting):
-        return GangResult.PREEMPTED if gang.ran else GangResult.PENDING
+        ran = gang.ran or any(each.ran for each in gang.choices)
+        return GangResult.PREEMPTED if ran else GangResult.PENDING
     if RELEASING in gang.status:
         return GangResult.RELEASING
     return GangResult.RUNNING if any(gang.active) else GangResult.FINISHED
@@ -78,7 +80,7 @@ def gang_result(gang: GangState) -> GangResult:
 def waiting_reasons(world: World) -> dict[str, Reason]:
     """The reason of each waiting gang; interchangeable gangs share one. Where it has several lines, they are tried."""
     explainer = Explainer(world)
-    return LineTrials(world, explainer).tried(explainer.explain_all())
+    return reasons_by_name(LineTrials(world, explainer).tried(explainer.explain_all()))
 
 
 def queue_positions(world: World) -> dict[str, QueuePosition]:
@@ -94,7 +96,19 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
 
     behind = NO_PODS
     could_start = world.feasibility.could_start_alone
-    pending = pending_queues(world, lambda gang, queue: not gang.is_running or could_start(gang, queue))
+
+    def has_position(gang: GangState, queue: QueueState) -> bool:
+        if gang.is_running:
+            return could_start(gang, queue)
+        # Of several choices the first that could ever start stands for the gang.
+        if not gang.choices:
+            return True
+        return gang is next(
+            (each for each in gang.choices if world.feasibility.is_possible_choice(each, queue)),
+            world.gang_of[gang.fact.name],
+        )
+
+    pending = pending_queues(world, has_position)
     order = QueueOrder(pending)
     while (leaf := order.next_leaf()) is not None:
         gang = pending[leaf.index].head()
@@ -113,7 +127,8 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
 
 
 def facts_after(cycle: CycleResult) -> ClusterFacts:
-    """The facts after the cycle; another cycle on them changes nothing."""
+    """The facts after the cycle. Another cycle on them changes nothing, unless gangs got one of several flavors: they
+    are demand of it alone now, so that fair shares may be others."""
     world = cycle.world
     gangs = (world.gang_of[fact.name] for fact in world.facts.gangs)
     policy = None if world.policy is None else world.policy.facts()

@@ -82,6 +82,8 @@ class Step:
     """Whether it is an eviction of a set that loses least."""
     eviction: Eviction | None = None
     """Of a reclaim and a preemption: by which rule, and which other work could have gone."""
+    choice: int = 0
+    """The place of the tasks among the choices of the gang (`GangFacts.choices`): its flavor."""
 
 
 class StepLog:
@@ -123,7 +125,18 @@ class StepLog:
         beneficiary_name = None if beneficiary is None else beneficiary.fact.name
         nodes = self._nodes(action, gang, which)
         self.steps.append(
-            Step(self.pass_number, action, name, names, beneficiary_name, message, nodes, is_least_lost, eviction)
+            Step(
+                self.pass_number,
+                action,
+                name,
+                names,
+                beneficiary_name,
+                message,
+                nodes,
+                is_least_lost,
+                eviction,
+                gang.choice,
+            )
         )
 
     def _nodes(self, action: StepAction, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:

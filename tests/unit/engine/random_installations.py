@@ -97,6 +97,57 @@ def _limits(pick):
     return found
 
 
+# -- kinds of GPU ----------------------------------------------------------------------------------------------------
+
+
+def random_kinds(seed):
+    """An installation with one to four kinds of GPU and no work yet, and the work that comes: each gang may use some of
+    the kinds, in an order of its own."""
+    pick = random.Random(seed)
+    kinds = [f"k{i}/gpu" for i in range(pick.randint(1, 4))]
+    nodes = [NodeFacts(f"n{i}", {pick.choice(kinds): pick.choice([2, 4, 8, 8])}) for i in range(pick.randint(2, 6))]
+    cohorts, queues, leaves = _tree(pick, sum(sum(node.resources.values()) for node in nodes))
+    queues = [_of_kinds(pick, each, kinds, ("quota", "limit", "lending_limit", "borrowing_limit")) for each in queues]
+    above = {each.parent for each in queues}
+    switches = {"when_can_borrow": ("borrow", "next"), "when_can_preempt": ("next", "preempt")}
+    queues = [
+        replace(
+            each,
+            quota=None if each.name in above else each.quota,
+            **{key: pick.choice(words) for key, words in switches.items()},
+        )
+        for each in queues
+    ]
+    cohorts = [_of_kinds(pick, each, kinds, ("quota", "lending_limit", "borrowing_limit")) for each in cohorts]
+    policy = PolicyFacts(HOUR, HOUR, pick.choice([None, 2 * HOUR])) if pick.random() < 0.5 else None
+    start = ClusterFacts(tuple(queues), tuple(cohorts), nodes=tuple(nodes), policy=policy)
+    works = []
+    for i in range(pick.randint(8, 20)):
+        priority = pick.choice([LOW, LOW, LOW, 60, NORMAL, NORMAL, HIGH])
+        work = _work(pick, f"w{i}", leaves, priority, at=100 * i)
+        works.append(with_kinds(pick, work, pick.sample(kinds, pick.randint(1, len(kinds)))))
+    return start, works
+
+
+def _of_kinds(pick, node, kinds, fields):
+    """The queue or cohort with amounts of each kind in place of those of GPUs."""
+
+    def spread(amounts):
+        return {kind: pick.choice([n, n, n // 2, 0]) for kind in kinds for n in (amounts or {}).values()}
+
+    return replace(node, **{field: spread(getattr(node, field)) for field in fields})
+
+
+def with_kinds(pick, work, kinds):
+    """The gang with a choice for each of these kinds, which may need another number of GPUs in each."""
+    first, *others = [
+        tuple(replace(task, request={kind: task.request[GPU] * times}) for task in work.tasks)
+        for kind in kinds
+        for times in (pick.choice([1, 1, 1, 2]),)
+    ]
+    return replace(work, tasks=first, alternatives=tuple(others))
+
+
 # -- trials ----------------------------------------------------------------------------------------------------------
 
 

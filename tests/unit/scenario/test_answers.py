@@ -90,11 +90,22 @@ def test_documented_examples():
     assert {name: cohort["t"][G] for name, cohort in got["cohorts"].items()} == {"corp": 11, "prod": 2, "research": 7}
     assert got["queues"]["serve"]["borrowed"] == {G: 8}
     assert got["queues"]["serve"]["fair_share"] is None
+    _none, got = states("flavors.yaml")
+    works = got["workloads"]
+    assert {name: work["choice"] for name, work in works.items()} == {
+        "train": 1, "tune": 2, "filler": 2, "either": None, "large": None,
+    }  # fmt: skip
+    assert works["either"]["choices"] == ["h100", "a100"]
+    assert works["either"]["reason"]["missing"] == {"a100/gpu": 2}
+    assert [line.split(":")[0] for line in works["either"]["unblock"]] == ["a100", "h100, both of these"]
+    assert works["either"]["unblock_needs_all"] is False
+    assert "a100: it asks for 12 a100 GPUs, more than" in works["large"]["reason"]["message"]
+    assert [(step["workload"], step["choice"]) for step in got["steps"]] == [("train", 1), ("tune", 2), ("filler", 2)]
 
 
 def test_every_example_is_documented_and_answered():
     files = sorted(EXAMPLES.iterdir())
-    assert len(files) == 4
+    assert len(files) == 5
     for file in files:
         assert file.read_text().startswith("# ")
         assert f"osmo simulate docs/scenarios/{file.name}" in file.read_text()

@@ -51,6 +51,18 @@ TWO_VICTIMS: dict[str, Any] = {
         {"name": "new", "queue": "a", "submitted": 3, "tasks": [{"gpus": 1}]},
     ],
 }  # fmt: skip
+TWO_KINDS: dict[str, Any] = {
+    "nodes": [{"name": "h", "resources": {"h100/gpu": 4}}, {"name": "a", "resources": {"a100/gpu": 4}}],
+    "queues": [{"name": "a", "quota": {"h100/gpu": 2, "a100/gpu": 4}}], "cohorts": [], "changes": [],
+    "workloads": [
+        {"name": "low", "queue": "a", "priority": "LOW", "state": "running",
+         "tasks": [{"any_of": [{"h100/gpu": 2}, {"a100/gpu": 2}], "node": "h"}]},
+        {"name": "w", "queue": "a", "priority": 60, "tasks": [{"any_of": [{"h100/gpu": 2}, {"a100/gpu": 2}]}]},
+    ],
+}  # fmt: skip
+MAKES_ROOM: dict[str, Any] = TWO_KINDS | {
+    "nodes": [{"name": "h", "resources": {"h100/gpu": 2}}, {"name": "a", "resources": {"a100/gpu": 4}}],
+}
 LOST_NODE: dict[str, Any] = {
     "policy": {"now": 100},
     "nodes": [{"name": "n1", "gpus": 4, "labels": {"rack": "r1"}}, {"name": "n2", "gpus": 2}],
@@ -106,6 +118,9 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
                               {"name": "v", "queue": "b", "priority": "LOW", "submitted": 1, "tasks": [{"gpus": 1}]}]},
         ("queues", 0), 50,
     ),
+    ("queue", "when_can_borrow"): (TWO_KINDS, ("queues", 0), "next"),
+    ("queue", "when_can_preempt"): (MAKES_ROOM, ("queues", 0), "preempt"),
+    ("workload", "choice"): (TWO_KINDS, ("workloads", 0), 2),
     ("workload", "name"): (BASE, ("workloads", 1), "renamed"),
     ("workload", "queue"): (BASE, ("workloads", 1), "b"),
     ("workload", "priority"): (BASE, ("workloads", 2), "NORMAL"),
@@ -128,6 +143,7 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
         {**LONG_WAIT, "workloads": [{"name": "w", "queue": "a", "tasks": [{}]}]},
         ("workloads", 0, "tasks", 0), {"gpu": 1},
     ),
+    ("task", "any_of"): (TWO_KINDS, ("workloads", 1, "tasks", 0), [{"a100/gpu": 2}, {"h100/gpu": 2}]),
     ("task", "state"): (BASE | {"changes": []}, ("workloads", 0, "tasks", 0), "releasing"),
     ("task", "node"): (BASE | {"changes": []}, ("workloads", 0, "tasks", 0), "n1"),
     ("task", "sub_group"): (BASE, ("workloads", 3, "tasks", 0), "y"),

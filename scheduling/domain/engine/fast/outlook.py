@@ -56,8 +56,10 @@ class Outlook:
         world: WorldState,
         inner: Sequence[EvictionUnit],
         inner_gains: Mapping[int, list[Number]],
+        request: Request,
     ) -> None:
         assert world.nodes is not None
+        self._request = request
         self._world, self._nodes = world, world.nodes
         self._inner, self._inner_gains = inner, inner_gains
         self._table: LossTable | None = None
@@ -132,7 +134,7 @@ class Outlook:
             heap: list[tuple[Rank, int, int, Sequence[Loss]]] = []
             following = next(queues, None)
             while heap or following is not None:
-                if following is not None and not (heap and heap[0][:2] < (victim_rank(following), following.index)):
+                if following is not None and not (heap and heap[0][:2] < self._rank(following)):
                     losses = self._table.losses_of(following, self._find)
                     if losses:
                         heappush(heap, (losses[0].rank, following.index, 0, losses))
@@ -145,6 +147,9 @@ class Outlook:
                 else:
                     heappop(heap)
 
+    def _rank(self, top: QueueState) -> tuple[Rank, int]:
+        return victim_rank(top, self._request), top.index
+
     def _others_by_nearness(self, ours: QueueState) -> Iterator[Iterator[QueueState]]:
         """The other top queues that may lend, by rank: those of the same cohort tree, nearest first, then the rest."""
         world, root = self._world, self._world.root_cohort(ours)
@@ -154,8 +159,10 @@ class Outlook:
                 near.setdefault(len(world.cohorts_above(top)), []).append(top)
         for depth in sorted(near, reverse=True):
             lenders = [top for top in near[depth] if top is not ours]
-            yield iter(sorted(lenders, key=lambda top: (victim_rank(top), top.index)))
-        is_far = (top for top in lenders_by_rank(world) if root is None or world.root_cohort(top) != root)
+            yield iter(sorted(lenders, key=self._rank))
+        is_far = (
+            top for top in lenders_by_rank(world, self._request) if root is None or world.root_cohort(top) != root
+        )
         yield (top for top in is_far if top is not ours)
 
 
@@ -211,11 +218,11 @@ class ReclaimOutlook(VictimOutlook):
         if found is None:
             units, is_inside, is_enough = _inner_losses(world, leaf, request, helps, None if is_complete else tasks)
             if is_enough:
-                return self._needed_of(Outlook(world, units, _NO_GAINS), tasks)
+                return self._needed_of(Outlook(world, units, _NO_GAINS, request), tasks)
             found = units, is_inside, gains_of(units, world.nodes.full_width)
             self._tables.keep(top, key, found)
         units, is_inside, gains = found
-        outlook = Outlook(world, units, gains)
+        outlook = Outlook(world, units, gains, request)
         right = EvictionRight(is_inside_quota(top, request), is_inside)
         table = _table_of(self._tables, world, request, right, need)
 
@@ -271,7 +278,7 @@ class PreemptOutlook(VictimOutlook):
                     units.append(EvictionUnit(gang, running, tuple([gang.node[i] for i in running])))
             gains = gains_of(units, world.nodes.full_width)
             self._tables.keep(top, key, gains)
-        return None if Outlook(world, (), gains).may_open(tasks) else []
+        return None if Outlook(world, (), gains, ()).may_open(tasks) else []
 
 
 def needed_units(nodes: NodeIndex, units: Sequence[EvictionUnit], tasks: AlikeTasks) -> list[EvictionUnit]:
@@ -333,7 +340,7 @@ def _losses(
         return []
     branch, before, found = Branch(BranchPoint(top, top, (), 0), request), world.mark(), []
     while True:
-        rank, entitlement = victim_rank(top), entitlement_over(top, request, is_inside=right.later)
+        rank, entitlement = victim_rank(top, request), entitlement_over(top, request, is_inside=right.later)
         unit = branch.take_next(world, helps, entitlement)
         if unit is None:
             break

@@ -33,7 +33,8 @@ MAX_HOLDERS = 16
 @dataclass(frozen=True, slots=True)
 class Reason:
     """`queue` is the blocking node of the tree; `limit` names its number that blocks. `needs_all_remedies`: the gang
-    starts only with all remedies together; otherwise one of them is enough."""
+    starts only with all remedies together; otherwise one of them is enough. `by_choice`: of a gang that may use several
+    flavors, the reason of each after its name, the nearest first; the other fields are those of the nearest."""
 
     code: str
     message: str
@@ -45,6 +46,7 @@ class Reason:
     remedies: tuple[Remedy, ...] = ()
     blockers: tuple[Blocker, ...] = ()
     needs_all_remedies: bool = True
+    by_choice: tuple[tuple[str, Reason], ...] = ()
 
     @property
     def unblock(self) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ class Reason:
 
 
 class Explainer:
-    """Reasons in one state; interchangeable gangs are explained once."""
+    """Reasons in one state; interchangeable gangs are explained once, and each choice of a gang alone."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -67,12 +69,12 @@ class Explainer:
         self._phases: Phases | None = None
         self._lending: dict[tuple[int, int, Number], tuple[tuple[UnlentQuota, ...], Amount]] = {}
 
-    def explain_all(self) -> dict[str, Reason]:
-        """The reason of every gang that neither runs nor has ended, by name."""
+    def explain_all(self) -> dict[GangState, Reason]:
+        """The reason of every gang that neither runs nor has ended, of each of its choices."""
         found = {}
         for gang in (*self._world.orphans, *self._world.held):
             if any(gang.waiting) and not gang.is_running:
-                found[gang.fact.name] = self.explain(gang)
+                found[gang] = self.explain(gang)
         for queue in self._world.queues:
             for group in queue.waiting.values():
                 reason = None
@@ -80,7 +82,7 @@ class Explainer:
                     if gang.is_running:
                         break
                     reason = reason or self.explain(gang)
-                    found[gang.fact.name] = reason
+                    found[gang] = reason
         return found
 
     def explain(self, gang: GangState) -> Reason:

@@ -45,26 +45,25 @@ class LineTrials:
         holds = sum(sum(gang.active) + sum(gang.released) for gang in world.gangs)
         self._cost = holds + len(world.queues) + len(world.facts.nodes or ())
 
-    def tried(self, reasons: dict[str, Reason]) -> dict[str, Reason]:
+    def tried(self, reasons: dict[GangState, Reason]) -> dict[GangState, Reason]:
         """These reasons after the trials: first those with several lines, then those with one, which may start without
         it where less work waits."""
         first: dict[int, GangState] = {}
-        for name, reason in reasons.items():
-            gang = self._world.gang_of[name]
+        for gang, reason in reasons.items():
             if reason.blockers and not reason.is_permanent:
                 known = first.get(id(reason))
                 if known is None or gang.order_key < known.order_key:
                     first[id(reason)] = gang
         after: dict[int, Reason] = {}
-        is_one = {index: len(reasons[gang.fact.name].blockers) == 1 for index, gang in first.items()}
+        is_one = {index: len(reasons[gang].blockers) == 1 for index, gang in first.items()}
         for _is_one, _key, gang in sorted(
             ((is_one[index], gang.order_key, gang) for index, gang in first.items()), key=lambda each: each[:2]
         ):
-            reason = reasons[gang.fact.name]
+            reason = reasons[gang]
             if self._cost * (1 + len(reason.blockers)) > self._left:
                 break
             after[id(reason)] = self._try(gang, reason)
-        return {name: after.get(id(reason), reason) for name, reason in reasons.items()} if after else reasons
+        return {gang: after.get(id(reason), reason) for gang, reason in reasons.items()} if after else reasons
 
     def _try(self, gang: GangState, reason: Reason) -> Reason:
         """The reason with the lines that are needed together, or with those of which each alone is enough."""
@@ -91,11 +90,15 @@ class LineTrials:
     def _run(self, gang: GangState, lines: Iterable[Blocker]) -> _LineTrial:
         base = self._alone()
         self._left -= self._cost + len(gang.fact.tasks)
-        mine = replace(gang_after(self._world, gang), hold=None)
+        mine = replace(gang_after(self._world, gang), hold=None, alternatives=(), choice=0)
         others = tuple(other for other in base.gangs if other.name != mine.name)
         policy = base.policy
         if policy is not None:
-            own = tuple(each for each in policy.reservations if each.gang == mine.name)
+            own = tuple(
+                replace(each, choice=0)
+                for each in policy.reservations
+                if each.gang == mine.name and each.choice == gang.choice
+            )
             policy = replace(policy, reservations=own)
         facts = replace(base, gangs=(*others, mine), policy=policy)
         for line in lines:
@@ -115,7 +118,8 @@ class LineTrials:
             for gang in world.gangs:
                 if any(gang.active) or any(gang.released):
                     fact = gang_after(world, gang)
-                    gangs.append(replace(fact, tasks=tuple(task for task in fact.tasks if task.state in _HELD)))
+                    held = tuple(task for task in fact.tasks if task.state in _HELD)
+                    gangs.append(replace(fact, tasks=held, alternatives=(), choice=0))
             capacity = world.facts.capacity
             if capacity is None and world.facts.nodes is not None:
                 capacity = sum_amounts(node.resources for node in world.facts.nodes)

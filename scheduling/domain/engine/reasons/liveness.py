@@ -84,9 +84,11 @@ def _behind_low_work(world: World, leaves: Sequence[QueueState]) -> Iterator[Stu
             continue
         firsts = (group.first for group in leaf.waiting.values() if not group.first.preemptible)
         waiting = sorted((gang for gang in firsts if not gang.is_running), key=lambda each: each.order_key)
-        first = next((gang for gang in waiting if world.feasibility.could_start_alone(gang, leaf)), None)
-        if first is not None and _could_replace(world, leaf, first):
-            yield StuckGang(first.fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
+        could_start = world.feasibility.could_start_alone
+        first = next((gang for gang in waiting if could_start(gang, leaf)), None)
+        choices = () if first is None else first.choices or (first,)
+        if any(could_start(each, leaf) and _could_replace(world, leaf, each) for each in choices):
+            yield StuckGang(choices[0].fact.name, leaf.fact.name, StuckKind.BEHIND_LOW_WORK)
 
 
 def _behind_later_work(world: World) -> Iterator[StuckGang]:
@@ -94,7 +96,9 @@ def _behind_later_work(world: World) -> Iterator[StuckGang]:
     older: dict[tuple[str, str], Number] = {}
     held_nodes = [] if policy is None or nodes is None else [each for each in policy.reservations() if each.nodes]
     for held in held_nodes:  # in their order
-        gang, leaf = world.gang_of[held.gang], world.gang_of[held.gang].queue
+        gang = world.gang_of[held.gang]
+        gang = gang.choices[held.choice] if gang.choices else gang
+        leaf = gang.queue
         needs = {(name, key): n for name, amounts in (held.nodes or {}).items() for key, n in amounts.items()}
         if leaf is not None and not gang.preemptible and may_start(world, leaf, gang.next_request, preemptible=False):
             free = _free_but_for_later(world, gang, held)

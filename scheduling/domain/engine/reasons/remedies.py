@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pools.domain.values.amounts import amount_text
+from pools.domain.values.amounts import amount_text, is_gpu
 from scheduling.domain.engine.reasons.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState
@@ -26,20 +26,28 @@ NameResolver = Callable[[str], str | None]
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """`text` is the message up to the list of `gangs`. Higher lending limits of all nodes in `unlent` help instead, or,
-    with `lends`, give only this part. `takes`: the gangs that lose their place to the start then."""
+    with `lends`, give only this part. `takes`: the gangs that lose their place to the start then. `choice`: the flavor
+    that it is for, of a gang that may use several. `together`: other remedies that are needed with it."""
 
     text: str
     gangs: tuple[str, ...] = ()
     unlent: tuple[UnlentQuota, ...] = ()
     lends: str = ""
     takes: tuple[str, ...] = ()
+    choice: str = ""
+    together: tuple[Remedy, ...] = ()
 
     def message(self, name_of: NameResolver = str, queue_of: NameResolver = str) -> str:
         """The message for one reader. Gangs and pools that the reader may not know are counted."""
         text, inside = self.text + self._lending_text(queue_of), _names_text(self.gangs, name_of)
         taken = _names_text(self.takes, name_of)
         more = f" It then takes the place of {taken}." if taken else ""
-        return (f"{text} ({inside})." if inside else f"{text}.") + more
+        line = (f"{text} ({inside})." if inside else f"{text}.") + more
+        if not self.choice:
+            return line
+        others = [each.message(name_of, queue_of) for each in self.together]
+        count = "" if not others else ", both of these" if len(others) == 1 else f", all {len(others) + 1} of these"
+        return f"{self.choice}{count}: {' '.join([line, *others])}"
 
     def _lending_text(self, queue_of: NameResolver) -> str:
         if not self.unlent:
@@ -116,7 +124,7 @@ class Remedies:
             yield Remedy(f"{grow}, or {end}", unlent=blocker.unlent, lends="" if is_enough else lends)
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
-        holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)
+        holders = self._holding(queue, blocker, but=gang)
         yield Remedy(f"{grow}, or end as much {which} in {queue.fact.name}", holders)
 
     def _gangs_on(self, node: str) -> tuple[str, ...]:
@@ -128,13 +136,19 @@ class Remedies:
             self._gangs_on_node[node] = tuple(sorted({gang.fact.name for gang, _i in here}))
         return self._gangs_on_node[node]
 
-    def _holding(self, queue: QueueState, *, all_work: bool, but: GangState) -> tuple[str, ...]:
+    def _holding(self, queue: QueueState, blocker: Blocker, but: GangState) -> tuple[str, ...]:
         if self._holders is None:
             self._holders = self._all_holders()
-        held = self._holders.get((queue.index, all_work), ())
+        held = self._holders.get((queue.index, blocker.limit != "quota"), ())
+        kinds = set(filter(is_gpu, blocker.missing)) if queue.kinds > 1 else set()
+        if kinds:
+            held = tuple(name for name in held if kinds & self._held_keys(name))
         if RUNNING not in but.status:
             return held
         return tuple(name for name in held if name != but.fact.name)
+
+    def _held_keys(self, name: str) -> set[str]:
+        return {self._world.keys[r] for r, _amount in self._world.gang_of[name].running_request}
 
     def _all_holders(self) -> dict[tuple[int, bool], tuple[str, ...]]:
         """By queue, the gangs that run there or below: all (True), or the non-preemptible ones (False)."""

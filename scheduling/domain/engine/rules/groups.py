@@ -116,7 +116,7 @@ class LeafPendingQueue:
         self._out.add(heappop(self._heap)[1])
 
     def advance(self) -> None:
-        """Go on to the next gang after an attempt for the head."""
+        """Go on to the next gang after the head has started, or without a word about others of its kind."""
         signature = heappop(self._heap)[1]
         self._positions[signature] += 1
         self._push(signature)

@@ -26,7 +26,7 @@ from scheduling.domain.engine.rules.gates import (
 from scheduling.domain.engine.rules.groups import ANY_SHAPE, GroupJudge, Judge, Shape, WaitingGroups
 from scheduling.domain.engine.rules.queue_order import QueueOrder
 from scheduling.domain.engine.rules.shortcuts import SearchShortcut
-from scheduling.domain.engine.rules.starting import attempt_start
+from scheduling.domain.engine.rules.starting import ChoiceOrder, attempt_start, is_over_quota
 from scheduling.domain.engine.rules.victims import (
     AcceptResult,
     EvictionResult,
@@ -37,6 +37,7 @@ from scheduling.domain.engine.rules.victims import (
     is_fair_after,
 )
 from scheduling.domain.engine.rules.world import World
+from scheduling.domain.engine.state.kinds import counted_resources
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import FINISHED, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import EvictionRule, StepAction, StepLog
@@ -92,8 +93,9 @@ def _requests_no_less(mine: list[Request], other: list[Request]) -> bool:
 class Phases:
     """The phases of one cycle."""
 
-    def __init__(self, world: World, step_log: StepLog) -> None:
+    def __init__(self, world: World, step_log: StepLog, choices: ChoiceOrder | None = None) -> None:
         self._world, self._step_log = world, step_log
+        self._choices = choices or ChoiceOrder()
         self._no_moves: set[tuple[object, ...]] = set()
         """Keys of gangs that no moves can help in this phase; interchangeable gangs of all leaves share one search."""
 
@@ -101,7 +103,7 @@ class Phases:
         """Start preemptible gangs that only the nodes block, by moving other gangs."""
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
-            bounds, is_worth_it = _worth_in(leaf)
+            bounds, is_worth_it = _worth_in(self._world, leaf)
             return bounds, lambda gang: gang.next_request if gang.preemptible and is_worth_it(gang) else None
 
         world = self._world
@@ -116,12 +118,15 @@ class Phases:
 
         def judge(leaf: QueueState) -> tuple[Any, GroupJudge] | None:
             room = [fair - have for fair, have in zip(leaf.fair, leaf.alloc, strict=True)]
-            if min(room, default=0) < 0:
+            if leaf.kinds < 2 and min(room, default=0) < 0:
                 return None
-            bounds, is_worth_it = _worth_in(leaf)
+            bounds, is_worth_it = _worth_in(self._world, leaf)
 
             def judge_group(gang: GangState) -> Shape | None:
-                return ANY_SHAPE if fits_in(room, gang.next_request) and is_worth_it(gang) else None
+                request = gang.next_request
+                which = counted_resources(leaf, request)
+                is_inside = leaf.kinds < 2 or all(room[r] >= 0 for r in which or range(len(room)))
+                return ANY_SHAPE if is_inside and fits_in(room, request) and is_worth_it(gang) else None
 
             return (room, bounds), judge_group
 
@@ -138,7 +143,7 @@ class Phases:
             last = next(reversed(leaf.running), None) if leaf.running is not None else None
             if last is None:
                 return None
-            lowest, (bounds, is_worth_it) = last.fact.priority, _worth_in(leaf)
+            lowest, (bounds, is_worth_it) = last.fact.priority, _worth_in(self._world, leaf)
 
             def judge_group(gang: GangState) -> Shape | None:
                 return ANY_SHAPE if lowest < gang.fact.priority and is_worth_it(gang) else None
@@ -187,8 +192,9 @@ class Phases:
             has_stopped = True
         return has_stopped
 
-    def would_start(self, gang: GangState, queue: QueueState) -> bool:
-        """Whether the next pass would start the gang, were it tried first; the state stays as it is."""
+    def would_start(self, gang: GangState, queue: QueueState, *, inside_quota: bool = False) -> bool:
+        """Whether the next pass would start the gang, were it tried first, and with `inside_quota` without borrowing;
+        the state stays as it is."""
         world, policy = self._world, self._world.policy
         if not _is_worth_trying(gang, queue):
             return False
@@ -198,6 +204,7 @@ class Phases:
             in_place = attempt == self._preempt_for
             is_free = policy is None or policy.begin_attempt(gang, in_place=in_place)
             has_started = is_free and bool(attempt(gang, queue))
+            has_started = has_started and not (inside_quota and is_over_quota(gang, queue))
             world.undo(before)
             if policy is not None:
                 policy.end_attempt()
@@ -304,6 +311,10 @@ class Phases:
             gang = leaf_queue.head()
             if gang is None:
                 break
+            if gang.choices and self._choices.waits_for_earlier(gang, leaf):
+                leaf_queue.advance()
+                order.refresh(leaf)
+                continue
             # The phase itself has filled queues since the filter.
             is_worth_it = _is_worth_trying(gang, leaf) and not failed.covers(gang, leaf)
             is_held_back = is_worth_it and policy is not None and not policy.begin_attempt(gang, in_place=in_place)
@@ -313,6 +324,8 @@ class Phases:
                 # Where a reservation is in the way, other gangs may still start.
                 is_general = is_general and not policy.is_withholding
                 policy.end_attempt()
+            if solution is not None and gang.choices:
+                gang, solution = self._better_choice(gang, leaf, solution, help_one, in_place=in_place)
             if solution is None:
                 if is_general:
                     failed.add(gang, leaf)
@@ -328,6 +341,52 @@ class Phases:
             for queue in changed:
                 order.refresh(queue)
         return helped
+
+    def _better_choice(
+        self, gang: GangState, leaf: QueueState, solution: Solution, help_one: HelpAttempt, *, in_place: bool
+    ) -> tuple[GangState, Solution | None]:
+        """The solution, or one in another choice of the gang: without moves and evictions, or inside the quota, where
+        the switches want that first."""
+        search, result = solution
+        if sum(gang.active) > len(result.started):
+            return gang, solution  # it had this choice already
+        needs_room = bool(result.evicted or result.moved) and self._choices.prefers_free(leaf)
+        borrows = self._choices.prefers_quota(leaf) and is_over_quota(gang, leaf)
+        if not (needs_room or borrows):
+            return gang, solution
+        search.undo()
+
+        def help_it(each: GangState) -> Solution | None:
+            return help_one(each, leaf) if _is_worth_trying(each, leaf) else None
+
+        for each in gang.choices if needs_room else ():
+            found = self._tried(each, self._start_freely)
+            if found is not None:
+                return each, found
+        for each in gang.choices[gang.choice + 1 :] if borrows else ():
+            found = self._tried(each, help_it, in_place=in_place)
+            if found is not None:
+                if not is_over_quota(each, leaf):
+                    return each, found
+                found[0].undo()
+        return gang, self._tried(gang, help_it, in_place=in_place)
+
+    def _start_freely(self, gang: GangState) -> Solution | None:
+        """Without moves and evictions."""
+        search = EvictionSearch(self._world, gang)
+        result = search.finish((), lambda _result: True)
+        return None if result is None else (search, result)
+
+    def _tried(
+        self, gang: GangState, attempt: Callable[[GangState], Solution | None], *, in_place: bool = False
+    ) -> Solution | None:
+        """What an attempt for the gang finds beside what is reserved against it."""
+        policy = self._world.policy
+        if policy is None:
+            return attempt(gang)
+        found = attempt(gang) if policy.begin_attempt(gang, in_place=in_place) else None
+        policy.end_attempt()
+        return found
 
     def _may_help_any(
         self, may_help: MayHelp, groups: WaitingGroups, shapes: Sequence[Shape], *, in_place: bool
@@ -409,7 +468,7 @@ def _is_worth_trying(gang: GangState, queue: QueueState) -> bool:
     return gang.preemptible or is_within_quota(queue, gang.next_request)
 
 
-def _worth_in(leaf: QueueState) -> tuple[Any, Callable[[GangState], bool]]:
+def _worth_in(world: World, leaf: QueueState) -> tuple[Any, Callable[[GangState], bool]]:
     """The bounds of one leaf, and `_is_worth_trying` for its gangs by them."""
     if not leaf.is_open:
         return None, lambda _gang: False
@@ -417,14 +476,19 @@ def _worth_in(leaf: QueueState) -> tuple[Any, Callable[[GangState], bool]]:
 
     def is_worth_it(gang: GangState) -> bool:
         request = gang.next_request
-        return fits_in(most, request) and (gang.preemptible or fits_in(firm, request)) and gang.is_complete
+        is_worth = fits_in(most, request) and (gang.preemptible or fits_in(firm, request)) and gang.is_complete
+        return is_worth and (not gang.choices or world.feasibility.is_possible_choice(gang, leaf))
 
     return (most, firm), is_worth_it
 
 
 def _is_inside_fair_share(gang: GangState, queue: QueueState) -> bool:
-    """KAI's condition of a reclaim: with the gang, the leaf is at most at its fair share in every resource."""
+    """KAI's condition of a reclaim: with the gang, the leaf is at most at its fair share in every resource that
+    counts."""
     after = list(queue.alloc)
     for r, amount in gang.next_request:
         after[r] += amount
+    which = counted_resources(queue, gang.next_request)
+    if which is not None:
+        return all(after[r] <= queue.fair[r] for r in which)
     return all(have <= fair for have, fair in zip(after, queue.fair, strict=True))

@@ -14,6 +14,7 @@ from typing import Any
 
 from pools.domain.values.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.rules.groups import LeafPendingQueue
+from scheduling.domain.engine.state.kinds import counted_resources
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, Rank
 
@@ -47,48 +48,71 @@ def dominant_share(allocated: Sequence[Number], allocatable: Sequence[Amount]) -
 def service_key(queue: QueueState, request: Request) -> Rank:
     """The sort key of a queue among its siblings when this is the request of the best gang below it; small is
     first."""
-    after = list(queue.alloc)
+    after: Sequence[Number] = list(queue.alloc)
     for r, amount in request:
-        after[r] += amount
-    allocatable, is_above_quota = queue.allocatable, False
-    for have, quota in zip(after, queue.quota, strict=True):
+        after[r] += amount  # type: ignore[index]
+    alloc, quotas, allocatable, is_above_quota = queue.alloc, queue.quota, queue.allocatable, False
+    which = counted_resources(queue, request)
+    if which is not None:
+        after, alloc = [after[r] for r in which], [alloc[r] for r in which]
+        quotas, allocatable = [quotas[r] for r in which], [allocatable[r] for r in which]
+    for have, quota in zip(after, quotas, strict=True):
         if have > quota:
             is_above_quota = True
             break
     return (
-        _is_over_fair_share(queue),
+        _is_over_fair_share(queue, which),
         is_above_quota,
         -queue.fact.priority,
-        any(allocatable[r] == 0 for r, _amount in request),
+        any(queue.allocatable[r] == 0 for r, _amount in request),
         dominant_share(after, allocatable),
-        dominant_share(queue.alloc, allocatable),
+        dominant_share(alloc, allocatable),
         tuple(allocatable),
         queue.fact.created,
         queue.fact.name,
     )
 
 
-def victim_rank(queue: QueueState) -> Rank:
-    """The reverse order, without a gang, for choosing victims; small is first. Kept until `alloc` changes."""
-    if queue.rank is None:
-        queue.rank = (
-            not _is_over_fair_share(queue),
-            all(have <= quota for have, quota in zip(queue.alloc, queue.quota, strict=True)),
-            queue.fact.priority,
-            dominant_share(queue.alloc, queue.allocatable)[2],
-            tuple([-most for most in queue.allocatable]),
-            -queue.fact.created,
-            -queue.index,
-        )
-    return queue.rank
+def victim_rank(queue: QueueState, request: Request) -> Rank:
+    """The reverse order, without a gang, for choosing victims for a request; small is first. Kept until `alloc`
+    changes."""
+    if queue.kinds < 2:
+        if queue.rank is None:
+            queue.rank = _victim_rank(queue, None)
+        return queue.rank  # type: ignore[no-any-return]
+    ranks: dict[tuple[int, ...] | None, Rank] | None = queue.rank
+    if ranks is None:
+        ranks = queue.rank = {}
+    which = counted_resources(queue, request)
+    if which not in ranks:
+        ranks[which] = _victim_rank(queue, which)
+    return ranks[which]
 
 
-def is_within_all_quotas(queue: QueueState) -> bool:
-    """Whether the queue is inside its quota in every resource; a part of its rank."""
-    return bool(victim_rank(queue)[1])
+def _victim_rank(queue: QueueState, which: tuple[int, ...] | None) -> Rank:
+    alloc, quotas, allocatable = queue.alloc, queue.quota, queue.allocatable
+    if which is not None:
+        alloc, quotas = [alloc[r] for r in which], [quotas[r] for r in which]
+        allocatable = [allocatable[r] for r in which]
+    return (
+        not _is_over_fair_share(queue, which),
+        all(have <= quota for have, quota in zip(alloc, quotas, strict=True)),
+        queue.fact.priority,
+        dominant_share(alloc, allocatable)[2],
+        tuple([-most for most in allocatable]),
+        -queue.fact.created,
+        -queue.index,
+    )
 
 
-def _is_over_fair_share(queue: QueueState) -> bool:
+def is_within_all_quotas(queue: QueueState, request: Request) -> bool:
+    """Whether the queue is inside its quota in every resource that counts for the request; a part of its rank."""
+    return bool(victim_rank(queue, request)[1])
+
+
+def _is_over_fair_share(queue: QueueState, which: tuple[int, ...] | None) -> bool:
+    if which is not None:
+        return all(queue.alloc[r] > queue.fair[r] for r in which)
     for have, fair in zip(queue.alloc, queue.fair, strict=True):  # noqa: SIM110  plain loops: these calls are frequent
         if have <= fair:
             return False

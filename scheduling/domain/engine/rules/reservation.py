@@ -61,6 +61,7 @@ from scheduling.domain.engine.rules.reserved_start import (
     quota_rooms,
     waits_since,
 )
+from scheduling.domain.engine.state.kinds import shares_gpus
 from scheduling.domain.engine.state.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.state.placement import could_place
 from scheduling.domain.engine.state.records import FINISHED, RUNNING, WAITING, GangState, QueueState, sum_requests
@@ -108,6 +109,8 @@ class StartPolicy(Watcher):
         """The reservations without some gangs, by the time and the version of the world."""
         for each in facts.reservations:
             gang = world.gang_of.get(each.gang)
+            if gang is not None and each.choice < len(gang.choices):
+                gang = gang.choices[each.choice]
             if gang is not None and gang.queue is not None:
                 places = self._places_of(each.nodes)
                 placed = None if places is None else each.since if each.placed is None else each.placed
@@ -184,6 +187,7 @@ class StartPolicy(Watcher):
                     held.since,
                     None if places is None else {names[n]: amounts(need) for n, need in sorted(places.items())},
                     None if places is None else held.placed,
+                    held.gang.choice,
                 )
 
     def refresh(self) -> None:
@@ -202,22 +206,47 @@ class StartPolicy(Watcher):
     def _renew(self, due: Sequence[ReservedStart]) -> None:
         """Keep those of these reservations that do not give way to older ones, and make new ones."""
         self._held = []
-        stood = {held.gang.index for held in due}
+        stood = {held.gang.fact.name for held in due}
         passed: list[ReservedStart] = []
         for held in merge(due, self._find_new(stood), key=_rank):
             if len(self._held) == MAX_RESERVATIONS:
                 break
-            is_new = held.gang.index not in stood
+            is_new = held.gang.fact.name not in stood
+            if is_new and held.gang.choices:
+                self._keep_one_choice(held.gang, passed)
+                continue
             if is_new and any(self._is_in_the_way(held, other) for other in passed):
                 continue
             if not self._keep(held) and is_new and self._could_start_together(held, []):
                 passed.append(held)
 
-    def _find_new(self, reserved: Collection[int]) -> Iterator[ReservedStart]:
+    def _keep_one_choice(self, gang: GangState, passed: list[ReservedStart]) -> None:
+        """Make the reservation of a gang that may use several flavors: of those that can be kept the one with the
+        earliest start, as things stand."""
+        each_choice = [ReservedStart(each, self.now) for each in self._possible_choices(gang)]
+        new = [held for held in each_choice if not any(self._is_in_the_way(held, other) for other in passed)]
+        kept = [self._held.pop() for held in new if self._keep(held)]
+        if kept:
+            self._held.append(min(kept, key=self._start_order))
+        else:
+            passed += [held for held in new if self._could_start_together(held, [])]
+
+    def _start_order(self, held: ReservedStart) -> tuple[bool, Number, int]:
+        time = self._latest_start(held, with_nodes=True).time
+        return time is None, 0 if time is None else time, held.gang.choice
+
+    def _find_new(self, reserved: Collection[str]) -> Iterator[ReservedStart]:
         """The reservations that overdue heads without one would get now, in their order."""
-        for _since, _name, gang in self._overdue_heads() if self._facts.reserve_after is not None else ():
-            if gang.index not in reserved:
+        for _since, name, gang in self._overdue_heads() if self._facts.reserve_after is not None else ():
+            if name not in reserved:
                 yield ReservedStart(gang, self.now)
+
+    def _possible_choices(self, head: GangState) -> Iterator[GangState]:
+        """The head of a leaf, and the choices of its gang behind it with which it could ever start."""
+        yield head
+        for each in head.choices[head.choice + 1 :]:
+            if each.queue is not None and not each.is_elsewhere and self._is_possible(each.signature, each, each.queue):
+                yield each
 
     def _is_in_the_way(self, held: ReservedStart, other: ReservedStart) -> bool:
         """Whether a new reservation would keep out a gang which has waited longer and gives way to older ones now.
@@ -285,7 +314,8 @@ class StartPolicy(Watcher):
 
     def _is_due(self, held: ReservedStart) -> bool:
         gang = held.gang
-        if self._world.gang_of.get(gang.fact.name) is not gang or gang.queue is None:
+        there = self._world.gang_of.get(gang.fact.name)
+        if there is None or not (there is gang or gang in there.choices) or gang.queue is None or gang.is_elsewhere:
             return False
         if not any(gang.waiting) or gang.is_running or not self._may_wait_for_start(gang, gang.queue):
             return False
@@ -521,6 +551,8 @@ class StartPolicy(Watcher):
         """Whether the other reservation is older, and the start of its gang may take what this one holds."""
         mine, theirs = held.gang.queue, other.gang.queue
         if other.rank >= held.rank or mine is None or theirs is None:
+            return False
+        if not shares_gpus(mine, held.gang.next_request, other.gang.next_request):
             return False
         shares_quota = mine.path[-1] is theirs.path[-1] or (mine.has_cohort_above and theirs.has_cohort_above)
         return shares_quota or not can_take_back(held.gang, other.gang)
@@ -760,8 +792,8 @@ class StartPolicy(Watcher):
         return bool(self._held)
 
     def is_reserved(self, gang: GangState) -> bool:
-        """Whether the gang has a reservation."""
-        return any(held.gang is gang for held in self._held)
+        """Whether the gang has a reservation, in this choice or another one."""
+        return any(held.gang is gang or held.gang in gang.choices for held in self._held)
 
     def end_attempt(self) -> None:
         """Release the withheld nodes."""
@@ -793,7 +825,8 @@ class StartPolicy(Watcher):
         have then."""
         before = self._held, self._latest, self._ranks
         if gone:
-            self._held, self._latest = self._held_without(frozenset(gone)), {}
+            every = frozenset(each for gang in gone for each in gang.choices or (gang,))
+            self._held, self._latest = self._held_without(every), {}
             self._note_ranks()
         try:
             yield

@@ -49,7 +49,7 @@ def holds_back(reserved: GangState, gang: GangState, *, knows_shares: bool = Tru
 
     `knows_shares`: False where the facts leave waiting work out, so that fair shares look larger than they are. There
     the reservation holds back work inside its share too."""
-    if gang is reserved or (reserved.preemptible and not gang.preemptible):
+    if gang is reserved or gang in reserved.choices or (reserved.preemptible and not gang.preemptible):
         return False
     queue, other = gang.queue, reserved.queue
     if queue is None or other is None:

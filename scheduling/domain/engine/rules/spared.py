@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from scheduling.domain.engine.rules.victims import HelpsStart, VictimSource
+from scheduling.domain.engine.state.kinds import counted_resources
 from scheduling.domain.engine.state.records import GangState, QueueState
 from scheduling.domain.engine.steps import EvictionRule, SparedBy, SparedGang, StepAction
 
@@ -68,7 +69,9 @@ def eviction_rule(action: StepAction, gang: GangState, victim: GangState) -> Evi
     if action is not StepAction.RECLAIM or gang.queue is None or victim.queue is None:
         return EvictionRule.PRIORITY
     ours = _branch(gang.queue, victim.queue)
-    is_inside = all(have <= quota for have, quota in zip(ours.alloc, ours.quota, strict=True))
+    which = counted_resources(ours, gang.running_request)
+    counted = range(len(ours.quota)) if which is None else which
+    is_inside = all(ours.alloc[r] <= ours.quota[r] for r in counted)
     return EvictionRule.RECLAIM if is_inside else EvictionRule.FAIR_SHARE
 
 

@@ -1,10 +1,16 @@
-"""Starts: the next attempt of a gang, and the phase in which waiting gangs use free capacity in turn."""
+"""Starts: the next attempt of a gang, and the phase in which waiting gangs use free capacity in turn.
+
+A gang that may use several flavors (design, K8) has a record for each (`GangState.choices`), side by side in the order
+of its leaf, so that they are tried in order. Two switches of its top queue change that (Kueue's flavor fungibility):
+with `when_can_borrow: next`, a later choice inside the quota comes before one that would borrow; with
+`when_can_preempt: preempt`, a choice waits while moves and evictions would let an earlier one start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from scheduling.domain.engine.facts import WhenCanBorrow, WhenCanPreempt
 from scheduling.domain.engine.rules.gates import firm_room, fits_in, may_start, start_room
 from scheduling.domain.engine.rules.groups import ANY_SHAPE, GroupJudge, LeafPendingQueue, Shape
 from scheduling.domain.engine.rules.world import World
@@ -58,17 +64,89 @@ def _start(world: World, gang: GangState, tasks: list[int]) -> bool:
     return allowed and world.start(gang, tasks)
 
 
+class WouldStart(Protocol):
+    """Whether a gang would start if it was tried first, moves and evictions included."""
+
+    def __call__(self, gang: GangState, queue: QueueState, *, inside_quota: bool) -> bool:
+        """With `inside_quota`: without borrowing."""
+
+
+class ChoiceOrder:
+    """The order in which the choices of gangs are tried, by the switches of their top queues."""
+
+    def __init__(self, would_start: WouldStart | None = None) -> None:
+        self._would_start = would_start
+        self._held: set[str] = set()
+        """The gangs of which a choice waited in this pass for an earlier one."""
+        self._in_vain: set[str] = set()
+        """The gangs of which a choice waited for an earlier one that did not start."""
+
+    def begin_pass(self) -> None:
+        """Another pass begins."""
+        self._held.clear()
+
+    def ends_waiting(self) -> bool:
+        """Whether a pass that changed nothing has choices that waited for earlier ones. They wait no more."""
+        self._in_vain |= self._held
+        return bool(self._held)
+
+    def tried_at(self, gang: GangState) -> tuple[GangState, ...]:
+        """The choices that are tried at the turn of this one, in order: itself last. Where it would borrow, those
+        behind it that would not may come first."""
+        queue = gang.queue
+        if not gang.choices or queue is None or not _would_borrow(gang, queue):
+            return (gang,)
+        if not self.prefers_quota(queue):
+            return (gang,)
+        later = gang.choices[gang.choice + 1 :]
+        return (*(each for each in later if not each.is_elsewhere and not _would_borrow(each, queue)), gang)
+
+    def prefers_free(self, queue: QueueState) -> bool:
+        """Whether a later choice without moves and evictions comes before an earlier one with them."""
+        return queue.path[-1].fact.when_can_preempt != WhenCanPreempt.PREEMPT
+
+    def prefers_quota(self, queue: QueueState) -> bool:
+        """Whether a later choice inside the quota comes before an earlier one that borrows."""
+        return queue.path[-1].fact.when_can_borrow == WhenCanBorrow.NEXT
+
+    def waits_for_earlier(self, gang: GangState, queue: QueueState) -> bool:
+        """Whether this choice waits in this pass, because moves or evictions would let an earlier one start."""
+        if not gang.choices or gang.choice == 0 or self._would_start is None or gang.holds_something:
+            return False
+        if queue.path[-1].fact.when_can_preempt != WhenCanPreempt.PREEMPT or gang.fact.name in self._in_vain:
+            return False
+        inside = self.prefers_quota(queue) and not _would_borrow(gang, queue)
+        earlier = gang.choices[: gang.choice]
+        if not any(self._would_start(each, queue, inside_quota=inside) for each in earlier):
+            return False
+        self._held.add(gang.fact.name)
+        return True
+
+
+def _would_borrow(gang: GangState, queue: QueueState) -> bool:
+    """Whether the gang would hold more than the quota of its leaf. Work that is not preemptible starts only inside."""
+    return gang.preemptible and any(queue.alloc[r] + n > queue.quota[r] for r, n in gang.next_request)
+
+
+def is_over_quota(gang: GangState, queue: QueueState) -> bool:
+    """Whether the leaf of a gang that has started is above its quota in what the gang holds."""
+    return gang.preemptible and any(queue.alloc[r] > queue.quota[r] for r, _n in gang.running_request)
+
+
 def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bool]) -> dict[int, LeafPendingQueue]:
     """The pending queue of each leaf with waiting gangs that pass the filter; of interchangeable gangs one is judged
-    for all."""
+    for all, except that each choice of several is judged alone."""
     pending = {}
     for queue in world.queues:
         if queue.children or queue.is_cyclic:
             continue
         groups = {}
         for signature, group in queue.waiting.items():
-            if is_wanted(group.first, queue):
-                groups[signature] = list(group)
+            alike = next((gang for gang in group if not gang.choices), None)
+            are_wanted = alike is not None and is_wanted(alike, queue)
+            gangs = [gang for gang in group if (is_wanted(gang, queue) if gang.choices else are_wanted)]
+            if gangs:
+                groups[signature] = gangs
         if groups:
             pending[queue.index] = LeafPendingQueue(queue, groups)
     return pending
@@ -82,6 +160,8 @@ def _shapes_to_start(world: World, leaf: QueueState) -> tuple[Any, GroupJudge] |
     room, firm = start_room(world, leaf), firm_room(leaf)
 
     def judge(gang: GangState) -> Shape | None:
+        if gang.choices and not world.feasibility.is_possible_choice(gang, leaf):
+            return None
         tasks = gang.next_tasks()
         if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
             # It may start in more than one way; only the attempt decides.
@@ -101,7 +181,7 @@ def _may_fit(world: World, shape: Shape) -> bool:
     return nodes is None or all(nodes.has_slots(need, count) for need, count in shape)
 
 
-def run_start_phase(world: World, step_log: StepLog) -> bool:
+def run_start_phase(world: World, step_log: StepLog, choices: ChoiceOrder) -> bool:
     """Start gangs in turn until no free capacity can be used. Returns whether anything started."""
     policy, shortcuts = world.policy, world.shortcuts
     if policy is not None:
@@ -115,9 +195,17 @@ def run_start_phase(world: World, step_log: StepLog) -> bool:
         gang = leaf_queue.head()
         if gang is None:
             break
-        tasks = attempt_start(world, gang) if policy is None or policy.begin_attempt(gang) else []
-        if policy is not None:
-            policy.end_attempt()
+        if gang.choices and choices.waits_for_earlier(gang, leaf):
+            leaf_queue.advance()
+            order.refresh(leaf)
+            continue
+        for each in choices.tried_at(gang) if gang.choices else (gang,):
+            gang = each
+            tasks = attempt_start(world, gang) if policy is None or policy.begin_attempt(gang) else []
+            if policy is not None:
+                policy.end_attempt()
+            if tasks:
+                break
         if tasks:
             has_started = True
             step_log.record(StepAction.START, gang, tasks)

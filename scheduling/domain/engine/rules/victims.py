@@ -21,6 +21,7 @@ from typing import Protocol
 from pools.domain.values.amounts import Amount
 from scheduling.domain.engine.rules.queue_order import is_within_all_quotas, victim_rank
 from scheduling.domain.engine.state.evicted import EvictionUnit, next_eviction_unit
+from scheduling.domain.engine.state.kinds import counted_resources
 from scheduling.domain.engine.state.nodes import Request
 from scheduling.domain.engine.state.records import GangState, QueueState, Rank, sum_requests
 from scheduling.domain.engine.state.world_state import WorldState
@@ -181,15 +182,17 @@ def far_branch_points(world: WorldState, leaf: QueueState, request: Request) -> 
     """Every other top queue above its quota in a requested resource, first victims first, as they stand now."""
     ours = leaf.path[-1]
     tree = world.root_cohort(ours)
-    for theirs in lenders_by_rank(world):
+    for theirs in lenders_by_rank(world, request):
         is_near = theirs is ours or (tree is not None and world.root_cohort(theirs) == tree)
         if not is_near and is_borrowing(theirs, request):
             yield BranchPoint(ours, theirs, (), 0)
 
 
-def lenders_by_rank(world: WorldState) -> list[QueueState]:
-    """The top queues above their quota in some resource, first victims first, as they stand now."""
-    return sorted((top for top in world.tops if not is_within_all_quotas(top)), key=victim_rank)
+def lenders_by_rank(world: WorldState, request: Request) -> list[QueueState]:
+    """The top queues above their quota in some resource that counts for the request, first victims first, as they stand
+    now."""
+    lenders = (top for top in world.tops if not is_within_all_quotas(top, request))
+    return sorted(lenders, key=lambda top: victim_rank(top, request))
 
 
 class Entitlement(IntEnum):
@@ -215,22 +218,28 @@ def entitlement_over(theirs: QueueState, request: Request, *, is_inside: bool) -
         return Entitlement.NONE
     if is_inside:
         return Entitlement.QUOTA
-    return Entitlement.SHARE if is_above_share(theirs) else Entitlement.NONE
+    return Entitlement.SHARE if is_above_share(theirs, request) else Entitlement.NONE
 
 
 def is_inside_quota(queue: QueueState, request: Request) -> bool:
-    """Whether the queue is within its quota in every resource if it starts this request."""
+    """Whether the queue is within its quota in every resource that counts if it starts this request."""
     after = list(queue.alloc)
     for r, amount in request:
         after[r] += amount
+    which = counted_resources(queue, request)
+    if which is not None:
+        return all(after[r] <= queue.quota[r] for r in which)
     for have, quota in zip(after, queue.quota, strict=True):  # noqa: SIM110  as below
         if have > quota:
             return False
     return True
 
 
-def is_above_share(queue: QueueState) -> bool:
-    """Whether the queue is above its allocatable share in some resource."""
+def is_above_share(queue: QueueState, request: Request) -> bool:
+    """Whether the queue is above its allocatable share in some resource that counts for the request."""
+    which = counted_resources(queue, request)
+    if which is not None:
+        return any(queue.alloc[r] > queue.allocatable[r] for r in which)
     for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
         if have > most:
             return True
@@ -270,7 +279,7 @@ class Branch:
 
     def sort_key(self) -> tuple[int, Rank]:
         """The sort key of the branch: nearest in the cohort tree first, then by the rank of the queues."""
-        return -self.where.nearness, victim_rank(self.where.theirs)
+        return -self.where.nearness, victim_rank(self.where.theirs, self._request)
 
     def leaves(self) -> Iterator[QueueState]:
         """The leaves with evictable work and with no queue above them, up to the branch, within its quota."""
@@ -299,8 +308,8 @@ class Branch:
         """The sort key of a leaf among those of the branch."""
         path, top = leaf.path, self.where.theirs
         if len(path) == 2 and path[1] is top:
-            return [leaf.rank or victim_rank(leaf)]
-        return [victim_rank(queue) for queue in reversed(path[: path.index(top)])]
+            return [victim_rank(leaf, self._request)]
+        return [victim_rank(queue, self._request) for queue in reversed(path[: path.index(top)])]
 
     def _head(self, helps: HelpsStart | None) -> GangState | None:
         """The gang that loses its next unit, or None when no gang of the branch may lose one and helps."""

@@ -4,6 +4,7 @@ tasks."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
 from pools.domain.values.amounts import UNLIMITED, Amount, Number, is_gpu
@@ -46,8 +47,10 @@ class WorldRecords:
                 queue.path = (queue, *queue.parent.path)
             else:
                 queue.path = (queue,)
+        kinds = sum(map(is_gpu, self.keys))
         for i in order:
             queue, fact = queues[i], queues[i].fact
+            queue.kinds = kinds
             queue.limit = [fact.limit.get(key, UNLIMITED) for key in self.keys]
             if fact.quota is None and queue.children:
                 queue.quota = [sum(child.quota[r] for child in queue.children) for r in range(width)]
@@ -95,14 +98,14 @@ class WorldRecords:
         self.feasibility = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
         self._node_numbers = {} if self.nodes is None else {name: i for i, name in enumerate(self.nodes.names)}
         self._next_index = 0
-        gangs = [self._gang(fact) for fact in sorted(self.facts.gangs, key=lambda gang: gang.name)]
+        gangs = [self._with_choices(fact) for fact in sorted(self.facts.gangs, key=lambda gang: gang.name)]
         self._shapes.forget_maps()
         return gangs
 
     def new_gang(self, fact: GangFacts) -> GangState:
         """The record of a gang that comes later, placed on the nodes of its tasks. Its resources and its sets of
         allowed nodes must be among those of the facts."""
-        gang = self._gang(fact)
+        gang = self._with_choices(fact)
         self._shapes.forget_maps()
         return gang
 
@@ -110,6 +113,16 @@ class WorldRecords:
     def signatures(self) -> int:
         """The number of different signatures so far."""
         return len(self._table)
+
+    def _with_choices(self, fact: GangFacts) -> GangState:
+        """The record of a gang, with those of its other choices."""
+        gang = self._gang(fact)
+        if fact.alternatives:
+            every = [gang if k == fact.choice else self._gang(chosen(fact, k)) for k in range(len(fact.choices))]
+            for each in every:
+                each.choices = tuple(every)
+            gang.tell_other_choices()
+        return gang
 
     def _gang(self, fact: GangFacts) -> GangState:
         size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
@@ -152,7 +165,7 @@ class WorldRecords:
         for gang in self.gangs:
             if gang.queue is None:
                 continue
-            for r, amount in _sum_of(gang, {WAITING, RUNNING, RELEASING}):
+            for r, amount in wanted_amounts(gang):
                 for above in gang.queue.path:
                     above.request[r] += amount
             for r, amount in _sum_of(gang, {RUNNING, RELEASING}):
@@ -165,6 +178,35 @@ class WorldRecords:
         for r, key in enumerate(self.keys):
             if key in self.tree.columns:
                 self.tree.columns[key].set_usage(own[r])
+
+
+def chosen(fact: GangFacts, choice: int) -> GangFacts:
+    """The facts of a gang as if it had this choice, of which nothing runs yet."""
+    every = [_waiting(tasks, fact.tasks) for tasks in fact.choices]
+    others = (*every[:choice], *every[choice + 1 :])
+    return replace(fact, tasks=every[choice], alternatives=others, choice=choice, started=None)
+
+
+def _waiting(tasks: tuple[TaskFacts, ...], now: tuple[TaskFacts, ...]) -> tuple[TaskFacts, ...]:
+    """These tasks, as they wait in another choice than the one of which these are now."""
+    states = [TaskState.FINISHED if task.state is TaskState.FINISHED else TaskState.PENDING for task in now]
+    return tuple(
+        task if (task.state, task.node) == (state, None) else replace(task, state=state, node=None)
+        for task, state in zip(tasks, states, strict=True)
+    )
+
+
+def wanted_amounts(gang: GangState) -> Request:
+    """The amounts that a gang holds and wants. Until it has one of several choices, it wants each of them: of a
+    resource that several have, the most."""
+    states = {WAITING, RUNNING, RELEASING}
+    if not gang.choices or gang.holds_something:
+        return _sum_of(gang, states)
+    most: dict[int, Number] = {}
+    for each in gang.choices:
+        for r, amount in _sum_of(each, states):
+            most[r] = max(most.get(r, 0), amount)
+    return tuple(sorted(most.items()))
 
 
 def _sum_of(gang: GangState, states: set[int]) -> Request:
@@ -209,6 +251,9 @@ def _allowed_sets(facts: ClusterFacts) -> dict[frozenset[str], int]:
     if facts.nodes is None:
         return {}
     found = {task.allowed_nodes for gang in facts.gangs for task in gang.tasks if task.allowed_nodes is not None}
+    for gang in facts.gangs:
+        for tasks in gang.alternatives:
+            found.update(task.allowed_nodes for task in tasks if task.allowed_nodes is not None)
     return {allowed: n for n, allowed in enumerate(sorted(found, key=sorted))}
 
 
@@ -225,10 +270,11 @@ def resource_keys(facts: ClusterFacts) -> list[str]:
         found.update(node.resources)
     seen: set[int] = set()
     for gang in facts.gangs:
-        for task in gang.tasks:
-            if id(task.request) not in seen:
-                seen.add(id(task.request))
-                found.update(task.request)
+        for tasks in gang.choices if gang.alternatives else (gang.tasks,):
+            for task in tasks:
+                if id(task.request) not in seen:
+                    seen.add(id(task.request))
+                    found.update(task.request)
     return sorted(found, key=lambda key: (not is_gpu(key), key != "default/gpu", key))
 
 

@@ -14,6 +14,7 @@ from scheduling.domain.engine.state.records import (
     RUNNING,
     GangState,
     QueueState,
+    Signature,
     place_one_by_one,
     sum_requests,
     task_choices,
@@ -27,6 +28,7 @@ class Feasibility:
     def __init__(self, keys: list[str], tree: QuotaTree, empty: NodeIndex | None) -> None:
         self._keys, self._tree, self.empty = keys, tree, empty
         self._most: dict[tuple[int, bool], list[Amount]] = {}
+        self._possible: dict[tuple[int, Signature], bool] = {}
 
     def feasible_tasks(self, gang: GangState) -> list[int] | None:
         """The tasks of the next attempt, or None if every choice is ruled out."""
@@ -51,6 +53,16 @@ class Feasibility:
                     known[r] = min(known[r], self._tree.columns[key].potential(queue.column))
             self._most[queue.index, preemptible] = known
         return known
+
+    def is_possible_choice(self, gang: GangState, queue: QueueState) -> bool:
+        """Whether a gang without alternatives, or with its choice, or a choice that could start if all other work
+        ended. The others are not tried: they would only change the place of their leaf in the order."""
+        if not gang.choices or gang.holds_something:
+            return True
+        key = queue.index, gang.signature
+        if key not in self._possible:
+            self._possible[key] = self.could_start_alone(gang, queue)
+        return self._possible[key]
 
     def could_start_alone(self, gang: GangState, queue: QueueState) -> bool:
         """Whether the gang could start if all other work ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.facts import NORMAL, GangFacts, PolicyFacts, QueueFacts, TaskState
@@ -36,6 +37,7 @@ class QueueState:
         "index",
         "is_cyclic",
         "is_open",
+        "kinds",
         "limit",
         "non_preemptible",
         "parent",
@@ -62,8 +64,11 @@ class QueueState:
         self.fair: list[Amount] = [0] * resources
         self.allocatable: list[Amount] = [0] * resources
         """limit if the quota is unlimited, else min(limit, max(quota, fair share)); fixed like the fair share."""
-        self.rank: Rank | None = None
-        """Its rank among its siblings in the choice of victims; reset with every change of `alloc`."""
+        self.rank: Any = None
+        """Its rank among its siblings in the choice of victims, or several by kinds of GPU; reset with every change of
+        `alloc`."""
+        self.kinds = 0
+        """The number of kinds of GPU of the facts, which are its first resources."""
         self.column = NOWHERE
         """Its index in the tree of cohorts and queues."""
         self.has_cohort_above = False
@@ -93,9 +98,12 @@ class QueueState:
 
 
 Rank = tuple[object, ...]
-OrderKey = tuple[Number, int, Number, str]
+OrderKey = tuple[Number, int, Number, str, int]
 Signature = int
 """Gangs of one leaf with equal signatures are interchangeable except for their age: a blocker of one blocks all."""
+
+ELSEWHERE: Signature = -1
+"""The signature of a choice whose gang has taken another one."""
 
 Demand = tuple[object, object]
 """Gangs of one leaf with equal demands have equal requests; their priorities may differ."""
@@ -103,7 +111,10 @@ Demand = tuple[object, object]
 
 class GangState:
     """One gang. `status`, `node`, `requests` and `needs` have one entry for each task, `active` and `waiting` one for
-    each node of its tree. The request of a task counts against quotas; its need adds the nodes that it may use."""
+    each node of its tree. The request of a task counts against quotas; its need adds the nodes that it may use.
+
+    A gang that may use several flavors has one record for each, in `choices`, and at most one of them holds anything.
+    They wait side by side until one of them starts."""
 
     __slots__ = (
         "_ageing",
@@ -120,6 +131,8 @@ class GangState:
         "_task_index",
         "_variant",
         "active",
+        "choice",
+        "choices",
         "fact",
         "feasible_tasks",
         "index",
@@ -188,7 +201,11 @@ class GangState:
         self._give_up: tuple[int, ...] | None = None
         self._next: list[int] | None = None
         self._ruled_out = False
-        self._order: tuple[Number, int, Number, str] | None = None
+        self._order: OrderKey | None = None
+        self.choice = fact.choice
+        """Its place among the choices of the gang."""
+        self.choices: tuple[GangState, ...] = ()
+        """All choices of the gang in order, this one too; empty for a gang without alternatives."""
 
     def __repr__(self) -> str:
         return f"<gang {self.fact.name}>"
@@ -205,6 +222,8 @@ class GangState:
             self._task_index.remove_waiting(i, leaf, self.needs[i])
             self._task_index.add_running(i, leaf)
         self._forget()
+        if self.choices:
+            self.tell_other_choices()
 
     def stop(self, i: int) -> int:
         """Count a running task as waiting. Returns its node."""
@@ -216,7 +235,16 @@ class GangState:
             self._task_index.remove_running(i, leaf)
             self._task_index.add_waiting(i, leaf, self.needs[i])
         self._forget()
+        if self.choices:
+            self.tell_other_choices()
         return node
+
+    def tell_other_choices(self) -> None:
+        """Rule out the other choices while this one holds something."""
+        signature = ELSEWHERE if self.holds_something else None
+        for other in self.choices:
+            if other is not self:
+                other._signature = signature
 
     def _forget(self) -> None:
         self._signature = self._next_request = self._next = self._order = self._running = self._give_up = None
@@ -234,6 +262,16 @@ class GangState:
         return self._task_index
 
     # -- its state -----------------------------------------------------------------------------------------------
+
+    @property
+    def holds_something(self) -> bool:
+        """Whether a task of it runs or is ending."""
+        return any(self.active) or any(self.released)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its gang has taken another choice."""
+        return self._signature == ELSEWHERE
 
     @property
     def is_satisfied(self) -> bool:
@@ -269,14 +307,15 @@ class GangState:
         return AT_MINIMUM if sum(n for _leaf, n in step) == sum(self.active) else ABOVE_MINIMUM
 
     @property
-    def order_key(self) -> tuple[Number, int, Number, str]:
-        """Its sort key inside its leaf: priority, then below before above its minimum, then oldest, then name. With
-        ageing, work that is never preempted has one priority, and HIGH work counts as that much older."""
+    def order_key(self) -> OrderKey:
+        """Its sort key inside its leaf: priority, then below before above its minimum, then oldest, then name, then
+        the order of the choices. With ageing, work that is never preempted has one priority, and HIGH work counts as
+        that much older."""
         if self._order is None:
             priority, age = self.fact.priority, self.fact.submitted
             if self._ageing is not None:
                 priority, age = NORMAL, age - (self._ageing if priority > NORMAL else 0)
-            self._order = -priority, self.minimum_state, age, self.fact.name
+            self._order = -priority, self.minimum_state, age, self.fact.name, self.choice
         return self._order
 
     @property

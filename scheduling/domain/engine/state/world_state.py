@@ -56,6 +56,9 @@ class WorldState:
         # them than the engine needs to make them.
         for queue in getattr(self, "queues", ()):
             queue.unlink()
+        for gang in getattr(self, "gangs", ()):
+            for each in gang.choices:
+                each.choices = ()
 
     def _build(self, built: WorldRecords, facts: ClusterFacts) -> None:
         self.facts = facts
@@ -71,6 +74,7 @@ class WorldState:
         self.firm = None if self.nodes is None else self.nodes.empty_copy()
         """The nodes without evictable work: no eviction can free more than that."""
         self.gangs = built.gangs
+        """All gangs by name; of several choices the one that the gang has, or had last."""
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.watchers: list[Watcher] = []
@@ -89,7 +93,8 @@ class WorldState:
         """Grows with every final change."""
         self.changed: set[int] = set()
         """Gangs that differ from their facts."""
-        self._run_changed: list[GangState] = []
+        self.run_changed: list[GangState] = []
+        """Gangs that changed in this run."""
         self.incomplete: dict[str, GangState] = {}
         """Gangs that run below their minimum, by name."""
         self.orphans: list[GangState] = []
@@ -117,7 +122,7 @@ class WorldState:
                 continue
             if gang.fact.hold is not None:
                 self.held.append(gang)
-            self._add_to_lists(gang, gang.queue)
+            self._add_all_to_lists(gang, gang.queue)
 
     # -- instants ----------------------------------------------------------------------------------------------------
 
@@ -128,9 +133,9 @@ class WorldState:
 
     def begin_run(self) -> None:
         """Begin another run in this state."""
-        for gang in self._run_changed:
+        for gang in self.run_changed:
             gang.ran = any(gang.active) or any(gang.released)
-        self._run_changed.clear()
+        self.run_changed.clear()
 
     def time_passed(self) -> None:
         """The time is another one now, and a policy may decide otherwise: findings of this version hold no more."""
@@ -158,7 +163,7 @@ class WorldState:
         else:
             if fact.hold is not None:
                 insort(self.held, gang, key=_order_of)
-            self._add_to_lists(gang, gang.queue)
+            self._add_all_to_lists(gang, gang.queue)
         for watcher in self.watchers:
             watcher.came(self, gang)
         return gang
@@ -168,7 +173,9 @@ class WorldState:
         self.version += 1
         for watcher in self.watchers:
             watcher.leaves(self, gang)
-        self._remove_from_lists(gang)
+        for each in gang.choices or (gang,):
+            self._remove_from_lists(each)
+            self.changed.discard(each.index)
         for i, status in enumerate(gang.status):
             node = gang.node[i]
             if status == RUNNING and node != NOWHERE:
@@ -182,7 +189,6 @@ class WorldState:
         del self.gangs[bisect_left(self.gangs, gang.fact.name, key=_name_of)]
         del self.gang_of[gang.fact.name]
         self.incomplete.pop(gang.fact.name, None)
-        self.changed.discard(gang.index)
         for others in (self.orphans, self.held):
             if gang in others:
                 others.remove(gang)
@@ -358,10 +364,22 @@ class WorldState:
             if gang.queue is not None:
                 self._remove_from_lists(gang)
                 self._add_to_lists(gang, gang.queue)
-        self._run_changed += gangs
+                if gang.choices:
+                    self._list_choices(gang, gang.queue)
+        self.run_changed += gangs
         for watcher in self.watchers:
             watcher.tasks_changed(self, changes)
         return gangs
+
+    def _list_choices(self, gang: GangState, queue: QueueState) -> None:
+        """The other choices of the gang wait while this one holds nothing."""
+        if any(gang.active):
+            self.gangs[bisect_left(self.gangs, gang.fact.name, key=_name_of)] = gang
+            self.gang_of[gang.fact.name] = gang
+        for other in gang.choices:
+            if other is not gang:
+                self._remove_from_lists(other)
+                self._add_to_lists(other, queue)
 
     def _note_incomplete(self, gang: GangState) -> None:
         if any(gang.active) and not gang.is_satisfied:
@@ -382,8 +400,12 @@ class WorldState:
         if queue.running is not None and gang in queue.running:
             queue.running.remove(gang)
 
+    def _add_all_to_lists(self, gang: GangState, queue: QueueState) -> None:
+        for each in gang.choices or (gang,):
+            self._add_to_lists(each, queue)
+
     def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
-        if any(gang.waiting) and gang.fact.hold is None:
+        if any(gang.waiting) and gang.fact.hold is None and not gang.is_elsewhere:
             gang.listed_signature = gang.signature
             queue.waiting.setdefault(gang.listed_signature, SortedGangs()).add(gang)
         if gang.preemptible and any(gang.active):
