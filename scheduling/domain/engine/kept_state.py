@@ -53,10 +53,20 @@ class KeptState:
         """Whether the gang holds its minimum."""
         return self.world.gang_of[name].is_running
 
-    def started(self, name: str, at: Number) -> None:
-        """What the last run started has its GPUs since this time (seconds), which a policy reads."""
+    def fact_of(self, name: str) -> GangFacts:
+        """The facts of a gang as they were reported."""
+        return self.world.gang_of[name].fact
+
+    def started(self, name: str, at: Number, expected: Number | None) -> None:
+        """What the last run started has its GPUs since this time and probably needs them so long (seconds), which a
+        policy reads."""
         if self.world.policy is not None:
-            self.world.policy.note_start(self.world.gang_of[name], at)
+            self.world.policy.note_start(self.world.gang_of[name], at, expected)
+
+    def waits(self, name: str, at: Number, expected: Number | None) -> None:
+        """What the last run took back waits since this time, and would probably run so long."""
+        if self.world.policy is not None:
+            self.world.policy.note_wait(self.world.gang_of[name], at, expected)
 
     def nodes_of(self, name: str) -> list[str | None]:
         """The node of each task of a gang; None for a task that has none."""

@@ -16,6 +16,7 @@ from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.history.advisor.allotment import AdvicePool, Allotment, find_pools
 from scheduling.history.advisor.idle_promises import IdleSums, promises
 from scheduling.history.advisor.trials import IsWorse, Trial
+from scheduling.history.replay.gang_facts import starts_alone
 from scheduling.history.replay.history import Configuration, RecordedHistory
 from scheduling.history.replay.history_clock import (
     Change,
@@ -25,7 +26,6 @@ from scheduling.history.replay.history_clock import (
     TooLong,
     gpu_quota,
     shares_follow,
-    starts_alone,
 )
 from scheduling.history.replay.measures import HOUR
 from scheduling.history.replay.past_measures import summarize, summarize_queues

@@ -321,8 +321,12 @@ def _read_jobs(
             running[task.group_id][task.name] = task.node_name
             started[task.group_id] = min(begin, started.get(task.group_id, begin))
     waits: dict[UUID, list[datetime]] = defaultdict(list)
-    for group_id, wait in WaitSpan.objects.filter(group_id__in=ids).order_by("since").values_list("group_id", "since"):
+    began: dict[UUID, datetime] = {}
+    spans = WaitSpan.objects.filter(group_id__in=ids).order_by("since")
+    for group_id, wait, over in spans.values_list("group_id", "since", "until"):
         waits[group_id].append(wait)
+        if over is not None and over <= since:
+            began[group_id] = over
     moved = _last_moves(ids)
     siblings = _count_groups(groups)
     shapes = SharedObjects([])
@@ -335,9 +339,9 @@ def _read_jobs(
     jobs: dict[UUID, RecordedJob] = {}
     for group in groups:
         workflow = group.workflow
-        began = [*waits[group.pk], *([] if group.ready_at is None else [group.ready_at])]
-        earlier = [at for at in began if at <= since]
-        ready = max(earlier) if earlier else min(began, default=workflow.submit_time)
+        times = [*waits[group.pk], *([] if group.ready_at is None else [group.ready_at])]
+        earlier = [at for at in times if at <= since]
+        ready = max(earlier) if earlier else min(times, default=workflow.submit_time)
         before = tuple(name for each in group.upstream if (name := name_of.get((workflow.pk, each))) is not None)
         is_ready = bool(earlier) or group.pk in running
         has_begun = workflow.start_time is not None and workflow.start_time <= since
@@ -358,9 +362,11 @@ def _read_jobs(
             tree=shapes.tree(None if group.gang is None else json.dumps(group.gang)),
             after=() if is_ready else before,
             run_time=run_time, simulated=_simulated(backend, group, last_start),
+            declared=_microseconds_of(workflow.simulated_runtime),
             exec_timeout=_microseconds_of(workflow.exec_timeout),
             queue_timeout=_microseconds_of(workflow.queue_timeout),
             running=running[group.pk], started=_optional(started.get(group.pk)),
+            began=_optional(began.get(group.pk, started[group.pk]) if group.pk in started else None),
             workflow_started=_optional(workflow.start_time) if has_begun else None,
             ending=ending, fails=recorded.is_failed, ended=_optional(group.end_time),
             last_start=_optional(last_start), last_ready=_optional(group.ready_at),

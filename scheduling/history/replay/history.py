@@ -59,9 +59,10 @@ class RecordedJob:
     """One gang. `name` is the name that users know; `after` are the gangs of its workflow that it waits for.
 
     `rank` orders submissions. `run_time`: how long an attempt runs by itself; None: until somebody stops it.
-    `running`: the nodes of its tasks at the beginning of the window, since `started`; the first job of a workflow that
-    began earlier brings `workflow_started`. `ended` is the recorded end, of an attempt that began at `last_start`
-    or of a wait that began at `last_ready`. The work of
+    `running`: the nodes of its tasks at the beginning of the window, since `started`; where tasks have moved since, it
+    `began` earlier. The first job of a workflow that began earlier brings `workflow_started`. `simulated`: how long an
+    attempt runs where nobody ends it; `declared`: as its file says. `ended` is the recorded end, of an attempt that
+    began at `last_start` or of a wait that began at `last_ready`. The work of
     one that `fails` does not let its successors start."""
 
     name: str
@@ -78,10 +79,12 @@ class RecordedJob:
     after: tuple[str, ...] = ()
     run_time: int | None = None
     simulated: int | None = None
+    declared: int | None = None
     exec_timeout: int | None = None
     queue_timeout: int | None = None
     running: Mapping[str, str] = field(default_factory=dict)
     started: int | None = None
+    began: int | None = None
     workflow_started: int | None = None
     ending: Ending = Ending.OPEN
     fails: bool = False

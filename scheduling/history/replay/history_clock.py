@@ -17,14 +17,11 @@ from heapq import heappop, heappush
 from itertools import groupby
 
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount
-from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     GangFacts,
     QueueFacts,
     StartReservationFacts,
-    TaskFacts,
-    TaskState,
 )
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
@@ -34,8 +31,10 @@ from scheduling.history.replay.as_recorded import (
     done_units,
     is_old,
     is_recorded,
-    without,
+    known_run_times,
+    plan_new_work,
 )
+from scheduling.history.replay.gang_facts import expected_time, gang_of, time_limit, whole_seconds
 from scheduling.history.replay.history import Configuration, Ending, RecordedHistory, RecordedJob, RecordedStep
 from scheduling.history.replay.jobs import SECOND, seconds
 from scheduling.history.replay.seen_order import Snapshot
@@ -181,6 +180,7 @@ class HistoryClock:
         self._record = {time: list(steps) for time, steps in groupby(sorted(history.steps, key=_time_of), key=_time_of)}
         self._judged = sorted(self._record)
         self._cycles = {cycle.time: cycle for cycle in history.cycles}
+        self._known_to_run = known_run_times(history)
         self._configuration = history.configurations[0]
         self._next_configuration = 0
         self._past = Past(history.until, {job.name: PastJob(job) for job in history.jobs})
@@ -188,6 +188,10 @@ class HistoryClock:
         for job in history.jobs:
             self._workflows.setdefault(job.workflow, []).append(job)
         self._first_starts: dict[str, int] = {}
+        self._began: dict[str, int] = {}
+        """Since when each running gang has had its place, which moves do not change."""
+        self._limited: set[str] = set()
+        """The gangs with a time limit that wait or run."""
         self._events: list[tuple[int, _Kind, int, str, int]] = []
         self._capacity_since = history.since
         self._needs_rebuild = False
@@ -209,6 +213,7 @@ class HistoryClock:
                 self._state.rebuild(self._facts(self._state.facts().gangs))
             if not self._configuration.is_offline:
                 self._follow(now, self._judge(now))
+                self._note_starts()
         self._count_capacity(history.until)
         for past in self._past.jobs.values():
             past.close(history.since, history.until)
@@ -246,6 +251,7 @@ class HistoryClock:
                 assert job.started is not None
                 past.tasks = set(job.running)
                 past.begin(job.started, history.since)
+                self._came(job, job.started if job.began is None else job.began)
                 self._plan_end(past)
             elif not job.after:
                 self._push(max(job.ready, job.ready_seen, history.since), _Kind.ARRIVE, number, job.name)
@@ -281,8 +287,15 @@ class HistoryClock:
     def _arrive(self, past: PastJob, time: int) -> None:
         job = past.job
         past.arrived = time if job.after else job.ready
-        self._state.arrived(replace(gang_of(self._configuration, job, {}), waiting_since=_whole_seconds(past.arrived)))
+        self._state.arrived(replace(gang_of(self._configuration, job, {}), waiting_since=whole_seconds(past.arrived)))
+        self._came(job, None)
         self._wait(past, past.arrived)
+
+    def _came(self, job: RecordedJob, began: int | None) -> None:
+        if began is not None:
+            self._began[job.name] = began
+        if job.exec_timeout is not None:
+            self._limited.add(job.name)
 
     def _wait(self, past: PastJob, now: int) -> None:
         job, past.waits_since = past.job, max(now, self._history.since)
@@ -296,6 +309,8 @@ class HistoryClock:
     def _end(self, past: PastJob, time: int, *, is_completed: bool) -> None:
         if past.arrived is not None:
             self._state.ended(past.job.name)
+            self._began.pop(past.job.name, None)
+            self._limited.discard(past.job.name)
         past.stop(time)
         past.ended, past.is_completed = time, is_completed
         for number, job in enumerate(self._workflows[past.job.workflow]):
@@ -312,24 +327,42 @@ class HistoryClock:
         """What the engine decides now, as far as the cycle of the record looked and came."""
         cycle = self._cycles.get(now) if self._change is None else None
         if cycle is None:
+            self._limit_times(now)
             return self._state.run(seconds(now)).steps
+        self._limit_times(cycle.judged_at)
         self._recall(cycle.reservations)
         at, recorded = seconds(cycle.judged_at), self._record[now]
-        left_out = set() if cycle.new_since is None else self._left_out(cycle.new_since)
         is_done = count_units(recorded) == cycle.units
-        if not left_out and is_done:
+        if cycle.new_since is None and is_done:
             return self._state.run(at).steps
         before = self._state.facts()
         steps: Sequence[Step] = self._state.run(at).steps
-        if is_done and is_recorded(steps, recorded):
-            return steps
-        policy = before.policy if left_out else self._state.facts().policy
-        if left_out:
-            steps = run_cycle(without(before, left_out, at)).steps
+        policy = self._state.facts().policy
+        if cycle.new_since is not None:
+            if is_done and is_recorded(steps, recorded):
+                return steps
+            steps, policy = plan_new_work(before, self._left_out(cycle.new_since), at), before.policy
         if not is_done:
             steps = done_units(steps, recorded, cycle.units)
         self._state.rebuild(after_steps(before, steps, policy, at))
         return steps
+
+    def _limit_times(self, now: int) -> None:
+        """Let the policy read how long each gang may still run."""
+        if self._configuration.policy is None:
+            return
+        changed = {}
+        for name in self._limited:
+            job = self._past.jobs[name].job
+            limit = time_limit(job, self._first_starts.get(job.workflow), self._began.get(name), now)
+            if limit != self._state.fact_of(name).time_limit:
+                changed[name] = limit
+        if changed:
+            facts = self._state.facts()
+            gangs = (
+                replace(gang, time_limit=changed[gang.name]) if gang.name in changed else gang for gang in facts.gangs
+            )
+            self._state.rebuild(replace(facts, gangs=tuple(gangs)))
 
     def _recall(self, reservations: tuple[StartReservationFacts, ...]) -> None:
         """Keep the start reservations that the cycle read: some are older than the window, and a cycle that decides
@@ -350,17 +383,24 @@ class HistoryClock:
 
     def _follow(self, now: int, steps: Sequence[Step]) -> None:
         ends: dict[str, bool] = {}
+        taken: set[str] = set()
         for step in steps:
             nodes = step.nodes if step.action in {StepAction.START, StepAction.MOVE} else ()
-            taken = RecordedStep(now, step.action.value, step.gang, step.tasks, tuple(nodes))
-            self._past.steps.append(taken)
-            ends[step.gang] = self._past.jobs[step.gang].take(taken) or ends.get(step.gang, False)
+            done = RecordedStep(now, step.action.value, step.gang, step.tasks, tuple(nodes))
+            self._past.steps.append(done)
+            has_ended = self._past.jobs[step.gang].take(done)
+            ends[step.gang] = has_ended or ends.get(step.gang, False)
+            if has_ended and step.action is not StepAction.MOVE:
+                taken.add(step.gang)
         for name, has_ended in ends.items():
             past, is_running = self._past.jobs[name], self._state.is_running(name)
             # Work that is evicted and placed again within one instant begins again too.
             if past.start is not None and (has_ended or not is_running):
                 past.lost += now - past.start
                 past.stop(now)
+                if name in taken or not is_running:
+                    self._began.pop(name, None)
+                    self._state.waits(name, whole_seconds(now), expected_time(past.job, None, None))
                 if not is_running:
                     self._wait(past, now)
                 self._watch(past)
@@ -369,10 +409,19 @@ class HistoryClock:
                     past.first_wait = now - past.arrived
                 past.starts += 1
                 past.begin(now)
-                self._state.started(name, _whole_seconds(now))
+                self._began.setdefault(name, now)
                 self._workflow_began(past.job.workflow, now)
                 self._plan_end(past)
                 self._watch(past)
+
+    def _note_starts(self) -> None:
+        """Let the policy read since when each gang has its place: the ledger keeps that of a gang that moves, and of
+        one that a plan takes back and places again within one instant."""
+        if self._configuration.policy is None:
+            return
+        for name, began in self._began.items():
+            past = self._past.jobs[name]
+            self._state.started(name, whole_seconds(began), expected_time(past.job, past.start, began))
 
     def _workflow_began(self, workflow: str, now: int) -> None:
         """The time limit of a workflow counts from its first start."""
@@ -396,7 +445,8 @@ class HistoryClock:
             return
         run = job.run_time if job.ending is Ending.WORKED else job.simulated
         if run is not None:
-            self._push(max(start + run, self._last), _Kind.END, 0, job.name, past.turn)
+            end = max(start + run, self._known_to_run.get((job.name, start), 0), self._last)
+            self._push(end, _Kind.END, 0, job.name, past.turn)
 
     # -- the cluster ----------------------------------------------------------------------------------------------
 
@@ -456,44 +506,6 @@ class HistoryClock:
             held = sum(past.job.gpus for past in active if past.start is not None)
             total += max(held, max((past.job.gpus for past in active), default=0))
         return total
-
-
-def gang_of(configuration: Configuration, job: RecordedJob, running: Mapping[str, str]) -> GangFacts:
-    """A job as the engine reads it; `running` are the nodes of its tasks."""
-    names = frozenset(node.name for node in configuration.nodes)
-    tasks: list[TaskFacts] = []
-    for task in job.tasks:
-        allowed = configuration.platforms.get(task.platform, frozenset()) - task.excluded
-        node = running.get(task.facts.name)
-        tasks.append(
-            replace(
-                task.facts,
-                state=TaskState.PENDING if node is None else TaskState.RUNNING,
-                node=node if node in names else None,
-                allowed_nodes=None if allowed == names else frozenset(allowed),
-            )
-        )
-    return GangFacts(
-        job.name, job.queue, tuple(tasks), job.priority.priority_class_value, job.priority.is_preemptible, job.rank,
-        job.tree, waiting_since=_whole_seconds(job.ready),
-        started=None if job.started is None else _whole_seconds(job.started),
-        time_limit=None if job.exec_timeout is None else _whole_seconds(job.exec_timeout),
-        expected_time=None if job.simulated is None else _whole_seconds(job.simulated),
-        checkpoint_every=None if job.checkpoint_every is None else max(1, _whole_seconds(job.checkpoint_every)),
-    )  # fmt: skip
-
-
-def starts_alone(configuration: Configuration, job: RecordedJob) -> bool:
-    """Whether a job starts on the cluster without any other work."""
-    now, gang = configuration, gang_of(configuration, job, {})
-    state = KeptState(ClusterFacts(now.queues, now.cohorts, (gang,), now.nodes, units=now.units))
-    state.run()
-    return state.is_running(job.name)
-
-
-def _whole_seconds(microseconds: int) -> int:
-    """The policy of a live backend reads whole seconds."""
-    return (microseconds + SECOND // 2) // SECOND
 
 
 def gpu_quota(queue: QueueFacts) -> Amount:

@@ -8,7 +8,6 @@ done: a gang starts, with all evictions for it, in one transaction or not at all
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection
 from contextlib import nullcontext
 from typing import TypedDict
@@ -23,6 +22,7 @@ from pools.permissions import require_platform
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.judgement.new_work import starts_everything
 from scheduling.domain.statuses import TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.locking import (
@@ -208,7 +208,7 @@ class Reconciliation:
                     continue  # a killed process left a gang half started; totals do not show its waiting tasks
                 live = read_live_facts(self._backend, new_workflows=new, totals_only=totals_only)
             plan = _run_cycle(live.facts)
-            if not totals_only or _starts_everything(live, plan):
+            if not totals_only or starts_everything(live.facts, live.gangs, plan.steps):
                 break
         if any(step.action is not StepAction.START for step in plan.steps):
             return False
@@ -279,18 +279,3 @@ def _partly_started(workflows: Collection[str]) -> QuerySet[Task]:
     return Task.objects.filter(
         group__workflow__name__in=workflows, group__status=TaskStatus.RUNNING, status=TaskStatus.SCHEDULING
     )
-
-
-def _starts_everything(live: LiveFacts, plan: CycleResult) -> bool:
-    """Whether the plan starts every task of the new gangs, and does nothing else."""
-    policy = live.facts.policy
-    reserved = set() if policy is None else {each.gang for each in policy.reservations}
-    waiting = Counter(
-        {
-            gang.name: len(gang.tasks)
-            for gang in live.facts.gangs
-            if gang.name in live.gangs and gang.name not in reserved
-        }
-    )
-    started = Counter(name for step in plan.steps for name in [step.gang] * len(step.tasks))
-    return waiting == started and all(step.action is StepAction.START for step in plan.steps)

@@ -165,9 +165,16 @@ class StartPolicy(Watcher):
         """When a running gang started; None if it waits or the time is not known."""
         return self._started.get(gang.index)
 
-    def note_start(self, gang: GangState, at: Number) -> None:
+    def note_start(self, gang: GangState, at: Number, expected: Number | None) -> None:
         """A running gang started at this time, a little later than its plan was made."""
         self._started[gang.index] = at
+        if gang.fact.expected_time != expected:
+            gang.fact = replace(gang.fact, expected_time=expected)
+
+    def note_wait(self, gang: GangState, at: Number, expected: Number | None) -> None:
+        """A gang that was taken back begins a new wait at this time."""
+        gang.fact = replace(gang.fact, waiting_since=at, expected_time=expected)
+        self._note_lists(gang)
 
     # -- reservations ------------------------------------------------------------------------------------------------
 
