@@ -56,6 +56,9 @@ PURPOSES = {
     RESUME_REPLAYS: "Continues replays that a restart interrupted",
 }
 """What each job is for, in words of the pages."""
+_AT_ONCE = {CLOSE_USAGE_HOURS}
+"""Jobs whose first run is due when beat starts first: readers compute each hour that is not closed, and a demo begins
+with a month of them."""
 _RESULT_CLEANUP = "celery.backend_cleanup"  # beat of older versions added it; tasks leave no results
 _MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 
@@ -101,8 +104,9 @@ def _ensure_periodic_task(name: str, task: str, every: timedelta) -> None:
     something differs. The operator decides whether it is enabled."""
     interval = _interval_schedule(every)
     # Without a last run Celery beat counts from its own start; if it restarts often, a long interval never ends.
+    last = timezone.now() - (every if name in _AT_ONCE else timedelta())
     row, made = PeriodicTask.objects.get_or_create(
-        name=name, defaults={"task": task, "interval": interval, "last_run_at": timezone.now()}
+        name=name, defaults={"task": task, "interval": interval, "last_run_at": last}
     )
     # A message that no worker took is obsolete when the next one is due.
     life = max(int(every.total_seconds()), _MIN_EXPIRY_SECONDS)

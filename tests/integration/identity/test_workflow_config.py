@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.utils import timezone
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 
 from osmo_admin.celery import app
@@ -143,6 +144,15 @@ class TestSchedule:
         rows, woken = PeriodicTask.objects.count(), PeriodicTasks.last_change()
         periodic_tasks.ensure_periodic_tasks()
         assert (PeriodicTask.objects.count(), PeriodicTasks.last_change()) == (rows, woken)
+
+    def test_the_hours_of_use_are_closed_when_beat_starts_first(self) -> None:
+        both = periodic_tasks.CLOSE_USAGE_HOURS, periodic_tasks.NOTE_WAIT_CAUSES
+        PeriodicTask.objects.filter(name__in=both).delete()
+        before = timezone.now()
+        periodic_tasks.ensure_periodic_tasks()
+        closing, noting = (PeriodicTask.objects.get(name=name).last_run_at for name in both)
+        assert closing + timedelta(minutes=1) < timezone.now(), "a demo has a month of them"
+        assert noting >= before, "its first run is an interval away"
 
     def test_a_row_that_was_bent_by_hand_is_put_right_and_stays_switched_off(self) -> None:
         row = PeriodicTask.objects.get(name=periodic_tasks.DRAIN_MONITOR)
