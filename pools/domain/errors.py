@@ -224,6 +224,7 @@ class Fault(StrEnum):
     FOREIGN_WORK = "foreign_work", "work on a queue of ours that was not submitted here"
     FOREIGN_CHANGE = "foreign_change", "a change of a field of ours by somebody else"
     PERCENT_UNDER_CAP = "percent_under_cap", "a percentage of a GPU where a cap on TFLOPS holds"
+    UNCOUNTED_DEVICES = "uncounted_devices", "a request for a part of a GPU, or for devices that are not counted"
     TWO_WAYS = "two_ways", "two annotations that say the same amount"
     LIMIT_BELOW_REQUEST = "limit_below_request", "a limit below the request"
     KEPT_ELSEWHERE = "kept_elsewhere", "a GPU quota that its owner keeps elsewhere"

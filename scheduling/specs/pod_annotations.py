@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import join_words, quote
+from scheduling.domain.cluster.devices import asks_for_uncounted_devices
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.tasks import read_image
 from scheduling.specs.yaml_cursor import YamlCursor
@@ -25,17 +26,21 @@ COMMAND_ANNOTATION = "osmo/command"
 PLATFORM_ANNOTATION = "osmo/platform"
 KNOWN_ANNOTATIONS = (PODS_ANNOTATION, GPUS_ANNOTATION, IMAGE_ANNOTATION, COMMAND_ANNOTATION, PLATFORM_ANNOTATION)
 
-_WHOLE_GPUS = f": each pod has the whole GPUs that {GPUS_ANNOTATION} names"
 _REASON_NOT_USED = {
-    "gpu-fraction": _WHOLE_GPUS,
-    "gpu-memory": _WHOLE_GPUS,
-    "gpu-fraction-num-devices": _WHOLE_GPUS,
     "kai.scheduler/preemption-delay": ": work of priority LOW may be preempted at any time, other work not at all",
     "min-runtime": ": work of priority LOW may be preempted at any time, other work not at all",
     "kai.scheduler/min-runtime": ": work of priority LOW may be preempted at any time, other work not at all",
 }
 
 T = TypeVar("T")
+
+
+def uncounted_message(subject: str) -> str:
+    """The refusal of what asks for devices that are not whole GPUs."""
+    return (
+        f"{subject} asks for devices that are not counted here, so the work would get them beside every quota. Leave "
+        f"it out, and ask for whole GPUs of each pod in the annotation {GPUS_ANNOTATION}."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,9 @@ class _Annotations:
         self._metadata, self._least, self._rules, self._faults = metadata, least, rules, metadata.faults
         found = place.map_entries("name: value") if place is not None and not place.is_absent else {}
         for name in [name for name in found if name not in KNOWN_ANNOTATIONS]:
+            if asks_for_uncounted_devices(name) and not name.startswith(PREFIX):
+                found[name].add_fault(Fault.UNCOUNTED_DEVICES, uncounted_message(f"The annotation {quote(name)}"))
+                continue
             if not name.startswith(PREFIX):
                 found[name].add_warning(
                     f"The annotation {quote(name)} is not used here{_REASON_NOT_USED.get(name, '')}."

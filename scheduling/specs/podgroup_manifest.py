@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, join_words, quote
+from scheduling.domain.cluster.devices import CLAIM_FIELDS
 from scheduling.domain.gang import tree_to_json
 from scheduling.domain.judgement.podgroup_rules import WARNING, PodGroup, is_structural
 from scheduling.domain.judgement.podgroup_rules import read_pod_group as read_podgroup
@@ -20,7 +21,7 @@ from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 from scheduling.specs.exit_actions import read_exit_actions
 from scheduling.specs.labels import check_labels
 from scheduling.specs.name_rules import UniqueNames, read_name
-from scheduling.specs.pod_annotations import SubGroupPods, read_pods
+from scheduling.specs.pod_annotations import SubGroupPods, read_pods, uncounted_message
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.yaml_cursor import MAX_FAULTS, YamlCursor
 from scheduling.structured_yaml import node_reader
@@ -241,10 +242,13 @@ def _least(group: PodGroup) -> dict[str, int]:
 
 
 def _used(place: YamlCursor, known: Collection[str]) -> dict[str, YamlCursor]:
-    """The known fields of a map that have a value. Each other field gets a warning that it has no effect."""
+    """The known fields of a map that have a value. Each other field gets a warning that it has no effect, or is refused
+    where it asks for devices that are not counted."""
     found = place.map_entries("") if place.is_map else {}
     for name in found:
-        if name not in known:
+        if name in CLAIM_FIELDS:
+            found[name].add_fault(Fault.UNCOUNTED_DEVICES, uncounted_message(quote(name)))
+        elif name not in known:
             _warn_unused(found[name], name, known)
     return {name: found[name] for name in known if name in found and not found[name].is_absent}
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduling.domain.cluster.devices import asks_for_uncounted_devices
 from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
-from scheduling.domain.kubernetes_json import ReadOnlyObject
+from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
     )
 
 
+_SHARED_GPU_LABEL = "runai-gpu-group"
+"""KAI writes it on a pod that shares a GPU; a pod of its own then holds the whole GPU."""
+
 _CORDON_TAINT = "node.kubernetes.io/unschedulable"
 # Kubernetes sets and removes these taints with the state of a node.
 _OF_STATE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -148,7 +152,7 @@ def foreign_usage_by_node(
     """The requests of pods of other software by node, rounded up; ended pods count for nothing. A pod is ours in our
     `namespace` only: anybody can write our label elsewhere. `device_lists` are the cluster's ResourceSlices."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0] * len(_NAMES))
-    claims, devices = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    claims, parts, devices = Counter[str](), Counter[str](), defaultdict[str, Counter[str]](Counter)
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
@@ -161,6 +165,7 @@ def foreign_usage_by_node(
         if not node or ended or is_ours:
             continue
         claims[node] += bool(spec.get("resourceClaims"))
+        parts[node] += _holds_unreserved_part(metadata)
         for position, amount in enumerate(_pod_request(spec)):
             sums[node][position] += amount
     for each in device_lists:
@@ -170,7 +175,7 @@ def foreign_usage_by_node(
     found = {}
     for node in sums.keys() | devices.keys():
         gpus, cpu, memory, storage = (math.ceil(amount) for amount in sums[node])
-        notes = list(_dynamic_notes(devices[node], claims[node]))
+        notes = [*_dynamic_notes(devices[node], claims[node]), *_part_notes(parts[node])]
         found[node] = ForeignUsage(gpus, cpu, memory, storage, notes)
     return found
 
@@ -183,11 +188,24 @@ def _dynamic_notes(devices: Mapping[str, int], claims: int) -> Iterator[str]:
         yield f"{holders} devices by ResourceClaims, which are not counted"
 
 
+def _holds_unreserved_part(metadata: ReadOnlyObject) -> bool:
+    """Whether a pod asks for a part of a GPU that KAI has not reserved by a pod of its own, which would be counted."""
+    asks = any(map(asks_for_uncounted_devices, metadata.get("annotations") or ()))
+    return asks and _SHARED_GPU_LABEL not in (metadata.get("labels") or {})
+
+
+def _part_notes(pods: int) -> Iterator[str]:
+    if pods:
+        askers = "1 other pod asks" if pods == 1 else f"{pods} other pods ask"
+        yield f"{askers} for parts of GPUs by annotations, which are not counted"
+
+
 def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
     """The part of a pod that :func:`foreign_usage_by_node` needs; clusters have many pods, and pods are large."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
-        "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "labels")},
+        "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "labels")}
+        | {"annotations": dict.fromkeys(filter(asks_for_uncounted_devices, read_texts(pod, "annotations")), "")},
         "spec": {
             "nodeName": spec.get("nodeName"),
             "overhead": spec.get("overhead"),

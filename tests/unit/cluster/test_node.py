@@ -76,6 +76,23 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
 
 
 @pytest.mark.parametrize(
+    ("labels", "notes"),
+    [
+        ({}, ["1 other pod asks for parts of GPUs by annotations, which are not counted"]),
+        ({"runai-gpu-group": "7"}, []),  # KAI holds the whole GPU by a pod of its own
+    ],
+)
+def test_parts_of_gpus_of_other_pods_are_said_where_no_pod_reserves_the_gpu(
+    labels: dict[str, str], notes: list[str]
+) -> None:
+    body = pod("n1", {"cpu": "1"}, labels=labels)
+    body["metadata"]["annotations"] = {"gpu-fraction": "0.5", "checksum": "x" * 1000}
+    for seen in (body, trim_pod(body)):
+        assert foreign_usage_by_node([seen], "me", "ns")["n1"].notes == notes
+    assert "checksum" not in trim_pod(body)["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
     ("text", "amount"),
     [
         ("16", Fraction(16)),

@@ -180,6 +180,29 @@ def test_unused_fields_get_a_warning(text, warning):
     assert any(warning in sentence for sentence in parsed.warnings), parsed.warnings
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "runai/gpu-memory", "nvidia.com/mig-1g.5gb",
+        "nvidia.com/gpu.shared", "amd.com/gpu", "nvidia.com/gpu",
+    ],
+)  # fmt: skip
+def test_an_annotation_that_asks_for_uncounted_devices_is_refused_by_its_name(name):
+    """KAI would give the pod a part of a GPU that no quota counts."""
+    text = INFERENCE.replace("{osmo/gpus-per-pod: 1}", f'{{osmo/gpus-per-pod: 1, {name}: "1"}}')
+    assert read_faults(text) == [(5, f"metadata.annotations.{name}", "uncounted_devices")]
+    (fault,) = parse(text).violations
+    assert f'"{name}"' in fault.message
+
+
+@pytest.mark.parametrize("field", ["resourceClaims", "resourceClaimTemplates", "resources"])
+def test_a_field_that_asks_for_uncounted_devices_is_refused_by_its_name(field):
+    claims = f"{field}: [{{name: gpu}}]"
+    assert read_faults(plain(f"{{minMember: 1, {claims}}}")) == [(3, f"spec.{field}", "uncounted_devices")]
+    inner = f"{{subGroups: [{{name: a, minMember: 1, {claims}}}]}}"
+    assert read_faults(plain(inner)) == [(3, f"spec.subGroups[0].{field}", "uncounted_devices")]
+
+
 def test_fields_added_by_a_cluster_are_ignored_with_a_warning():
     text = INFERENCE.replace("metadata:", "status: {phase: x}\nmetadata:\n  uid: u\n  resourceVersion: '1'")
     text = text.replace("{osmo/gpus-per-pod: 1}", "{osmo/gpus-per-pod: 1, kubectl.kubernetes.io/x: y}")
