@@ -179,7 +179,9 @@ class Node(models.Model):
     `taint` names the taints of a cluster's node by which none of our pods starts there, or says that a simulated node
     is drained. The first does not count as capacity; the other does, because it comes back. `gpu_pods_only`: a taint
     keeps our pods without GPUs away. `labels` are those of a simulated node; those of a cluster are observed. `flavor`
-    follows from the labels and the flavors of the backend."""
+    follows from the labels and the flavors of the backend. A node that shares its GPUs (time slicing, MPS, MIG) has
+    `advertised_gpus`, the parts that it offers, and, where its labels say them, `physical_gpus`; `gpus` are those that
+    count."""
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="nodes")
     name = models.TextField()
@@ -192,10 +194,19 @@ class Node(models.Model):
     flavor = models.TextField(default=DEFAULT_FLAVOR, db_default=DEFAULT_FLAVOR)
     taint = models.TextField(blank=True, default="", db_default="")
     gpu_pods_only = models.BooleanField(default=False, db_default=False)
+    physical_gpus = models.PositiveIntegerField(null=True)
+    advertised_gpus = models.PositiveIntegerField(null=True)
 
     class Meta:
         ordering = ["backend", "name"]
-        constraints = [models.UniqueConstraint(fields=["backend", "name"], name="node_unique_in_backend")]
+        constraints = [
+            models.UniqueConstraint(fields=["backend", "name"], name="node_unique_in_backend"),
+            models.CheckConstraint(
+                condition=models.Q(physical_gpus=None) | models.Q(advertised_gpus__isnull=False),
+                name="node_shares_what_it_advertises",
+                violation_error_message="Only a node that shares its GPUs says how many it has besides.",
+            ),
+        ]
         triggers = [
             AuditTrigger(subject="'node/' || COALESCE(NEW.name, OLD.name)", action=plain_actions_sql("node")),
             # The nodes of a Kubernetes backend come from its cluster.

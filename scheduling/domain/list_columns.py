@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -262,6 +263,15 @@ NODE_LOSS_COLUMNS = list_columns(
 LOST_WORK_COLUMNS = list_columns("workflow", "queue", Column("gpus", "GPUs", is_right=True), "effect")
 """Of the work that the loss of one node concerns."""
 
+
+def _shared_text(shared: Mapping[str, int | None] | None) -> str:
+    """The GPUs of a node that shares them, and those that it advertises."""
+    if shared is None:
+        return ""
+    physical = "?" if shared["physical"] is None else shared["physical"]
+    return f"{physical} as {shared['advertised']}"
+
+
 NODE_NOTE_COLUMNS = list_columns(
     Column("node", cell="name"),
     "platform",
@@ -269,6 +279,7 @@ NODE_NOTE_COLUMNS = list_columns(
     _GPUS,
     Column("used", is_right=True),
     Column("free", is_right=True),
+    Column("shared", cell=lambda row: _shared_text(row.get("shared"))),
     Column("suspect_since", cell="suspect_since", is_time=True),
     Column("notes", cell=lambda row: "; ".join(row["notes"])),
 )

@@ -91,6 +91,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_node:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_node]",
     "pools_node:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_node:move_tokens]",
     "pools_node:node_flavors_known": f"{_FLAVORS}::test_raw_sql_meets_the_rules[UPDATE pools_node SET flavor = 'b200' WHERE name = 'n1'-node_flavor_known]",
+    "pools_node:node_shares_what_it_advertises": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[node_shares_what_it_advertises]",
     "pools_node:node_unique_in_backend": f"{_NAMED_RULES}::test_a_second_row_is_refused[node_unique_in_backend]",
     "pools_node:owned_by_git": f"{_OWNERSHIP}::test_raw_sql_is_refused[pools_node:owned_by_git]",
     "pools_notice:audit": f"{_NOTICES}/test_api.py::test_dead_letters_are_listed_and_replayed",

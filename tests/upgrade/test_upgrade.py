@@ -160,6 +160,7 @@ def test_a_new_database_has_the_same_tables(upgraded: UpgradedStack, django_db_s
     of_upgraded = read_rules(upgraded)
     assert made_by == {
         "0001_initial", "0002_inbox", "0003_degraded", "0004_drained_nodes", "0005_quiet_hours", "0006_flavors",
+        "0007_shared_gpus",
     }  # fmt: skip
     assert {kind for kind, _, _ in of_new} == {"column", "constraint", "index", "trigger"}
     assert sorted(of_new ^ of_upgraded) == []
@@ -175,7 +176,8 @@ def test_an_installation_that_has_had_every_migration_stays_as_it_is(upgraded: U
     code, text = upgraded.migrate("scheduling", "0002_from_29ed02b4")  # later ones follow again
     assert code == 0, text
     later = (
-        "'0002_from_29ed02b4', '0002_inbox', '0003_degraded', '0004_drained_nodes', '0005_quiet_hours', '0006_flavors'"
+        "'0002_from_29ed02b4', '0002_inbox', '0003_degraded', '0004_drained_nodes', '0005_quiet_hours', '0006_flavors',"
+        " '0007_shared_gpus'"
     )
     upgraded.execute(f"DELETE FROM django_migrations WHERE name IN ({later})")
     upgraded.execute("DROP TABLE pools_inboxread, pools_inboxnotice")
@@ -183,6 +185,7 @@ def test_an_installation_that_has_had_every_migration_stays_as_it_is(upgraded: U
     upgraded.execute("ALTER TABLE pools_noticetarget DROP COLUMN quiet_hours")
     upgraded.execute("ALTER TABLE pools_backend DROP COLUMN flavors CASCADE")
     upgraded.execute("ALTER TABLE pools_node DROP COLUMN flavor CASCADE, DROP COLUMN labels")
+    upgraded.execute("ALTER TABLE pools_node DROP COLUMN physical_gpus, DROP COLUMN advertised_gpus")
     bridge = import_module("scheduling.migrations.0002_from_29ed02b4")
     for app, names in bridge.LATER.items():
         for name in names:

@@ -15,9 +15,10 @@ DRAIN_TAINT: Final = "osmo-admin/drained"
 class BackendCapacity:
     """`quota` is the sum of the finite quotas of its pools, `gpus` the sum over its nodes; None while no node is known,
     as on a cluster that was never connected. `tainted` are the GPUs of nodes whose taint keeps our pods away, which are
-    not among them; `drained` are those of drained nodes, which are, because these come back. `promises` are the finite
-    quotas, and `rule` divides too few GPUs among them; there are none while the cluster is offline, which is a problem
-    of its own."""
+    not among them; `drained` are those of drained nodes, which are, because these come back. `parts` are what nodes
+    that share their GPUs advertise in the place of whole ones, and not among them. `promises` are the finite quotas,
+    and `rule` divides too few GPUs among them; there are none while the cluster is offline, which is a problem of its
+    own."""
 
     backend: str
     quota: int
@@ -26,6 +27,7 @@ class BackendCapacity:
     rule: DegradedRule = DegradedRule.PROPORTIONAL
     promises: tuple[Promise, ...] = ()
     drained: int = 0
+    parts: int = 0
 
     @property
     def excess(self) -> int:
@@ -38,9 +40,14 @@ class BackendCapacity:
         return self.excess > 0
 
     @property
-    def tainted_note(self) -> str:
+    def uncounted_note(self) -> str:
         """What else the nodes have, after the number of GPUs; mostly nothing."""
-        return f" (and {self.tainted} on nodes whose taint keeps our pods away)" if self.tainted else ""
+        amounts = (
+            (self.tainted, f"{self.tainted} on nodes whose taint keeps our pods away"),
+            (self.parts, f"{self.parts} parts of GPUs on nodes that share them"),
+        )
+        found = [words for amount, words in amounts if amount]
+        return f" (and {' and '.join(found)})" if found else ""
 
 
 def oversubscription_notice(capacity: BackendCapacity) -> str:
@@ -54,7 +61,7 @@ def oversubscription_notice(capacity: BackendCapacity) -> str:
 def oversubscription_message(capacity: BackendCapacity) -> str:
     """The warning about an oversubscribed backend."""
     return (
-        f"Cluster {capacity.backend} has {capacity.gpus} GPUs{capacity.tainted_note}, and the quotas of its pools are "
-        f"{capacity.quota} together, {capacity.excess} more: guaranteed work may wait for a node although its quota is "
-        "free. Lower a quota, or add nodes."
+        f"Cluster {capacity.backend} has {capacity.gpus} GPUs{capacity.uncounted_note}, and the quotas of its pools "
+        f"are {capacity.quota} together, {capacity.excess} more: guaranteed work may wait for a node although its "
+        "quota is free. Lower a quota, or add nodes."
     )

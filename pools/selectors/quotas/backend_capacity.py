@@ -33,6 +33,11 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         gpus.annotate(total=Cast(Coalesce(Sum("gpus", filter=condition), 0), BigIntegerField())).values("total")
         for condition in (ours, ~ours, Q(taint=DRAIN_TAINT))
     )
+    parts = (
+        gpus.filter(gpus=0, advertised_gpus__gt=0)
+        .annotate(total=Cast(Sum("advertised_gpus"), BigIntegerField()))
+        .values("total")
+    )
     promises = (
         Pool.objects.roots()
         .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
@@ -48,6 +53,7 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         Subquery(whole, output_field=IntegerField()),
         Subquery(tainted, output_field=IntegerField()),
         Subquery(drained, output_field=IntegerField()),
+        Subquery(parts, output_field=IntegerField()),
         "degraded",
         "offline",
         Subquery(promises, output_field=JSONField()),
@@ -61,8 +67,9 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
             DegradedRule(rule),
             () if offline else tuple(map(_promise, pools or ())),
             closed or 0,
+            parts or 0,
         )
-        for pk, name, quota, total, apart, closed, rule, offline, pools in found
+        for pk, name, quota, total, apart, closed, parts, rule, offline, pools in found
     }
 
 

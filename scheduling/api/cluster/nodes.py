@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -36,6 +36,14 @@ class NodeWorkAnswer(TypedDict):
     since: UtcText | None
 
 
+class SharedGpusAnswer(TypedDict):
+    """The GPUs of a node that shares them: those that it has, null where its labels do not say, and the parts and GPUs
+    that it advertises. The `gpus` of the node are those that count."""
+
+    physical: int | None
+    advertised: int
+
+
 class NodeAnswer(TypedDict):
     """A node with the work on it; the numbers are GPUs."""
 
@@ -50,6 +58,7 @@ class NodeAnswer(TypedDict):
     other: int
     free: int
     closed: int
+    shared: Annotated[SharedGpusAnswer | None, "Null for a node that shares no GPUs."]
     suspect_since: UtcText | None
     notes: list[str]
     work: list[NodeWorkAnswer]
@@ -124,6 +133,9 @@ def _node_body(node: MappedNode) -> NodeAnswer:
         "other": use.other_gpus,
         "free": use.free_gpus,
         "closed": node.closed_gpus,
+        "shared": None
+        if use.advertised_gpus is None
+        else {"physical": use.physical_gpus, "advertised": use.advertised_gpus},
         "suspect_since": utc_text(use.suspect_since),
         "notes": list(use.notes),
         "work": [_work_body(each) for each in node.work],

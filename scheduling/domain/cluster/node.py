@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduling.domain.cluster.devices import asks_for_uncounted_devices
+from scheduling.domain.cluster.devices import asks_for_uncounted_devices, device_notes, read_gpu_offer
 from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
@@ -38,7 +38,8 @@ class ClusterNode:
     """The capacity that a node offers to pods (its allocatable part, rounded down). `ready`: the node is healthy, and
     pods of ours may start on it. `taint` names the taints that somebody set and by which none of our pods starts there;
     `gpu_pods_only`: a taint keeps those without GPUs away. `conditions` are the names of the conditions that are true.
-    `notes` are sentences for people about what keeps our pods away, and about what the amounts do not say."""
+    `notes` are sentences for people about what keeps our pods away, and about what the amounts do not say. A node that
+    shares its GPUs has `advertised_gpus` (:class:`scheduling.domain.cluster.devices.GpuOffer`)."""
 
     name: str
     platform: str
@@ -50,6 +51,8 @@ class ClusterNode:
     notes: tuple[str, ...] = ()
     taint: str = ""
     gpu_pods_only: bool = False
+    physical_gpus: int | None = None
+    advertised_gpus: int | None = None
 
 
 def read_node(node: ReadOnlyObject) -> ClusterNode:
@@ -65,12 +68,13 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
     )
     barriers = [taint for taint in taints if _keeps_away(taint)]
     allocatable = status.get("allocatable") or {}
-    amounts = _amounts(allocatable, math.floor)
+    offer = read_gpu_offer(labels, allocatable)
+    amounts = replace(_amounts(allocatable, math.floor), gpus=offer.whole)
     notes = [
         *(["the node is not ready"] if not is_healthy else []),
         *(["the node is cordoned: no new pods start here"] if cordoned else []),
         *(_taint_note(taint) for taint in barriers if not (cordoned and taint["key"] == _CORDON_TAINT)),
-        *_device_notes(amounts.gpus, labels, allocatable),
+        *device_notes(offer, labels, allocatable),
     ]
     return ClusterNode(
         name=metadata["name"],
@@ -83,6 +87,8 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
         notes=tuple(notes),
         taint=", ".join(_taint_text(each) for each in barriers if _is_set_by_people(each["key"])),
         gpu_pods_only=any(each["key"] == GPU_RESOURCE for each in barriers),
+        physical_gpus=offer.physical,
+        advertised_gpus=offer.advertised,
     )
 
 
@@ -116,34 +122,6 @@ def _taint_note(taint: Mapping[str, str]) -> str:
     if taint["key"] == GPU_RESOURCE:
         return f"taint {name}: only our pods with GPUs start here"
     return f"taint {name}: our pods do not start here"
-
-
-def _device_notes(gpus: int, labels: Mapping[str, str], allocatable: ReadOnlyObject) -> Iterator[str]:
-    """Devices that are not whole GPUs, or not among the GPUs that the node offers. The labels are those of NVIDIA's GPU
-    feature discovery."""
-    devices, replicas = (_read_count(labels.get(f"{GPU_RESOURCE}.{name}")) for name in ("count", "replicas"))
-    is_parted = labels.get("nvidia.com/mig.strategy") == "single" and "-MIG-" in labels.get(
-        f"{GPU_RESOURCE}.product", ""
-    )
-    if is_parted and gpus:
-        yield f"each of the {gpus} GPUs is a part of a GPU (MIG), and counts as a whole one"
-    elif devices and gpus > devices:
-        yield f"{_count(devices)}, advertised as {gpus}: each part counts as a whole GPU"
-    elif gpus and replicas > 1:
-        yield f"each GPU is advertised {replicas} times: each part counts as a whole GPU"
-    elif devices > gpus:
-        yield f"{_count(devices)}, of which {gpus} are offered to pods as whole GPUs"
-    for name, quantity in sorted(allocatable.items()):
-        if "/" in name and name != GPU_RESOURCE and (amount := read_quantity(quantity)):
-            yield f"{math.floor(amount)} {name}: not counted, and our work cannot ask for them"
-
-
-def _count(gpus: int) -> str:
-    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
-
-
-def _read_count(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def foreign_usage_by_node(

@@ -44,11 +44,13 @@ class WhenCanPreempt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node and its capacity. `labels` choose it in a what-if, and decide nothing else."""
+    """A node and its capacity. `labels` choose it in a what-if, and decide nothing else. `parts` are the parts of
+    shared GPUs that it advertises and that are no capacity; only reasons read them."""
 
     name: str
     resources: Mapping[str, Number]
     labels: Mapping[str, str] = field(default_factory=dict)
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ class NodeUsage:
     """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
     usage of foreign pods (`other_…`), and sentences about both (`observed_notes`). `ending_…` are the amounts that pods
     of ours hold in addition to running tasks: the task has ended and the pod not yet, or the pod is about to start.
-    `failures` and `suspect_since` are of a suspect node. `flavor` is None where the backend names no flavors;
-    `matching_flavors` are all whose labels the node has. Memory and storage in bytes."""
+    `failures` and `suspect_since` are of a suspect node, `physical_gpus` and `advertised_gpus` of one that shares its
+    GPUs. `flavor` is None where the backend names no flavors; `matching_flavors` are all whose labels the node has.
+    Memory and storage in bytes."""
 
     backend_id: int
     name: str
@@ -51,8 +52,20 @@ class NodeUsage:
     other_storage: int = 0
     failures: int = 0
     suspect_since: datetime | None = None
+    physical_gpus: int | None = None
+    advertised_gpus: int | None = None
     flavor: str | None = None
     matching_flavors: Sequence[str] = ()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the node advertises parts of GPUs."""
+        return self.advertised_gpus is not None
+
+    @property
+    def offered_gpus(self) -> int:
+        """The GPUs and parts of GPUs that work can hold here, also those that do not count."""
+        return max(self.gpus, self.advertised_gpus or 0)
 
     @property
     def free_gpus(self) -> int:
@@ -63,7 +76,7 @@ class NodeUsage:
     def overfull(self) -> str:
         """What running work holds here of more than there is, for people; empty where the node has it all."""
         amounts = (
-            (self.used_gpus, self.gpus, "GPUs", str),
+            (self.used_gpus, self.offered_gpus, "GPUs", str),
             (self.used_cpu, self.cpu, "cores", str),
             (self.used_memory, self.memory_bytes, "memory", exact_size_text),
             (self.used_storage, self.storage_bytes, "storage", exact_size_text),
@@ -149,9 +162,10 @@ _GPUS_BY_NODE_SET_SQL = f"""
         ) held GROUP BY node_name
     )
     SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END), sum(LEAST(gpus, used)),
-        sum(GREATEST(used - gpus, 0))
+        sum(GREATEST(used - offered, 0))
     FROM (
-        SELECT node.backend_id, node.platform, node.gpus, COALESCE(state.ready, true) AS ready,
+        SELECT node.backend_id, node.platform, node.gpus, GREATEST(node.gpus, node.advertised_gpus) AS offered,
+            COALESCE(state.ready, true) AS ready,
             COALESCE(
                 CASE WHEN ambiguous.name IS NULL THEN by_name.gpus ELSE held.used_gpus + held.ending_gpus END, 0
             )
@@ -175,7 +189,7 @@ def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[int, int]]:
         usable, excess = found.get(use.backend_id, (0, 0))
         found[use.backend_id] = (
             usable + (use.gpus if use.ready else min(use.gpus, held)),
-            excess + max(0, held - use.gpus),
+            excess + max(0, held - use.offered_gpus),
         )
     return found
 
@@ -193,6 +207,7 @@ def read_node_usage(name: str | None = None, *, backend: int | None = None) -> l
                 COALESCE(state.notes || state.other_notes, '[]'),
                 COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
                 COALESCE(state.other_storage_bytes, 0), COALESCE(suspect.failures, 0), suspect.since,
+                node.physical_gpus, node.advertised_gpus,
                 CASE WHEN backend.flavors <> '[]' THEN node.flavor END
             FROM pools_node node
             JOIN pools_backend backend ON backend.id = node.backend_id

@@ -286,7 +286,7 @@ def microseconds(at: datetime) -> int:
 def node_facts(row: Node) -> engine.NodeFacts:
     """A node with its capacity."""
     have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
-    return engine.NodeFacts(row.name, have)
+    return engine.NodeFacts(row.name, have, parts=0 if row.gpus else row.advertised_gpus or 0)
 
 
 def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:

@@ -22,7 +22,7 @@ from pools.domain.values.amounts import Amount, as_json, is_gpu
 from pools.models import Backend
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.domain.engine.reasons.explain import Reason
-from scheduling.domain.engine.reasons.remedies import nodes_text
+from scheduling.domain.engine.reasons.node_bars import nodes_text
 from scheduling.domain.reason_codes import short_reason
 from scheduling.domain.start_words import StartTimes
 from scheduling.models import Group, Workflow

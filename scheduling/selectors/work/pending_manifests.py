@@ -11,7 +11,8 @@ from django.db.models import Prefetch
 
 from pools.database.one_by_one import left_out_on_error
 from pools.domain.structured_input.faults import join_words
-from pools.models import Backend, KubernetesSettings, Pool
+from pools.models import Backend, KubernetesSettings, Node, Pool
+from scheduling.domain.cluster.devices import NodeLabels, avoid_shared_gpus
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
 from scheduling.domain.cluster.pods.pod import PodAttempt, gang_context
 from scheduling.domain.cluster.pods.pod_group import GangShape, pod_group_manifest
@@ -72,6 +73,7 @@ def pending_manifests(
     finds the known PodGroup of a gang."""
     gangs = list(_open_gangs(context.backend, groups))
     specs = read_admitted_specs({gang.workflow_id for gang in gangs})
+    avoided = _avoided_nodes(context.backend) if gangs else []
     for gang in gangs:
         spec = specs.get(gang.workflow_id)
         if isinstance(spec, UnreadableSpec):
@@ -92,7 +94,7 @@ def pending_manifests(
             continue
         manifest = None
         with left_out_on_error("the objects of a gang", gang.pk):
-            manifest = _gang_manifest(context, gang, group_spec, find_pod_group(gang.pk))
+            manifest = _gang_manifest(context, gang, group_spec, find_pod_group(gang.pk), avoided)
         if manifest is not None:
             yield manifest
 
@@ -114,7 +116,11 @@ def _open_gangs(backend: Backend, groups: Collection[UUID]) -> Iterator[Group]:
 
 
 def _gang_manifest(
-    context: ClusterContext, gang: Group, group_spec: GroupSpec, current_pod_group: Object | None
+    context: ClusterContext,
+    gang: Group,
+    group_spec: GroupSpec,
+    current_pod_group: Object | None,
+    avoided: Sequence[Object],
 ) -> GangManifest:
     workflow = gang.workflow
     target = context.target(queue_names_of(workflow)[1])
@@ -124,7 +130,7 @@ def _gang_manifest(
     attempts = [_attempt(task, specs[task.name], topology) for task in gang.tasks.all()]
     shape = GangShape(len(attempts), gang.gang, topology)
     # Every task of the gang has a host name, also a task that has ended or was created before.
-    pod_context = gang_context(target, origin, _all_tasks(group_spec), workflow.env_vars)
+    pod_context = gang_context(target, origin, _all_tasks(group_spec), workflow.env_vars, avoided)
     new = {task.pk for task in gang.tasks.all() if task.dispatched_at is None}
     return GangManifest(
         gang.pk,
@@ -134,6 +140,16 @@ def _gang_manifest(
         current_pod_group,
         tuple(attempt for attempt in attempts if attempt.uuid not in new),
     )
+
+
+def _avoided_nodes(backend: Backend) -> list[Object]:
+    """The match expressions by which pods with GPUs avoid the nodes whose parts of GPUs do not count. The labels of
+    nodes are read only where there is such a node."""
+    shared = set(Node.objects.filter(backend=backend, gpus=0, advertised_gpus__gt=0).values_list("pk", flat=True))
+    if not shared:
+        return []
+    rows = Node.objects.filter(backend=backend).values_list("pk", "name", "state__labels")
+    return avoid_shared_gpus(NodeLabels(name, labels or {}, pk in shared) for pk, name, labels in rows)
 
 
 def _origin(workflow: Workflow, gang: Group) -> GangOrigin:

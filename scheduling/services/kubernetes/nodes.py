@@ -13,7 +13,10 @@ from pools.models import Backend, Node
 from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
 from scheduling.models import NodeState
 
-_SIZE_COLUMNS = ("platform", "gpus", "cpu", "memory_bytes", "storage_bytes", "taint", "gpu_pods_only", "flavor")
+_SIZE_COLUMNS = (
+    "platform", "gpus", "cpu", "memory_bytes", "storage_bytes", "taint", "gpu_pods_only", "physical_gpus",
+    "advertised_gpus", "flavor",
+)  # fmt: skip
 _STATE_COLUMNS = (
     "ready", "conditions", "labels", "taints", "notes", "other_gpus", "other_cpu", "other_memory_bytes",
     "other_storage_bytes", "other_notes",
@@ -50,6 +53,8 @@ def _write_nodes(
             "platform": observed_node.platform,
             "taint": observed_node.taint,
             "gpu_pods_only": observed_node.gpu_pods_only,
+            "physical_gpus": observed_node.physical_gpus,
+            "advertised_gpus": observed_node.advertised_gpus,
             "flavor": flavor_of_labels(observed_node.labels, flavors)[0],
             **asdict(observed_node.amounts),
         }
@@ -75,7 +80,7 @@ def _write_states(
 ) -> None:
     new, changed = [], []
     for node, observed in nodes:
-        values = {
+        values: dict[str, object] = {
             "ready": observed.ready,
             "conditions": list(observed.conditions),
             "labels": dict(observed.labels),
@@ -86,6 +91,11 @@ def _write_states(
             amounts = asdict(other_usage.get(observed.name, ForeignUsage()))
             values |= {f"other_{name}": amount for name, amount in amounts.items()}
         state = states.get(node.pk)
+        if observed.advertised_gpus is not None:
+            # Its other pods hold parts, also those that were counted when its GPUs were whole.
+            known = 0 if state is None else state.other_gpus
+            held = known if other_usage is None else other_usage.get(observed.name, ForeignUsage()).gpus
+            values["other_gpus"] = min(held, observed.amounts.gpus)
         if state is None:
             new.append(NodeState(node=node, **values))
         elif _differs(state, values):

@@ -17,6 +17,7 @@ from scheduling.kube.fake import FakeCluster
 from scheduling.models import NodeState
 from scheduling.selectors.cluster.node_map import MappedNode, read_node_map
 from scheduling.selectors.cluster.node_resources import list_node_resources
+from scheduling.selectors.cluster.nodes import gpus_of_nodes, read_node_usage, usable_and_excess_gpus
 from scheduling.selectors.cluster.pool_quota import render_pool_quota
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.status.overview import read_overview
@@ -323,7 +324,8 @@ def test_what_a_node_offers_besides_whole_gpus_is_said(fake_harness: AgentHarnes
     fake_harness.cluster.create(resource_kinds.DEVICE_LIST, body, field_manager="driver")
     fake_harness.run_agent(2)
     nodes = shown_nodes()
-    assert list(nodes["shared"].usage.notes) == ["1 GPU, advertised as 8: each part counts as a whole GPU"]
+    (note,) = nodes["shared"].usage.notes
+    assert note.startswith("1 GPU, advertised as 8 (shared by time slicing): parts are not whole GPUs")
     assert list(nodes["parts"].usage.notes) == [
         "7 nvidia.com/mig-1g.5gb: not counted, and our work cannot ask for them"
     ]
@@ -341,6 +343,91 @@ def test_what_a_node_offers_besides_whole_gpus_is_said(fake_harness: AgentHarnes
     }
     for address in ("/nodes?backend=lab", "/nodes/lab/parts"):
         assert "7 nvidia.com/mig-1g.5gb: not counted" in client.get(address).content.decode()
+
+
+SHARED = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.replicas": "8", "nvidia.com/gpu.product": "L4-SHARED"}
+
+
+def test_a_node_that_shares_its_gpus_has_no_whole_ones(fake_harness: AgentHarness) -> None:
+    """Its parts are in no sum of whole GPUs, work with GPUs keeps away from it, and each place says both numbers."""
+    backend, actor = fake_harness.backend, world.admin_actor()
+    add_node(fake_harness, "parts", labels=SHARED)
+    add_node(fake_harness, "whole", labels={"nvidia.com/gpu.product": "L4"})
+    add_foreign_pod(fake_harness, "notebook", "parts", 5)
+    fake_harness.run_agent(2)
+    assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("8", "8")
+    assert read_capacities([backend.pk])[backend.pk].gpus == 8
+    assert entry("parts")["platform_available_fields"]["team"]["default"]["gpu"] == "0"
+    assert entry("parts")["non_workflow_usage_fields"]["nvidia.com/gpu"] == "0"
+    client = sign_in(world.admin_actor().username)
+    body = client.get("/api/backend/lab/nodes").json()
+    assert {node["name"]: (node["gpus"], node["free"], node["shared"]) for node in body["nodes"]} == {
+        "parts": (0, 0, {"physical": 1, "advertised": 8}),
+        "whole": (8, 8, None),
+    }
+    assert [(fit["gpus"], fit["tasks"]) for fit in body["fits"]] == [(1, 8), (2, 4), (4, 2), (8, 1)]
+    page = client.get("/nodes/lab/parts").content.decode()
+    assert "1 physical, 8 advertised, 0 counted" in page
+    assert "parts: shared; 0 of 0 GPUs free" in client.get("/nodes?backend=lab").content.decode()
+    assert "8 parts not counted" in client.get(reverse("admin:pools_backend_changelist")).content.decode()
+    # A pod with GPUs avoids the product; one without may use the node's CPUs.
+    fake_harness.submit(gpus=16)
+    assert build_pending_queue(backend).gangs[0].reason.code == "never_fits"
+    workflow, plain = fake_harness.submit(gpus=1), fake_harness.submit(gpus=0)
+    fake_harness.run_agent()
+    (pod,), (other,) = fake_harness.list_pods(workflow), fake_harness.list_pods(plain)
+    avoided = {"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["L4-SHARED"]}
+    for each, is_avoided in ((pod, True), (other, False)):
+        terms = each["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert [avoided in term["matchExpressions"] for term in terms["nodeSelectorTerms"]] == [is_avoided] * 2
+    (warning,) = oversubscription_warnings(actor, _of(backend))
+    assert "Cluster lab has 8 GPUs (and 8 parts of GPUs on nodes that share them), and" in warning
+
+
+def test_work_that_fits_on_parts_alone_hears_why_it_waits(fake_harness: AgentHarness) -> None:
+    add_node(fake_harness, "parts", labels=SHARED)
+    fake_harness.run_agent(1)
+    receipt = submit(actor=world.admin_actor(), pool="team", submission=Submission(file=gang_file("lead", gpus=2)))
+    sentence = "The largest node that it may use has 0 GPUs. parts shares GPUs, whose parts are not counted."
+    assert [sentence in warning for warning in receipt.warnings] == [True]
+    (waiting,) = build_pending_queue(fake_harness.backend).gangs
+    assert (waiting.reason.code, sentence in waiting.reason.message) == ("never_fits", True)
+
+
+def test_a_node_that_begins_to_share_keeps_what_runs_there(fake_harness: AgentHarness) -> None:
+    """Work that ran on its whole GPUs holds them, nothing is said to be more than there is, and no GPU of another node
+    is taken for it. By its label, each part counts as a whole GPU, as before."""
+    add_node(fake_harness, "n1")
+    add_node(fake_harness, "n2")
+    workflow = fake_harness.submit(gpus=4)
+    fake_harness.run_agent()
+    (pod,) = fake_harness.list_pods(workflow)
+    name = pod["metadata"]["name"]
+    add_foreign_pod(fake_harness, "a-service", "n1", 4)
+    fake_harness.cluster.merge(
+        resource_kinds.POD, name, {"spec": {"nodeName": "n1"}}, field_manager="kai", namespace="osmo"
+    )
+    fake_harness.run_pods(pod)
+    fake_harness.run_agent()
+    assert usage("team")["total_free"] == "8"
+    labels = SHARED | {"nvidia.com/gpu.count": "8"}
+    fake_harness.cluster.merge(resource_kinds.NODE, "n1", {"metadata": {"labels": labels}}, field_manager="gfd")
+    offer(fake_harness, "n1", **{"nvidia.com/gpu": "64"})
+    fake_harness.run_agent(2)
+    assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("8", "8")
+    assert usage("team")["quota_used"] == "4"
+    use = shown_nodes()["n1"].usage
+    assert (use.gpus, use.used_gpus, use.other_gpus, use.overfull, use.advertised_gpus) == (0, 4, 0, "", 64)
+    assert (
+        usable_and_excess_gpus()[fake_harness.backend.pk]
+        == gpus_of_nodes(read_node_usage())[fake_harness.backend.pk]
+        == (8, 0)
+    )
+    whole = {"metadata": {"labels": {"osmo.shared-gpus": "whole"}}}
+    fake_harness.cluster.merge(resource_kinds.NODE, "n1", whole, field_manager="admin")
+    fake_harness.run_agent(2)
+    assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("72", "64")
+    assert (shown_nodes()["n1"].usage.free_gpus, shown_nodes()["n1"].usage.advertised_gpus) == (56, 64)
 
 
 def test_without_the_right_to_list_foreign_pods_the_nodes_are_known(fake_harness: AgentHarness) -> None:

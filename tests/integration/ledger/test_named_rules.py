@@ -70,6 +70,7 @@ CHECKS = {
     "backend_namespace_rule": "UPDATE pools_backend SET namespace = 'Bad_Name'",
     "backend_victims_rule": "UPDATE pools_backend SET victims = 'oldest'",
     "backend_degraded_rule": "UPDATE pools_backend SET degraded = 'luck'",
+    "node_shares_what_it_advertises": "UPDATE pools_node SET physical_gpus = 4",
     "suspect_after_several": "UPDATE scheduling_suspectnode SET failures = 1",
     "offline_request_is_offline": "UPDATE pools_backend SET offline_requested = true, offline = false",
     "cluster_has_one_credential": "UPDATE pools_kubernetessettings SET kubeconfig_file = 'x', sealed_kubeconfig = 'x'",

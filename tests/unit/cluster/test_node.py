@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduling.domain.cluster.devices import NodeLabels, avoid_shared_gpus
 from scheduling.domain.cluster.node import ForeignUsage, NodeAmounts, foreign_usage_by_node, read_node, trim_pod
 from scheduling.domain.cluster.quantities import read_quantity
 
@@ -115,47 +116,117 @@ def test_quantities(text: object, amount: Fraction | None) -> None:
     assert read_quantity(text) == amount
 
 
+REST = (
+    "parts are not whole GPUs, so they do not count and our pods with GPUs do not start here; "
+    "the label osmo.shared-gpus=whole of the node lets each part count as one"
+)
+
+
 @pytest.mark.parametrize(
-    ("labels", "offers", "notes"),
+    ("labels", "offers", "gpus", "shared", "notes"),
     [
-        ({}, {"nvidia.com/gpu": "8"}, ()),
-        ({"count": "8", "replicas": "1"}, {"nvidia.com/gpu": "8"}, ()),
+        ({}, {"nvidia.com/gpu": "8"}, 8, (None, None), ()),
+        ({"count": "8", "replicas": "1", "sharing-strategy": "none"}, {"nvidia.com/gpu": "8"}, 8, (None, None), ()),
         (
-            {"count": "4", "replicas": "8"},
+            {"count": "4", "replicas": "8", "product": "A100-SHARED"},
             {"nvidia.com/gpu": "32"},
-            ("4 GPUs, advertised as 32: each part counts as a whole GPU",),
+            0, (4, 32),
+            (f"4 GPUs, advertised as 32 (shared by time slicing): {REST}",),
         ),
         (
-            {"replicas": "8"},
-            {"nvidia.com/gpu": "32"},
-            ("each GPU is advertised 8 times: each part counts as a whole GPU",),
+            {"replicas": "8"}, {"nvidia.com/gpu": "32"}, 0, (4, 32),
+            (f"4 GPUs, advertised as 32 (shared by time slicing): {REST}",),
         ),
-        ({"count": "8"}, {"nvidia.com/gpu": "7"}, ("8 GPUs, of which 7 are offered to pods as whole GPUs",)),
+        (  # half of the parts are unhealthy
+            {"count": "8", "replicas": "2", "sharing-strategy": "mps"}, {"nvidia.com/gpu": "8"}, 0, (8, 8),
+            (f"8 GPUs, advertised as 8 (shared by MPS): {REST}",),
+        ),
+        (
+            {"product": "A100-SHARED"}, {"nvidia.com/gpu": "8"}, 0, (None, 8),
+            (f"GPUs advertised as 8 (shared by time slicing): {REST}",),
+        ),
+        (  # only some of the devices are shared; the labels are of before
+            {"count": "1"}, {"nvidia.com/gpu": "5"}, 0, (1, 5),
+            (f"1 GPU, advertised as 5 (shared by time slicing): {REST}",),
+        ),
+        (
+            {"count": "8"}, {"nvidia.com/gpu": "7"}, 7, (None, None),
+            ("8 GPUs, of which 7 are offered to pods as whole GPUs",),
+        ),
         (
             {"count": "4", "replicas": "8"},
             {"nvidia.com/gpu.shared": "32"},
+            0, (4, 32),
             (
                 "4 GPUs, of which 0 are offered to pods as whole GPUs",
                 "32 nvidia.com/gpu.shared: not counted, and our work cannot ask for them",
             ),
         ),
-        ({}, {"amd.com/gpu": "8"}, ("8 amd.com/gpu: not counted, and our work cannot ask for them",)),
-        ({}, {"amd.com/gpu": "0", "hugepages-2Mi": "4Gi"}, ()),
-        ({"count": "many", "replicas": "-1"}, {"nvidia.com/gpu": "8"}, ()),
+        (
+            {}, {"amd.com/gpu": "8"}, 0, (None, None),
+            ("8 amd.com/gpu: not counted, and our work cannot ask for them",),
+        ),
+        ({}, {"amd.com/gpu": "0", "hugepages-2Mi": "4Gi"}, 0, (None, None), ()),
+        ({"count": "many", "replicas": "-1"}, {"nvidia.com/gpu": "8"}, 8, (None, None), ()),
+        ({"count": "4", "replicas": "8"}, {"nvidia.com/gpu": "0"}, 0, (None, None),
+         ("4 GPUs, of which 0 are offered to pods as whole GPUs",)),
         (
             {"product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "count": "7"},
             {"nvidia.com/gpu": "7"},
-            ("each of the 7 GPUs is a part of a GPU (MIG), and counts as a whole one",),
+            0, (None, 7),
+            (f"GPUs advertised as 7 (shared by MIG): {REST}",),
+        ),
+        (  # MIG mixed: the GPUs beside the parts are whole
+            {"count": "4"}, {"nvidia.com/gpu": "3", "nvidia.com/mig-1g.5gb": "7"}, 3, (4, 10),
+            (
+                "4 GPUs, of which 3 are offered to pods as whole GPUs",
+                "7 nvidia.com/mig-1g.5gb: not counted, and our work cannot ask for them",
+            ),
         ),
     ],
-)
+)  # fmt: skip
 def test_devices_that_are_not_whole_gpus_are_said(
-    labels: dict[str, str], offers: dict[str, str], notes: tuple[str, ...]
+    labels: dict[str, str],
+    offers: dict[str, str],
+    gpus: int,
+    shared: tuple[int | None, int | None],
+    notes: tuple[str, ...],
 ) -> None:
+    """`shared`: the GPUs that the node has, and those that it advertises."""
     discovered = {f"nvidia.com/gpu.{key}": value for key, value in labels.items()}
     body = node(READY, labels={"nvidia.com/mig.strategy": "single", **discovered})
     body["status"]["allocatable"] = {"cpu": "8", **offers}
-    assert read_node(body).notes == notes
+    found = read_node(body)
+    assert (found.amounts.gpus, (found.physical_gpus, found.advertised_gpus)) == (gpus, shared)
+    assert found.notes == notes
+
+
+def test_by_its_label_each_part_of_a_node_counts_as_a_whole_gpu() -> None:
+    labels = {"nvidia.com/gpu.count": "4", "nvidia.com/gpu.replicas": "8", "osmo.shared-gpus": "whole"}
+    body = node(READY, labels=labels)
+    body["status"]["allocatable"] = {"nvidia.com/gpu": "32"}
+    found = read_node(body)
+    assert (found.amounts.gpus, found.physical_gpus, found.advertised_gpus) == (32, 4, 32)
+    (note,) = found.notes
+    assert note.endswith(": each part counts as a whole GPU, as its label osmo.shared-gpus says")
+    body["metadata"]["labels"]["osmo.shared-gpus"] = "no"
+    assert read_node(body).amounts.gpus == 0
+
+
+def test_pods_avoid_products_of_shared_nodes_alone_and_else_the_nodes() -> None:
+    product = {"nvidia.com/gpu.product": "A100-SHARED"}
+    same = {"nvidia.com/gpu.product": "A100", "kubernetes.io/hostname": "host-2"}
+    nodes = [
+        NodeLabels("n1", product, True),
+        NodeLabels("n2", same, True),
+        NodeLabels("n3", {}, True),
+        NodeLabels("n4", {"nvidia.com/gpu.product": "A100"}, False),
+    ]
+    assert avoid_shared_gpus(nodes) == [
+        {"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["A100-SHARED"]},
+        {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["host-2", "n3"]},
+    ]
+    assert avoid_shared_gpus(nodes[3:]) == []
 
 
 @pytest.mark.parametrize(

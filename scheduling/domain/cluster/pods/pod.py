@@ -39,25 +39,31 @@ class PodAttempt:
 
 @dataclass(frozen=True, slots=True)
 class GangContext:
-    """The common values of the pods of a gang. `service` is the Service for their host names, empty if no task needs
-    one; `env_vars` came with the request, apart from the file."""
+    """The common values of the pods of a gang. `avoided` are match expressions of a node affinity by which pods with
+    GPUs keep away from nodes whose GPUs do not count. `service` is the Service for their host names, empty if no task
+    needs one; `env_vars` came with the request, apart from the file."""
 
     target: DispatchTarget
     origin: GangOrigin
     tokens: TokenValues
     env_vars: Mapping[str, str]
     service: str = ""
+    avoided: Sequence[Object] = ()
 
 
 def gang_context(
-    target: DispatchTarget, origin: GangOrigin, attempts: Sequence[PodAttempt], env_vars: Mapping[str, str]
+    target: DispatchTarget,
+    origin: GangOrigin,
+    attempts: Sequence[PodAttempt],
+    env_vars: Mapping[str, str],
+    avoided: Sequence[Object] = (),
 ) -> GangContext:
     """The common values for these tasks of one gang. Pods reach each other by `host.service` inside their namespace."""
     needs_service = any(has_host_token(_texts(task.spec)) for task in attempts)
     service = naming.service_name(origin.group_uuid) if needs_service else ""
     hosts = {task.spec.name: f"{naming.host_name(task.spec.name, task.position)}.{service}" for task in attempts}
     tokens = TokenValues(origin.workflow, str(origin.workflow_uuid), hosts)
-    return GangContext(target, origin, tokens, dict(env_vars), service)
+    return GangContext(target, origin, tokens, dict(env_vars), service, avoided)
 
 
 def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
@@ -92,7 +98,7 @@ def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
             "enableServiceLinks": False,
             **({"hostname": host, "subdomain": context.service} if context.service else {}),
             **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.host_network else {}),
-            "affinity": {"nodeAffinity": _nodes(attempt)},
+            "affinity": {"nodeAffinity": _nodes(attempt, context.avoided if attempt.gpus else ())},
             # Clusters often taint their GPU nodes against pods that request no GPU.
             **({"tolerations": [{"key": naming.GPU_RESOURCE, "operator": "Exists"}]} if attempt.gpus else {}),
             "containers": [
@@ -182,9 +188,9 @@ def _amounts(task: PodAttempt) -> Object:
     return {"requests": given, "limits": given} if given else {}
 
 
-def _nodes(task: PodAttempt) -> Object:
-    """Only nodes of the task's platform (a node without the label has the platform `default`), without excluded
-    nodes."""
+def _nodes(task: PodAttempt, avoided: Sequence[Object]) -> Object:
+    """Only nodes of the task's platform (a node without the label has the platform `default`), without excluded and
+    avoided nodes."""
     excluded = (
         [{"key": _HOST_NAME, "operator": "NotIn", "values": sorted(task.nodes_excluded)}] if task.nodes_excluded else []
     )
@@ -192,7 +198,7 @@ def _nodes(task: PodAttempt) -> Object:
     choices = [of_platform]
     if task.platform == DEFAULT_PLATFORM:
         choices.append({"key": naming.PLATFORM, "operator": "DoesNotExist"})
-    terms = [{"matchExpressions": [choice, *excluded]} for choice in choices]
+    terms = [{"matchExpressions": [choice, *excluded, *avoided]} for choice in choices]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pools.domain.values.amounts import Amount, Number, amount_text
 from scheduling.domain.engine.reasons.blockers import Blocker, UnlentQuota, limit_text
 from scheduling.domain.engine.reasons.lending import find_lending_rises
-from scheduling.domain.engine.reasons.node_bars import NamedBar, NodeBars
-from scheduling.domain.engine.reasons.remedies import MAX_NAMED_NODES, Remedies, Remedy, nodes_text
+from scheduling.domain.engine.reasons.node_bars import MAX_NAMED_NODES, NamedBar, NodeBars, nodes_text
+from scheduling.domain.engine.reasons.remedies import Remedies, Remedy
 from scheduling.domain.engine.reasons.shortage import ShortageFinder
 from scheduling.domain.engine.rules.phases import Phases
 from scheduling.domain.engine.rules.reservation import StartPolicy

@@ -9,6 +9,17 @@ from scheduling.domain.engine.facts import NodeBar, TaskFacts, TopologyNeed
 from scheduling.domain.engine.state.nodes import FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.state.placement import place_requests
 
+MAX_NAMED_NODES = 3
+"""The most nodes that a message names."""
+
+
+def nodes_text(names: Sequence[str]) -> str:
+    """The first nodes by name, and the number of others."""
+    more = len(names) - MAX_NAMED_NODES
+    if more > 0:
+        return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
 
 def platform_bar(platform: str, nodes: frozenset[str]) -> NodeBar:
     """The nodes of other platforms than the one of the task."""

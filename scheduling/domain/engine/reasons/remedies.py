@@ -5,16 +5,14 @@ A remedy keeps the names of gangs apart from its text, so that each reader sees 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pools.domain.values.amounts import amount_text, is_gpu
 from scheduling.domain.engine.reasons.blockers import Blocker, UnlentQuota, limit_text
+from scheduling.domain.engine.reasons.node_bars import nodes_text
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.records import RUNNING, GangState, QueueState
-
-MAX_NAMED_NODES = 3
-"""The most nodes that a message names."""
 
 MAX_NAMED_GANGS = 3
 """The most gangs that a message names."""
@@ -58,14 +56,6 @@ class Remedy:
         more = [f"{hidden} other owner{'s' if hidden > 1 else ''}"] if hidden else []
         limits = f"the lending limit{'s' if len(known) > 1 else ''} of {' and '.join([*named, *more])}"
         return f". To raise {limits} gives only {self.lends}" if self.lends else f", or raise {limits}"
-
-
-def nodes_text(names: Sequence[str]) -> str:
-    """The first nodes by name, and the number of others."""
-    more = len(names) - MAX_NAMED_NODES
-    if more > 0:
-        return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def _names_text(gangs: Iterable[str], name_of: NameResolver) -> str:

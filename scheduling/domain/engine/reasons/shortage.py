@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pools.domain.values.amounts import Number
-from scheduling.domain.engine.reasons.node_bars import NO_BARS, BarTrials, NodeBars
+from pools.domain.values.amounts import GPU, Number
+from scheduling.domain.engine.reasons.node_bars import NO_BARS, BarTrials, NodeBars, nodes_text
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.state.placement import place_requests
@@ -109,13 +109,28 @@ class ShortageFinder:
                 mine = [have for have in nodes.capacity if has_enough(have, sets)]
                 amounts = [(r, max((have[r] for have in mine), default=0)) for r, _amount in request if r < nodes.width]
                 short = [(r, most) for r, most in amounts if most < dict(request)[r]]
-                return "The largest node that it may use has {}." if mine else "It may use no node.", tuple(short)
+                size = "The largest node that it may use has {}." if mine else "It may use no node."
+                return size + self._shared(nodes, request), tuple(short)
         if len(set(requests)) == 1 and self._empty is not None:
             fitting = self._empty.count_slots(requests[0], len(requests))
             return f"The nodes that it may use hold {fitting} of its {len(requests)} tasks.", ()
         total = [(r, sum(have[r] for have in nodes.capacity)) for r, _amount in requested]
         short = [(r, most) for r, most in total if most < dict(requested)[r]]
         return "All nodes together have {}." if short else "", tuple(short)
+
+    def _shared(self, nodes: NodeIndex, request: Request) -> str:
+        """The nodes that the task may use and whose parts of GPUs would be enough if they counted."""
+        gpus = next((amount for r, amount in request if r < nodes.width and self._world.keys[r] == GPU), 0)
+        parts = {node.name: node.parts for node in self._world.facts.nodes or () if node.parts}
+        sets = tuple(pair for pair in request if pair[0] >= nodes.width)
+        names = [
+            name
+            for name, have in zip(nodes.names, nodes.capacity, strict=True)
+            if gpus and parts.get(name, 0) >= gpus and has_enough(have, sets)
+        ]
+        if not names:
+            return ""
+        return f" {nodes_text(names)} share{'s' * (len(names) == 1)} GPUs, whose parts are not counted."
 
     def _on_empty(self, nodes: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
         """The nodes of the requests on empty nodes, or None if they never fit."""
