@@ -341,7 +341,7 @@ def test_a_reservation_of_the_facts_is_of_the_kind_that_it_names():
 
 
 def test_a_gang_behind_low_work_of_one_of_its_kinds_is_stuck():
-    """Such a state does not settle; the check for liveness finds it in each kind."""
+    """No cycle ends in such a state; the check for liveness finds it in each kind."""
     low = gang("low", "q", LOW, on=A, at=1)
     full = gang("full", "other", HIGH, on=H, at=1)
     queues = (queue("q", 4, 4), queue("other", 4, 0))

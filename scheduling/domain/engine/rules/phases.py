@@ -124,9 +124,11 @@ class Phases:
 
             def judge_group(gang: GangState) -> Shape | None:
                 request = gang.next_request
-                which = counted_resources(leaf, request)
-                is_inside = leaf.kinds < 2 or all(room[r] >= 0 for r in which or range(len(room)))
-                return ANY_SHAPE if is_inside and fits_in(room, request) and is_worth_it(gang) else None
+                if leaf.kinds > 1:
+                    counted = counted_resources(leaf, request) or range(len(room))
+                    if any(room[r] < 0 for r in counted):
+                        return None
+                return ANY_SHAPE if fits_in(room, request) and is_worth_it(gang) else None
 
             return (room, bounds), judge_group
 
@@ -488,7 +490,7 @@ def _is_inside_fair_share(gang: GangState, queue: QueueState) -> bool:
     after = list(queue.alloc)
     for r, amount in gang.next_request:
         after[r] += amount
-    which = counted_resources(queue, gang.next_request)
+    which = counted_resources(queue, gang.next_request) if queue.kinds > 1 else None
     if which is not None:
         return all(after[r] <= queue.fair[r] for r in which)
     return all(have <= fair for have, fair in zip(after, queue.fair, strict=True))

@@ -52,7 +52,7 @@ def service_key(queue: QueueState, request: Request) -> Rank:
     for r, amount in request:
         after[r] += amount  # type: ignore[index]
     alloc, quotas, allocatable, is_above_quota = queue.alloc, queue.quota, queue.allocatable, False
-    which = counted_resources(queue, request)
+    which = counted_resources(queue, request) if queue.kinds > 1 else None
     if which is not None:
         after, alloc = [after[r] for r in which], [alloc[r] for r in which]
         quotas, allocatable = [quotas[r] for r in which], [allocatable[r] for r in which]

@@ -142,6 +142,10 @@ def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bo
             continue
         groups = {}
         for signature, group in queue.waiting.items():
+            if not world.has_choices:
+                if is_wanted(group.first, queue):
+                    groups[signature] = list(group)
+                continue
             alike = next((gang for gang in group if not gang.choices), None)
             are_wanted = alike is not None and is_wanted(alike, queue)
             gangs = [gang for gang in group if (is_wanted(gang, queue) if gang.choices else are_wanted)]

@@ -226,7 +226,7 @@ def is_inside_quota(queue: QueueState, request: Request) -> bool:
     after = list(queue.alloc)
     for r, amount in request:
         after[r] += amount
-    which = counted_resources(queue, request)
+    which = counted_resources(queue, request) if queue.kinds > 1 else None
     if which is not None:
         return all(after[r] <= queue.quota[r] for r in which)
     for have, quota in zip(after, queue.quota, strict=True):  # noqa: SIM110  as below
@@ -237,7 +237,7 @@ def is_inside_quota(queue: QueueState, request: Request) -> bool:
 
 def is_above_share(queue: QueueState, request: Request) -> bool:
     """Whether the queue is above its allocatable share in some resource that counts for the request."""
-    which = counted_resources(queue, request)
+    which = counted_resources(queue, request) if queue.kinds > 1 else None
     if which is not None:
         return any(queue.alloc[r] > queue.allocatable[r] for r in which)
     for have, most in zip(queue.alloc, queue.allocatable, strict=True):  # noqa: SIM110  as below
@@ -308,7 +308,7 @@ class Branch:
         """The sort key of a leaf among those of the branch."""
         path, top = leaf.path, self.where.theirs
         if len(path) == 2 and path[1] is top:
-            return [victim_rank(leaf, self._request)]
+            return [(leaf.rank if leaf.kinds < 2 else None) or victim_rank(leaf, self._request)]
         return [victim_rank(queue, self._request) for queue in reversed(path[: path.index(top)])]
 
     def _head(self, helps: HelpsStart | None) -> GangState | None:

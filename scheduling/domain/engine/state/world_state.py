@@ -75,6 +75,8 @@ class WorldState:
         """The nodes without evictable work: no eviction can free more than that."""
         self.gangs = built.gangs
         """All gangs by name; of several choices the one that the gang has, or had last."""
+        self.has_choices = any(gang.choices for gang in built.gangs)
+        """Whether some gang has several choices, or had."""
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[GangState, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.watchers: list[Watcher] = []
@@ -147,6 +149,7 @@ class WorldState:
         """Add a gang, with its running and releasing tasks on their nodes; fair shares stay as they are."""
         self.version += 1
         gang = self._records.new_gang(fact)
+        self.has_choices = self.has_choices or bool(gang.choices)
         insort(self.gangs, gang, key=_name_of)
         self.gang_of[fact.name] = gang
         self._note_incomplete(gang)
