@@ -16,6 +16,7 @@ from typing import TypedDict
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
 from pools.domain.gpu_quota.workers import RESOURCES, SIDES, WorkerTotals
+from pools.domain.numbers import gpu_quota_labels
 
 READY, EXCEEDED, ALERT = "Ready", "Exceeded", "AlertThresholdReached"
 UNCOUNTED = "UncountedAmounts"
@@ -175,14 +176,16 @@ def _conditions(
         yield GpuQuotaCondition(READY, False, "InvalidSpec", said, now)
     else:
         yield GpuQuotaCondition(READY, True, "QuotaReady", "The quota is valid and enforced.", now)
-    over = [gauge.key for gauge in usage_gauges(spec, used) if gauge.is_exceeded]
+    over = gpu_quota_labels(gauge.key for gauge in usage_gauges(spec, used) if gauge.is_exceeded)
     if over:
         yield GpuQuotaCondition(EXCEEDED, True, "QuotaExceeded", f"More is used than allowed: {', '.join(over)}.", now)
     else:
         yield GpuQuotaCondition(EXCEEDED, False, "QuotaNotExceeded", "Nothing is used beyond its total.", now)
-    near = [f"{gauge.key} {gauge.available_text}" for gauge in gauges_in_alert(spec, used)]
+    low = gauges_in_alert(spec, used)
     left = 100 - spec.alert_threshold
-    if near:
+    if low:
+        labels = gpu_quota_labels(gauge.key for gauge in low)
+        near = [f"{label} {gauge.available_text}" for label, gauge in zip(labels, low, strict=True)]
         said = f"Less than {left} percent is available: {', '.join(near)}."
         yield GpuQuotaCondition(ALERT, True, "AlertThresholdReached", said, now)
     else:

@@ -159,7 +159,7 @@ def test_the_alert_reaches_the_object(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.controller.relist_and_reconcile()
     (alert,) = [each for each in gpu_cluster.status()["conditions"] if each["type"] == "AlertThresholdReached"]
     assert alert["status"] == "True"
-    assert "requests.tflops 0.00" in alert["message"]
+    assert alert["message"] == "Less than 5 percent is available: TFLOPS requested 0.00."
 
 
 def test_which_pods_count(gpu_cluster: GpuClusterHarness) -> None:
