@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from pools.models import Backend, Pool, Reservation, User
-from scheduling.demo.month_file import ClusterMonth, MonthJob, MonthStep
+from scheduling.demo.month_file import ClusterMonth, MonthEviction, MonthJob, MonthStep
 from scheduling.domain.deadlines import gang_deadlines
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.judgement.plan_units import VICTIM_ACTIONS
+from scheduling.domain.receipts.lost import checkpoint_interval, lost_gpu_ms, lost_since
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus, WorkflowStatus
-from scheduling.models import Decision, Group, SchedulingCycle, Task, WaitCauseChange, WaitSpan, Workflow
+from scheduling.models import (
+    Decision,
+    Group,
+    Interruption,
+    Receipt,
+    SchedulingCycle,
+    Task,
+    WaitCauseChange,
+    WaitSpan,
+    Workflow,
+)
 from scheduling.services.decisions import DecisionRows, build_decision
 
 _MESSAGES: Final[Mapping[str, str]] = {
@@ -40,6 +51,8 @@ class MonthRows:
     waits: list[WaitSpan] = field(default_factory=list)
     causes: list[WaitCauseChange] = field(default_factory=list)
     cycles: list[SchedulingCycle] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    """Those of evictions, each with its interruption, which has no id yet."""
 
     @property
     def names(self) -> dict[str, int]:
@@ -63,6 +76,8 @@ class RowBuilder:
         self._users = dict(User.objects.values_list("username", "pk"))
         self._dice = random.Random(backend.name)  # noqa: S311  (ids that are the same every time)
         self._groups: dict[int, Group] = {}
+        self._evicted: dict[tuple[int, float, str, int], list[Task]] = {}
+        """The attempts that ended together for one reason: job, time, cause and beneficiary."""
 
     def build(self) -> MonthRows:
         """All rows."""
@@ -74,6 +89,7 @@ class RowBuilder:
             if job.submit <= self._until:
                 self._add_job(number, job, steps[number])
         self._add_decisions()
+        self._add_receipts()
         self._add_cycles()
         self.rows.causes += [
             WaitCauseChange(group_id=self._groups[each.job].pk, since=self._at(each.time), cause=each.cause)
@@ -145,6 +161,7 @@ class RowBuilder:
                     task.status, task.end_time = TaskStatus.FAILED_PREEMPTED, at
                     task.exit_code = EXIT_CODES[TaskStatus.FAILED_PREEMPTED]
                     task.failure_message = self._message(step)
+                    self._evicted.setdefault(_eviction_key(step), []).append(task)
                     open_tasks[number] = self._task(group, job, number, task.retry_id + 1)
                     tasks.append(open_tasks[number])
                 if step.action != StepAction.MOVE:
@@ -213,6 +230,30 @@ class RowBuilder:
             facts = self._facts(step)
             self.rows.decisions.append(build_decision(facts, rows, time=self._at(step.time), tasks=tasks, nodes=nodes))
 
+    def _add_receipts(self) -> None:
+        """As the engine writes them: one interruption for the attempts that a gang lost for one reason."""
+        for step in self._month.steps:
+            if step.why and step.time <= self._until and (tasks := self._evicted.pop(_eviction_key(step), None)):
+                interruption = self._interruption(step, MonthEviction(*step.why))
+                self.rows.receipts += [_receipt(interruption, task) for task in tasks]
+
+    def _interruption(self, step: MonthStep, why: MonthEviction) -> Interruption:
+        jobs, group = self._month.jobs, self._groups[step.job]
+        leaf, numbers = self._pools[jobs[step.job].leaf], {"loser": _numbers(jobs[step.job].leaf, why.loser)}
+        if why.taker:
+            numbers["taker"] = _numbers(jobs[step.beneficiary].leaf, why.taker)
+        spared = [
+            {"workflow": str(self._groups[job].workflow_id), "gang": jobs[job].name, "gpus": gpus, "by": by}
+            for job, gpus, by in why.spared
+        ]
+        lowered = {} if why.quota_at_start is None else {"quota_at_start": why.quota_at_start}
+        return Interruption(
+            time=self._at(step.time), cause=why.cause, backend=self._backend, root_pool=leaf.root, pool=leaf,
+            workflow=group.workflow, group=group, numbers={**numbers, **lowered}, spared=spared,
+            for_workflow=None if step.beneficiary < 0 else self._groups[step.beneficiary].workflow,
+            has_more_spared=why.has_more_spared,
+        )  # fmt: skip
+
     def _add_cycles(self) -> None:
         """The cycles had seen all changes until their time, and did all that they had planned."""
         units = Counter(
@@ -235,6 +276,25 @@ class RowBuilder:
         roots = {self._month.jobs[job].leaf.partition("--")[0] for job in (step.job, step.beneficiary) if job >= 0}
         facts = self._facts(step)
         return decision_message(facts) if len(roots) == 1 else anonymous_decision_message(facts)
+
+
+def _eviction_key(step: MonthStep) -> tuple[int, float, str, int]:
+    return step.job, step.time, str(step.why[0]) if step.why else "", step.beneficiary
+
+
+def _numbers(leaf: str, listed: Sequence[int | float | str | None]) -> dict[str, Any]:
+    quota, used, share = listed
+    return {"pool": leaf, "quota": quota, "used": used, "share": share}
+
+
+def _receipt(interruption: Interruption, task: Task) -> Receipt:
+    start, end = task.start_time, task.end_time
+    assert start is not None and end is not None, "evicted attempts ran"  # noqa: PT018
+    since = lost_since(start, end, checkpoint_interval(interruption.workflow.labels))
+    return Receipt(
+        task=task, interruption=interruption, gpus=task.gpu_count, lost_since=since,
+        lost_gpu_ms=lost_gpu_ms(task.gpu_count, since, end),
+    )  # fmt: skip
 
 
 def _spec(name: str, job: MonthJob, leaf: Pool) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 from pools.domain.names import SHARED_QUEUE, queue_name
 from pools.models import Backend, Pool
 from scheduling.demo.acts import DRAINED, LOST, LOST_NODE
+from scheduling.demo.eviction_notes import EvictionNotes
 from scheduling.demo.installation import CLUSTERS
 from scheduling.demo.month_file import DAY, LENGTH, ClusterMonth, Month, MonthCause, MonthJob, MonthStep
 from scheduling.demo.submissions import submissions
@@ -97,6 +98,7 @@ class _MonthClock(HistoryClock):
         self._cause: dict[str, WaitCause] = {}
         self._seen: set[str] = set()
         self._causes_at = -JUDGED_EVERY
+        self._evictions = EvictionNotes(jobs, names)
         self._lost = {LOST_NODE} if backend.name == "dgx" else set[str]()
         super().__init__(history, lambda recorded: recorded)
 
@@ -111,16 +113,22 @@ class _MonthClock(HistoryClock):
     def _seconds(self, at: int) -> int:
         return round((at - self._begin_of_month) / SECOND)
 
+    def _judge(self, now: int) -> Sequence[Step]:
+        self._evictions.before_cycle(self._state.world)
+        self._state.world.notes_spared = True
+        return super()._judge(now)
+
     def _follow(self, now: int, steps: Sequence[Step]) -> None:
         super()._follow(now, steps)
         at = self._seconds(now)
-        for step in steps:
+        reasons = self._evictions.follow(steps, self._state.world, now, self._number)
+        for step, why in zip(steps, reasons, strict=True):
             beneficiary = -1 if step.beneficiary is None else self._number[step.beneficiary]
             nodes = step.nodes if step.action in {StepAction.START, StepAction.MOVE} else ()
             job = self._number[step.gang]
             tasks = [int(name.rpartition("-")[2]) for name in step.tasks]
             some = [] if len(tasks) == self.month.jobs[job].workers else tasks
-            self.month.steps.append(MonthStep(at, step.action.value, job, beneficiary, list(nodes), some))
+            self.month.steps.append(MonthStep(at, step.action.value, job, beneficiary, list(nodes), some, why))
         self._note_causes(at)
 
     def _configure(self, now: int) -> None:
@@ -152,6 +160,7 @@ class _MonthClock(HistoryClock):
         elif not is_completed and job.exec_timeout is not None:
             status = TaskStatus.FAILED_EXEC_TIMEOUT
         self.month.ends[self._number[job.name]] = at, status.value
+        self._evictions.ended(self._number[job.name])
         super()._end(past, time, is_completed=is_completed)
 
     def _wait(self, past: PastJob, now: int) -> None:

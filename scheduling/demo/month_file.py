@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 PATH: Final = Path(__file__).with_name("month.json.gz")
 HOUR: Final = 3_600
@@ -66,9 +66,22 @@ class MonthJob:
         return 100 * 2**30
 
 
+class MonthEviction(NamedTuple):
+    """What the receipt of an eviction says. `loser` and `taker` are the numbers of the two queues: quota, GPUs in use,
+    fair share. `spared` has the job, its GPUs and why it stayed."""
+
+    cause: str
+    loser: Sequence[int | float | str | None]
+    taker: Sequence[int | float | str | None]
+    quota_at_start: int | None
+    spared: Sequence[Sequence[Any]]
+    has_more_spared: bool
+
+
 class MonthStep(NamedTuple):
     """A decision about a gang: jobs by their position in the list. `nodes` are those of the tasks, after a start or a
-    move; `tasks` are numbers of tasks, empty for all."""
+    move; `tasks` are numbers of tasks, empty for all; `why` has the fields of a
+    :class:`MonthEviction` where the step ends attempts."""
 
     time: int
     action: str
@@ -76,6 +89,7 @@ class MonthStep(NamedTuple):
     beneficiary: int
     nodes: Sequence[str]
     tasks: Sequence[int] = ()
+    why: Sequence[Any] = ()
 
 
 class MonthCause(NamedTuple):

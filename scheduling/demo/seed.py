@@ -25,7 +25,7 @@ from scheduling.demo.gpu_quota_week import write_gpu_quota_week
 from scheduling.demo.history_rows import MonthRows, RowBuilder, every_row
 from scheduling.demo.installation import DEMO_POOLS, OPERATOR, create_gpu_quotas, create_installation
 from scheduling.demo.month_file import month_start, read_month
-from scheduling.models import WorkflowName
+from scheduling.models import Interruption, Receipt, WorkflowName
 from scheduling.services.receipts.past_receipts import write_past_receipts
 from scheduling.services.usage import derive_spans
 from scheduling.services.workflows.submission import Submission, submit_many
@@ -112,6 +112,10 @@ def _begin_news(since: datetime) -> None:
 def _insert(rows: MonthRows) -> None:
     for model, objects in every_row(rows):
         copy_rows(model, objects)
+    Interruption.objects.bulk_create({id(each.interruption): each.interruption for each in rows.receipts}.values())
+    for receipt in rows.receipts:
+        receipt.interruption_id = receipt.interruption.pk
+    copy_rows(Receipt, rows.receipts)
     WorkflowName.objects.bulk_create(WorkflowName(name=name, last_number=last) for name, last in rows.names.items())
 
 

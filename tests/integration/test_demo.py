@@ -37,9 +37,10 @@ from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
 from scheduling.history.own.own_history import read_history
 from scheduling.history.replay.history_clock import HistoryClock, first_difference
-from scheduling.models import Decision, Group, OfflineSpan, Task, Workflow
+from scheduling.models import Decision, Group, Interruption, OfflineSpan, Receipt, Task, Workflow
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.reports.usage import UsageAnswer, UsageQuestion, read_usage
+from scheduling.services.receipts.past_receipts import write_past_receipts
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify
 
@@ -269,6 +270,24 @@ def test_an_unchanged_replay_finds_the_same_month(days: int) -> None:
         assert first_difference(history.steps, past.steps) is None
         waits = sorted(job.first_wait / 10**6 for job in past.jobs.values() if job.first_wait is not None)
         assert waits
+
+
+def test_the_receipts_of_the_month_are_those_of_the_engine() -> None:
+    """With the rule, the numbers of both queues and the work that could also have gone; nothing was left out."""
+    evictions = Interruption.objects.exclude(cause__in=["node", "evicted", "person"])
+    assert evictions.count() > 400
+    assert {"priority", "reclaim", "fair_share"} <= set(evictions.values_list("cause", flat=True))
+    for each in evictions.select_related("pool", "for_workflow__pool"):
+        loser, taker = each.numbers["loser"], each.numbers["taker"]
+        assert (loser["pool"], taker["pool"]) == (each.pool.name, each.for_workflow.pool.name)
+        assert loser["used"] > 0
+        assert None not in {loser["quota"], loser["share"], taker["quota"], taker["share"]}
+        if each.cause == "reclaim":
+            assert loser["used"] > loser["quota"]
+    assert evictions.exclude(spared=[]).count() > 100
+    before = Receipt.objects.count()
+    write_past_receipts()
+    assert Receipt.objects.count() == before
 
 
 def test_the_file_of_the_month_is_what_the_engine_makes() -> None:
