@@ -19,18 +19,21 @@ import socket
 import subprocess
 import sys
 import threading
+from importlib.metadata import entry_points
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.db.migrations.loader import MigrationLoader
 from django.urls import reverse
+from psycopg.conninfo import make_conninfo
 
 # The title stays within the arguments: orphans of an installation are found by the environment of a process.
 os.environ["SPT_NOENV"] = "1"
 from setproctitle import setproctitle
 
 from osmo_admin.ops.programs.processes import request_death_signal
+from pools.security.sealing import seal, unseal
 
 # Everything that a service loads before it begins. The module of a service itself is run and not loaded.
 MODULES = (
@@ -113,6 +116,10 @@ def _compute_once() -> None:
     MigrationLoader(None)  # each service compares the applied migrations with these files
     for model in apps.get_models():
         str(model._base_manager.order_by("pk").query)  # without a query
+        _ = model._meta.fields_map, model._meta._forward_fields_map  # for a first JOIN
+    make_conninfo(dbname="of any connection")
+    entry_points(group="celery.beat_schedulers")  # reads what each installed distribution offers
+    unseal(seal("any text"))  # loads the providers of OpenSSL
     # Logs are configured. Celery and the agents set Django up once more, which would write to each logger.
     settings.LOGGING_CONFIG = None
 
