@@ -116,7 +116,7 @@ def _compute_once() -> None:
     MigrationLoader(None)  # each service compares the applied migrations with these files
     for model in apps.get_models():
         str(model._base_manager.order_by("pk").query)  # without a query
-        _ = model._meta.fields_map, model._meta._forward_fields_map  # for a first JOIN
+        str(model._base_manager.select_related().query)  # what a first JOIN reads of the fields
     make_conninfo(dbname="of any connection")
     entry_points(group="celery.beat_schedulers")  # reads what each installed distribution offers
     unseal(seal("any text"))  # loads the providers of OpenSSL
