@@ -30,6 +30,7 @@ CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.PRIORITY_CLASS, ("get", "list", "create", "patch")),
     (resource_kinds.NODE, LIST_VERBS),  # capacity
     (resource_kinds.DEVICE_LIST, ("list",)),  # devices that are not counted, for a note on their node
+    (resource_kinds.DEVICE_CLAIM, ("list",)),  # the GPUs that foreign pods hold by claims
     (
         resource_kinds.POD,
         LIST_VERBS,

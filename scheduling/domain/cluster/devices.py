@@ -82,9 +82,14 @@ def read_gpu_offer(labels: Mapping[str, str], allocatable: ReadOnlyObject) -> Gp
     return GpuOffer(whole, offer_way, physical, offered + renamed + mig, uncounted=offered - whole)
 
 
+def read_gpu_count(labels: Mapping[str, str]) -> int:
+    """The GPUs that a node has by its label, 0 without one."""
+    return _read_count(labels.get(f"{GPU_RESOURCE}.count"))
+
+
 def device_notes(offer: GpuOffer, labels: Mapping[str, str], allocatable: ReadOnlyObject) -> Iterator[str]:
     """Sentences about devices that are not whole GPUs, or not among the GPUs that the node offers."""
-    devices = _read_count(labels.get(f"{GPU_RESOURCE}.count"))
+    devices = read_gpu_count(labels)
     if offer.is_shared and offer.whole and labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE:
         yield f"{offer.text}: each part counts as a whole GPU, as its label {SHARED_GPUS} says"
     elif offer.uncounted:

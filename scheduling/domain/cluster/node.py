@@ -8,7 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduling.domain.cluster.devices import asks_for_uncounted_devices, device_notes, read_gpu_offer
+from scheduling.domain.cluster.claims import (
+    GPU_DRIVER,
+    Device,
+    claimed_devices,
+    count_listed_gpus,
+    devices_by_claim,
+)
+from scheduling.domain.cluster.devices import (
+    asks_for_uncounted_devices,
+    device_notes,
+    read_gpu_count,
+    read_gpu_offer,
+)
 from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
@@ -27,10 +39,13 @@ class NodeAmounts:
 
 @dataclass(frozen=True, slots=True)
 class ForeignUsage(NodeAmounts):
-    """The amounts that foreign pods hold on a node, and sentences about devices of Kubernetes' dynamic resource
-    allocation, which are in no amount."""
+    """The amounts that foreign pods hold on a node by their requests, and sentences about what is in no amount.
+    `claimed_gpus` of the `listed_gpus` that Kubernetes' dynamic resource allocation gives away there are held by
+    ResourceClaims."""
 
     notes: list[str] = field(default_factory=list)
+    claimed_gpus: int = 0
+    listed_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +140,20 @@ def _taint_note(taint: Mapping[str, str]) -> str:
 
 
 def foreign_usage_by_node(
-    pods: Iterable[ReadOnlyObject], installation: str, namespace: str, *, device_lists: Iterable[ReadOnlyObject] = ()
+    pods: Iterable[ReadOnlyObject],
+    installation: str,
+    namespace: str,
+    *,
+    device_lists: Iterable[ReadOnlyObject] = (),
+    claims: Iterable[ReadOnlyObject] = (),
 ) -> dict[str, ForeignUsage]:
     """The requests of pods of other software by node, rounded up; ended pods count for nothing. A pod is ours in our
-    `namespace` only: anybody can write our label elsewhere. `device_lists` are the cluster's ResourceSlices."""
+    `namespace` only: anybody can write our label elsewhere. `device_lists` are the cluster's ResourceSlices, `claims`
+    its ResourceClaims."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0] * len(_NAMES))
-    claims, parts, devices = Counter[str](), Counter[str](), defaultdict[str, Counter[str]](Counter)
+    claimers, parts, devices = Counter[str](), Counter[str](), defaultdict[str, Counter[str]](Counter)
+    devices_of, listed = devices_by_claim(claims), Counter[str]()
+    claimed: defaultdict[str, set[Device]] = defaultdict(set)  # pods may share a claim
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
@@ -142,7 +165,8 @@ def foreign_usage_by_node(
         )
         if not node or ended or is_ours:
             continue
-        claims[node] += bool(spec.get("resourceClaims"))
+        claimers[node] += bool(spec.get("resourceClaims"))
+        claimed[node] |= claimed_devices(pod, devices_of)
         parts[node] += _holds_unreserved_part(metadata)
         for position, amount in enumerate(_pod_request(spec)):
             sums[node][position] += amount
@@ -150,20 +174,35 @@ def foreign_usage_by_node(
         spec = each.get("spec") or {}
         if node := spec.get("nodeName"):
             devices[node][spec.get("driver") or "a driver"] += len(spec.get("devices") or [])
+            listed[node] += count_listed_gpus(each)
     found = {}
     for node in sums.keys() | devices.keys():
         gpus, cpu, memory, storage = (math.ceil(amount) for amount in sums[node])
-        notes = [*_dynamic_notes(devices[node], claims[node]), *_part_notes(parts[node])]
-        found[node] = ForeignUsage(gpus, cpu, memory, storage, notes)
+        held = len(claimed[node])
+        notes = [*_dynamic_notes(devices[node], claimers[node], held), *_part_notes(parts[node])]
+        found[node] = ForeignUsage(gpus, cpu, memory, storage, notes, held, listed[node])
     return found
 
 
-def _dynamic_notes(devices: Mapping[str, int], claims: int) -> Iterator[str]:
+def gpus_of_others(node: ClusterNode, requested: int, usage: ForeignUsage = ForeignUsage()) -> int:
+    """The GPUs of a node that foreign pods hold: by their requests, and by claims of devices that the node offers as
+    GPUs, too. A device plugin does not know of claims, so such a GPU would count as free."""
+    if node.advertised_gpus is not None:
+        return min(requested, node.amounts.gpus)  # its other pods hold parts
+    physical = read_gpu_count(node.labels) or max(node.amounts.gpus, usage.listed_gpus)
+    offered_twice = max(0, node.amounts.gpus + usage.listed_gpus - physical)
+    return requested + min(usage.claimed_gpus, offered_twice)
+
+
+def _dynamic_notes(devices: Mapping[str, int], claims: int, gpus: int) -> Iterator[str]:
     for driver, number in sorted(devices.items()):
         yield f"{number} devices of {driver} in ResourceSlices: not counted, and our work cannot ask for them"
     if claims:
         holders = "1 other pod holds" if claims == 1 else f"{claims} other pods hold"
-        yield f"{holders} devices by ResourceClaims, which are not counted"
+        if gpus:
+            yield f"{holders} {gpus} GPU{'s' * (gpus != 1)} of {GPU_DRIVER} by ResourceClaims"
+        else:
+            yield f"{holders} devices by ResourceClaims, which are not counted"
 
 
 def _holds_unreserved_part(metadata: ReadOnlyObject) -> bool:
@@ -197,7 +236,7 @@ def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
                 for kind in ("containers", "initContainers")
             },
         },
-        "status": {"phase": status.get("phase")},
+        "status": {key: status[key] for key in ("phase", "resourceClaimStatuses") if key in status},
     }
 
 

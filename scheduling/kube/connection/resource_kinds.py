@@ -11,6 +11,7 @@ PRIORITY_CLASS = ResourceKind("scheduling.k8s.io", "v1", "priorityclasses", "Pri
 NAMESPACE = ResourceKind("", "v1", "namespaces", "Namespace", namespaced=False)
 NODE = ResourceKind("", "v1", "nodes", "Node", namespaced=False)
 DEVICE_LIST = ResourceKind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
+DEVICE_CLAIM = ResourceKind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 POD = ResourceKind("", "v1", "pods", "Pod")
 POD_LOG = ResourceKind("", "v1", "pods/log", "Pod")  # a right; the port reads it by the pod
 SECRET = ResourceKind("", "v1", "secrets", "Secret")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pools.domain.configuration.backend_config import DEFAULT_CPU, DEFAULT_MEMORY, DEFAULT_STORAGE, NodeSpec
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM
+from scheduling.domain.cluster.devices import PRODUCT_LABEL
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.moving_in.kubernetes.objects import KubernetesObject
 from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome
@@ -64,7 +65,10 @@ def _report_node(each: KubernetesObject, result: ImportResult) -> None:
 
 
 def _physical(each: KubernetesObject, labels: Mapping[str, Any], gpus: int, result: ImportResult) -> int:
-    """Whole GPUs: a node with time slicing offers each GPU several times."""
+    """Whole GPUs: a node with time slicing offers each GPU several times, and one with MIG `single` parts of them."""
+    if gpus and "-MIG-" in str(labels.get(PRODUCT_LABEL, "")):
+        result.lost(each.place("metadata.labels"), "each GPU of the node is a part (MIG); it is imported without GPUs.")
+        return 0
     replicas = read_quantity(labels.get(REPLICAS_LABEL)) or 1
     if replicas <= 1 or gpus == 0:
         return gpus

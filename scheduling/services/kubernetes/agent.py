@@ -26,6 +26,7 @@ from django.utils import timezone
 from pools.database.one_by_one import left_out_on_error
 from pools.domain.values.counting import counted
 from pools.models import Backend, KubernetesSettings
+from scheduling.domain.cluster.claims import trim_claim
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
 from scheduling.domain.cluster.election import Candidate
 from scheduling.domain.cluster.naming import installation_selector, pod_name
@@ -414,7 +415,11 @@ class ClusterAgent(LeasedLoop):
             )
             pods = cluster.list(resource_kinds.POD, transform=trim_pod).items
             foreign_usage = foreign_usage_by_node(
-                pods, context.installation_id, context.backend.namespace, device_lists=_list_devices(cluster)
+                pods,
+                context.installation_id,
+                context.backend.namespace,
+                device_lists=_list_if_served(cluster, resource_kinds.DEVICE_LIST),
+                claims=_list_if_served(cluster, resource_kinds.DEVICE_CLAIM, trim_claim),
             )
         except ClusterError as error:
             self._record_error(error)
@@ -519,10 +524,12 @@ def _list_owned(cluster: Cluster, context: ClusterContext, kind: ResourceKind) -
     return cluster.list(kind, namespace=context.backend.namespace, labels=selector).items
 
 
-def _list_devices(cluster: Cluster) -> list[Object]:
-    """The ResourceSlices; none where the cluster does not serve them or the account may not list them."""
+def _list_if_served(
+    cluster: Cluster, kind: ResourceKind, transform: Callable[[Object], Object] | None = None
+) -> list[Object]:
+    """The objects of a kind; none where the cluster does not serve it or the account may not list them."""
     with suppress(errors.KindMissing, errors.AccessDenied):
-        return cluster.list(resource_kinds.DEVICE_LIST).items
+        return cluster.list(kind, transform=transform).items
     return []
 
 

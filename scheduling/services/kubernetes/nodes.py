@@ -10,7 +10,7 @@ from pools.domain.configuration.flavors import flavor_of_labels
 from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_flavors
 from pools.models import Backend, Node
-from scheduling.domain.cluster.node import ClusterNode, ForeignUsage
+from scheduling.domain.cluster.node import ClusterNode, ForeignUsage, gpus_of_others
 from scheduling.models import NodeState
 
 _SIZE_COLUMNS = (
@@ -87,15 +87,18 @@ def _write_states(
             "taints": [dict(taint) for taint in observed.taints],
             "notes": list(observed.notes),
         }
-        if other_usage is not None:
-            amounts = asdict(other_usage.get(observed.name, ForeignUsage()))
-            values |= {f"other_{name}": amount for name, amount in amounts.items()}
         state = states.get(node.pk)
-        if observed.advertised_gpus is not None:
-            # Its other pods hold parts, also those that were counted when its GPUs were whole.
-            known = 0 if state is None else state.other_gpus
-            held = known if other_usage is None else other_usage.get(observed.name, ForeignUsage()).gpus
-            values["other_gpus"] = min(held, observed.amounts.gpus)
+        if other_usage is not None:
+            usage = other_usage.get(observed.name, ForeignUsage())
+            values |= {
+                "other_gpus": gpus_of_others(observed, usage.gpus, usage),
+                "other_cpu": usage.cpu,
+                "other_memory_bytes": usage.memory_bytes,
+                "other_storage_bytes": usage.storage_bytes,
+                "other_notes": usage.notes,
+            }
+        elif state is not None:  # the node may have begun to share its GPUs
+            values["other_gpus"] = gpus_of_others(observed, state.other_gpus)
         if state is None:
             new.append(NodeState(node=node, **values))
         elif _differs(state, values):

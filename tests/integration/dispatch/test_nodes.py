@@ -345,6 +345,34 @@ def test_what_a_node_offers_besides_whole_gpus_is_said(fake_harness: AgentHarnes
         assert "7 nvidia.com/mig-1g.5gb: not counted" in client.get(address).content.decode()
 
 
+def test_gpus_of_other_pods_by_claims_are_in_use(fake_harness: AgentHarness) -> None:
+    """The device plugin of the node does not know of claims, so it offers all of its GPUs."""
+    add_node(fake_harness, "claimed")
+    assert isinstance(fake_harness.cluster, FakeCluster)
+    fake_harness.cluster.install_kinds(resource_kinds.DEVICE_LIST, resource_kinds.DEVICE_CLAIM)
+    names = [f"gpu-{number}" for number in range(8)]
+    devices = [{"name": name, "attributes": {"type": {"string": "gpu"}}} for name in names]
+    spec = {"nodeName": "claimed", "driver": "gpu.nvidia.com", "devices": devices}
+    fake_harness.cluster.create(
+        resource_kinds.DEVICE_LIST, {"metadata": {"name": "gpus"}, "spec": spec}, field_manager="driver"
+    )
+    place = fake_harness.backend.namespace
+    body: dict[str, Any] = {"metadata": {"name": "two", "namespace": place}, "spec": {}}
+    fake_harness.cluster.create(resource_kinds.DEVICE_CLAIM, body, field_manager="somebody")
+    results = [{"driver": "gpu.nvidia.com", "pool": "claimed", "device": name} for name in names[:2]]
+    status = {"status": {"allocation": {"devices": {"results": results}}}}
+    fake_harness.cluster.merge(
+        resource_kinds.DEVICE_CLAIM, "two", status, field_manager="scheduler", namespace=place, status=True
+    )
+    claims = [{"name": "gpus", "resourceClaimName": "two"}]
+    add_foreign_pod(fake_harness, "by-claim", "claimed", 0, resourceClaims=claims)
+    fake_harness.run_agent(2)
+    use = shown_nodes()["claimed"].usage
+    assert (use.gpus, use.other_gpus, use.free_gpus) == (8, 2, 6)
+    assert "1 other pod holds 2 GPUs of gpu.nvidia.com by ResourceClaims" in use.notes
+    assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("8", "6")
+
+
 SHARED = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.replicas": "8", "nvidia.com/gpu.product": "L4-SHARED"}
 
 

@@ -159,6 +159,13 @@ def test_shared_gpus_are_counted_whole() -> None:
     assert "shares each GPU 4 times" in told(result, PartOutcome.TO_DECIDE)
 
 
+def test_parts_of_gpus_are_not_whole_ones() -> None:
+    node = NODE.replace("name: n1", "name: n2, labels: {nvidia.com/gpu.product: A100-MIG-1g.5gb}")
+    result = read(node, queue("a", "cohort: c"))
+    assert [each["gpus"] for each in body(result, OwnedKind.BACKEND, "imported")["nodes"]] == [8, 0]
+    assert "is a part (MIG)" in told(result, PartOutcome.NO_COUNTERPART)
+
+
 EVERY_KEY = """\
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ResourceFlavor
