@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from celery import shared_task
+from celery.signals import task_failure
 from django.contrib.sessions.backends.db import SessionStore
 
 from pools.database.one_by_one import left_out_on_error
@@ -46,6 +47,7 @@ from scheduling.services.notifications import (
     QUEUE_SYNC_TASK,
     RECONCILE_TASK,
 )
+from scheduling.services.periodic_tasks import note_failure
 from scheduling.services.simulated.dirty import Scope
 from scheduling.services.simulated.due_backends import due_backends
 from scheduling.services.simulated.reconcile import reconcile_while_requested
@@ -70,6 +72,13 @@ def long_job(name: str) -> Callable[[Callable[[], None]], Any]:
         return run
 
     return decorate
+
+
+@task_failure.connect
+def count_failed_run(sender: Any, exception: BaseException, **_: Any) -> None:
+    """A run of a background job ended with an error, after the last of its retries."""
+    with left_out_on_error("the count of failed jobs", sender.name):
+        note_failure(sender.name, exception)
 
 
 @shared_task(name=RECONCILE_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)

@@ -11,6 +11,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.forms import script_media
 from pools.domain.people.roles import Permission
 from scheduling.domain.list_columns import JOB_COLUMNS
+from scheduling.models import JobFailureCount
 from scheduling.selectors.status.problems import late_jobs
 from scheduling.services.periodic_tasks import PURPOSES
 
@@ -25,13 +26,14 @@ class BackgroundJobAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")
         late = {each.subject for each in late_jobs(actor_of(request), timezone.now())}
+        failures = JobFailureCount.objects.in_bulk()
         return self.render_page(
             request,
             "osmo/background_jobs.html",
             title="Background jobs",
             script=script_media("columns"),
             columns=JOB_COLUMNS,
-            jobs=[(row, _state(row, late), PURPOSES.get(row.name, row.task)) for row in rows],
+            jobs=[(row, _state(row, late), PURPOSES.get(row.name, row.task), failures.get(row.task)) for row in rows],
         )
 
 

@@ -194,6 +194,7 @@ JOB_COLUMNS = list_columns(
     Column("interval", is_extra=True),
     "last_run",
     Column("runs", is_right=True, is_extra=True),
+    Column("failures", meaning="Runs that ended with an error, and the last one", is_right=True),
 )
 """Of the background jobs of the installation."""
 

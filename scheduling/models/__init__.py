@@ -34,7 +34,7 @@ from scheduling.models.usage import (
     WorkUsageDay,
     WorkUsageHour,
 )
-from scheduling.models.work_counters import DecisionCount, LostCount, PromiseCount, StartCount
+from scheduling.models.work_counters import DecisionCount, JobFailureCount, LostCount, PromiseCount, StartCount
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Group",
     "HistoryReplay",
     "Interruption",
+    "JobFailureCount",
     "LateUsage",
     "LeafUsageDay",
     "LeafUsageHour",

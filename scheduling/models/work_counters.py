@@ -85,6 +85,22 @@ class LostCount(models.Model):
         return f"{self.count} × {self.cause} in {self.pool_id}"
 
 
+class JobFailureCount(models.Model):
+    """Runs of a background job (`task`: the name of its Celery task) that ended with an error, and the kind of the last
+    one. Kept by the worker."""
+
+    task = models.TextField(primary_key=True)
+    count = models.PositiveBigIntegerField(default=0)
+    last = models.DateTimeField()
+    error = models.TextField()
+
+    class Meta:
+        triggers = [NoTruncateTrigger("The table of failed jobs")]
+
+    def __str__(self) -> str:
+        return f"{self.count} failed runs of {self.task}"
+
+
 _BOUNDS = ", ".join(str(bound) for bound in WAIT_BUCKETS)
 
 COUNT_START = pgtrigger.Trigger(

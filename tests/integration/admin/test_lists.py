@@ -9,6 +9,8 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from celery import current_app
+from celery.signals import task_failure
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -20,7 +22,10 @@ from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSu
 from pools.domain.quota.usage_bar import sum_bars
 from pools.models import AuditEntry, Pool
 from pools.selectors.quotas import platform_totals, pool_tree
+from scheduling.models import JobFailureCount
+from scheduling.services.notifications import RECONCILE_TASK
 from scheduling.services.periodic_tasks import PURPOSES, SEND_NOTICES, ensure_periodic_tasks
+from scheduling.services.task_names import CLOSE_USAGE_HOURS
 from tests.integration.admin.conftest import actor_named, confirm_change, submit_workflow
 from tests.support.world import apply_change, make_subpool, reconcile
 
@@ -285,10 +290,24 @@ def test_each_background_job_says_what_it_is_for_and_whether_it_is_late(as_perso
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now())  # the database of the tests may be many minutes old
     PeriodicTask.objects.filter(name=SEND_NOTICES).update(last_run_at=timezone.now() - timedelta(days=1))
-    jobs = {row.name: (state, purpose) for row, state, purpose in _jobs(as_person("root"))}
+    jobs = {row.name: (state, purpose) for row, state, purpose, _ in _jobs(as_person("root"))}
     assert {name: purpose for name, (_, purpose) in jobs.items()} == {name: PURPOSES[name] for name in jobs}
     assert {name for name, (state, _) in jobs.items() if state != "ACTIVE"} == {SEND_NOTICES}
     assert jobs[SEND_NOTICES][0] == "LATE"
+
+
+def test_a_background_job_shows_its_failed_runs(as_person: Callable[[str], Client]) -> None:
+    import scheduling.tasks  # noqa: F401  (registers them)
+
+    ensure_periodic_tasks()
+    for task, error in ((CLOSE_USAGE_HOURS, TimeoutError("of a lock")), (RECONCILE_TASK, ValueError("of no job"))):
+        task_failure.send(sender=current_app.tasks[task], exception=error)
+    task_failure.send(sender=current_app.tasks[CLOSE_USAGE_HOURS], exception=ValueError("typed by a person"))
+    failed = {row.task: kept for row, _, _, kept in _jobs(as_person("viewer")) if kept}
+    assert {task: (kept.count, kept.error) for task, kept in failed.items()} == {CLOSE_USAGE_HOURS: (2, "ValueError")}
+    text = as_person("viewer").get("/jobs").content.decode()
+    assert "typed by a person" not in text
+    assert JobFailureCount.objects.count() == 1, "a message that is no job has no row"
 
 
 def _jobs(client: Client) -> Any:

@@ -81,6 +81,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "scheduling_waitcausechange": "old ones are deleted; without it work counts as waiting for its turn",
     "scheduling_schedulingcycle": "old ones are deleted; without it a replay says since when it is exact",
     "scheduling_decisioncount": "numbers for metrics; a deleted count begins at 0 again",
+    "scheduling_jobfailurecount": "numbers of the page of jobs; a deleted count begins at 0 again",
     "scheduling_lostcount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_promisecount": "numbers for metrics; a deleted count begins at 0 again",
     "scheduling_startcount": "numbers for metrics; a deleted count begins at 0 again",
