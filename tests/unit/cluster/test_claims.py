@@ -39,7 +39,7 @@ def pod(*claims: str, made: dict[str, str] | None = None, at: str = "n1") -> dic
     }
 
 
-def slices(*names: str, driver: str = "gpu.nvidia.com", kind: str = "gpu") -> dict[str, Any]:
+def device_list(*names: str, driver: str = "gpu.nvidia.com", kind: str = "gpu") -> dict[str, Any]:
     devices = [{"name": name, "attributes": {"type": {"string": kind}}} for name in names]
     return {"spec": {"nodeName": "n1", "driver": driver, "devices": devices}}
 
@@ -55,15 +55,15 @@ def test_a_pod_has_the_gpus_of_its_claims_and_of_those_made_for_it() -> None:
 
 
 def test_whole_gpus_of_a_list_are_counted() -> None:
-    assert count_listed_gpus(slices("gpu-0", "gpu-1")) == 2
-    assert count_listed_gpus(slices("gpu-0-mig-1", kind="mig")) == 0
-    assert count_listed_gpus(slices("eth-0", driver="dra.net")) == 0
+    assert count_listed_gpus(device_list("gpu-0", "gpu-1")) == 2
+    assert count_listed_gpus(device_list("gpu-0-mig-1", kind="mig")) == 0
+    assert count_listed_gpus(device_list("eth-0", driver="dra.net")) == 0
     assert count_listed_gpus({"spec": {"driver": "gpu.nvidia.com", "devices": [{"name": "gpu-0"}]}}) == 1
 
 
 def test_pods_that_share_a_claim_hold_its_gpus_once() -> None:
     pods, claims = [pod("a"), pod("a"), pod("b", at="n2")], [claim("a", "gpu-0", "gpu-1")]
-    found = foreign_usage_by_node(pods, "me", "ns", claims=claims, device_lists=[slices("gpu-0")])
+    found = foreign_usage_by_node(pods, "me", "ns", claims=claims, device_lists=[device_list("gpu-0")])
     assert (found["n1"].gpus, found["n1"].claimed_gpus, found["n1"].listed_gpus) == (0, 2, 1)
     assert found["n1"].notes[-1] == "2 other pods hold 2 GPUs of gpu.nvidia.com by ResourceClaims"
     assert found["n2"].notes == ["1 other pod holds devices by ResourceClaims, which are not counted"]
