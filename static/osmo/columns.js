@@ -50,6 +50,7 @@
       left.add(column.label);
       leaveOut(column);
     }
+    table.toggleAttribute("data-fits", place.scrollWidth <= place.clientWidth); // else its place scrolls, not the page
     for (const box of list.querySelectorAll("input")) box.checked = isShown(columns().find(({ label }) => label === box.value) || {});
   }
 

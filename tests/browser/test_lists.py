@@ -39,7 +39,7 @@ _CUT = """() => {
   const isFolded = (part) => part.closest('details:not([open]) > :not(summary)');
   const found = [document.documentElement, ...document.querySelectorAll('main .oa-scroll')].filter(
     (part) => isCut(part) && !isFolded(part));
-  const names = [...document.querySelectorAll('main tbody th[scope=row]:not(.oa-give)')].filter(isCut);
+  const names = [...document.querySelectorAll('main tbody :is(th[scope=row]:not(.oa-give), td.oa-wide)')].filter(isCut);
   const controls = [...document.querySelectorAll('main :is(a, button, summary, input)')].filter((each) => {
     const { left, right, width } = each.getBoundingClientRect();
     const mayBeCut = each.closest('.oa-give, .oa-views, details:not([open]) > :not(summary)');
@@ -222,3 +222,34 @@ def test_a_screen_of_a_pool_its_queue_its_tree_and_home(full_lists: PoolScene, e
             "each => getComputedStyle(each).backgroundColor"
         )
         assert back != "rgba(0, 0, 0, 0)", (path, "the parts of a bar keep their colours")
+
+
+@pytest.mark.parametrize("has_run", [False, True], ids=["before its scripts", "after its scripts"])
+def test_no_text_makes_a_page_of_pools_wider_than_the_window(
+    has_run: bool, stack: Stack, enter: Callable[..., Tab]
+) -> None:
+    """Names, numbers and warnings as long as they may be, and the moment before columns are left out."""
+    scene = PoolScene.build(stack)
+    leaf, wide = "a-subpool-with-a-name-of-limit", stack.unique_name("a-pool-with-quite-a-long-name")
+    scene.create_subpool(leaf, 50)
+    scene.run_workflows(f"{scene.pool}--{leaf}", gpus=8)
+    gone = stack.admin_client.delete(f"/api/configs/pool/{scene.pool}/subpool/{leaf}")
+    assert gone.status_code == 200, gone.text
+    gpu = {"guarantee": 1_000_000, "maximum": -1, "weight": 1}
+    body = {"backend": scene.pool, "description": "without-a-space-" * 20, "resources": {"gpu": gpu}}
+    with stack.orm():
+        from pools.domain.people.roles import SYSTEM
+        from pools.services.configuration.pools import put_pool
+
+        put_pool(
+            PutPool(name=wide, body={**body, "cohort": stack.unique_name("a-cohort-with-a-long-name")}), actor=SYSTEM
+        )
+    made = stack.admin_client.post(f"/api/configs/pool/{wide}/subpool", json={"subpool_name": "part", "quota": 900_000})
+    assert made.status_code == 200, made.text
+    for width in (1024, 768, 390):
+        tab = enter("admin", viewport={"width": width, "height": DESK_HEIGHT})
+        if not has_run:
+            tab.page.route("**/osmo/columns*", lambda route: route.fulfill(body="", content_type="text/javascript"))
+        for path in (scene.pool_page, f"/pools/{wide}", f"/pools?q={wide}", f"/queue/{wide}", f"/pools/{wide}/quota"):
+            page = tab.open(path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
