@@ -22,6 +22,7 @@ import threading
 from importlib.metadata import entry_points
 from typing import Any
 
+from cryptography.fernet import Fernet
 from django.apps import apps
 from django.conf import settings
 from django.db.migrations.loader import MigrationLoader
@@ -33,7 +34,6 @@ os.environ["SPT_NOENV"] = "1"
 from setproctitle import setproctitle
 
 from osmo_admin.ops.programs.processes import request_death_signal
-from pools.security.sealing import seal, unseal
 
 # Everything that a service loads before it begins. The module of a service itself is run and not loaded.
 MODULES = (
@@ -119,7 +119,7 @@ def _compute_once() -> None:
         str(model._base_manager.select_related().query)  # what a first JOIN reads of the fields
     make_conninfo(dbname="of any connection")
     entry_points(group="celery.beat_schedulers")  # reads what each installed distribution offers
-    unseal(seal("any text"))  # loads the providers of OpenSSL
+    Fernet(Fernet.generate_key()).encrypt(b"any text")  # loads the providers of OpenSSL
     # Logs are configured. Celery and the agents set Django up once more, which would write to each logger.
     settings.LOGGING_CONFIG = None
 
