@@ -1,4 +1,4 @@
-"""The tables of docs/forecast.md: `nice python bench/forecast_scores.py TRACE --on CLUSTER.yaml`, Markdown out.
+"""The numbers of docs/forecast.md: `nice python bench/forecast_scores.py TRACE --on CLUSTER.yaml`, Markdown out.
 
 The trace is the public one of Philly, from 2017-10-02 to 2017-11-12, on 96 nodes of 8 GPUs. Two replays with forecasts:
 the weeks on which the method was chosen, and later ones. Minutes each.
