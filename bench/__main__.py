@@ -17,9 +17,9 @@ from typing import Any
 from bench import installation
 
 NAMES = (
-    "start", "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "quota_tree", "queue_sync",
-    "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit", "pages", "streams", "replay",
-    "forecast", "policy_price", "losses",
+    "start", "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "cycle_record",
+    "quota_tree", "queue_sync", "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit",
+    "pages", "streams", "replay", "forecast", "policy_price", "losses",
 )  # fmt: skip
 
 
