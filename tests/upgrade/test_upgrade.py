@@ -160,7 +160,7 @@ def test_a_new_database_has_the_same_tables(upgraded: UpgradedStack, django_db_s
     of_upgraded = read_rules(upgraded)
     assert made_by == {
         "0001_initial", "0002_inbox", "0003_degraded", "0004_drained_nodes", "0005_quiet_hours", "0006_flavors",
-        "0007_shared_gpus",
+        "0007_shared_gpus", "0008_notice_kinds",
     }  # fmt: skip
     assert {kind for kind, _, _ in of_new} == {"column", "constraint", "index", "trigger"}
     assert sorted(of_new ^ of_upgraded) == []
@@ -177,7 +177,7 @@ def test_an_installation_that_has_had_every_migration_stays_as_it_is(upgraded: U
     assert code == 0, text
     later = (
         "'0002_from_29ed02b4', '0002_inbox', '0003_degraded', '0004_drained_nodes', '0005_quiet_hours', '0006_flavors',"
-        " '0007_shared_gpus'"
+        " '0007_shared_gpus', '0008_notice_kinds'"
     )
     upgraded.execute(f"DELETE FROM django_migrations WHERE name IN ({later})")
     upgraded.execute("DROP TABLE pools_inboxread, pools_inboxnotice")

@@ -9,7 +9,6 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
-from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import Actor, Permission
 from pools.models.people.membership import User
 from pools.models.pool import Pool
@@ -47,7 +46,7 @@ class InboxNotice(models.Model):
     the address of its object, empty without one."""
 
     entry = models.BigIntegerField()
-    kind = models.TextField(choices=[(each, each) for each in NoticeKind])
+    kind = models.TextField()  # a NoticeKind; choices here would be a migration for each new kind
     subject = models.TextField()
     title = models.TextField()
     text = models.TextField()

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.people.notices import Channel, NoticeKind, NoticeStatus
+from pools.domain.people.notices import Channel, NoticeStatus
 from pools.domain.people.quiet_hours import HOURS_PATTERN, HOW, ZONE_PATTERN, is_quiet
 from pools.domain.people.roles import Actor, Permission
 from pools.models.people.membership import User
@@ -110,7 +110,7 @@ class Notice(models.Model):
     message_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     target = models.ForeignKey(NoticeTarget, on_delete=models.CASCADE, related_name="notices", db_index=False)
     entry = models.BigIntegerField(null=True)
-    kind = models.TextField(choices=[(each, each) for each in NoticeKind])
+    kind = models.TextField()  # a NoticeKind; choices here would be a migration for each new kind
     subject = models.TextField()
     title = models.TextField()
     text = models.TextField()
@@ -155,7 +155,7 @@ class NoticeCondition(models.Model):
     quotas that are nearly used, overdue drains. Its beginning and its end are entries of the audit trail, from which
     notices are made. `pool` and `owner` decide who may see it."""
 
-    kind = models.TextField(choices=[(each, each) for each in NoticeKind])
+    kind = models.TextField()  # a NoticeKind; choices here would be a migration for each new kind
     subject = models.TextField()
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, null=True, related_name="+")
     owner = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="+")
