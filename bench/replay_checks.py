@@ -34,6 +34,7 @@ class TraceRow:
     team: str
     priority: str
     limit: Fraction | None
+    checkpoint: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,11 @@ def read_trace(path: str | Path, priority: str = "LOW") -> dict[int, TraceRow]:
     first = min(times)
     rows = {}
     for number, (row, time) in enumerate(zip(raw, times, strict=True), 1):
-        limit = row.get("limit_s")
+        limit, every = row.get("limit_s"), row.get("checkpoint_s")
         rows[number] = TraceRow(
             number, time - first, Fraction(row["duration_s"]), int(row["gpus"]), row["team"],
             row.get("priority") or priority, Fraction(limit) if limit else None,
+            Fraction(every) if every else None,
         )  # fmt: skip
     return rows
 
@@ -145,7 +147,7 @@ def check_attempts(
     if any(a.start > b.start for a, b in pairwise(runs)):
         found.append("the file is not in the order of starts")
     for job, attempts in by_job.items():
-        found += _check_job(trace[job], attempts, checkpoint)
+        found += _check_job(trace[job], attempts, trace[job].checkpoint or checkpoint)
     held: dict[str, int] = defaultdict(int)
     for time, _is_start, sign, run in _changes(runs):
         for node, gpus in run.nodes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -119,13 +119,17 @@ def _read_draft(value: Any, bounds: ScenarioBounds) -> ScenarioDraft:
 
 
 def _note_unread_times(draft: ScenarioDraft) -> None:
-    """Report times of workloads in a scenario without a policy, which alone reads them."""
-    if draft.policy is None:
-        for name, gang in draft.gangs.items():
-            for key in TIME_KEYS:
-                if getattr(gang, key) is not None:
-                    message = f"'{name}' has a time that only a policy reads, and the scenario has no `policy`."
-                    draft.rule_violations.append(Violation(f"{draft.gang_paths[name]}.{key}", Fault.NO_EFFECT, message))
+    """Report times of workloads that nothing reads: only a policy does, and checkpoints only one of least loss."""
+    policy, why = draft.policy, "a policy reads, and the scenario has no `policy`"
+    unread: Sequence[str] = TIME_KEYS
+    if policy is not None:
+        unread = () if policy.victims is VictimRule.LEAST_LOST else ("checkpoint_every",)
+        why = "`victims: least_lost` reads, and the policy has other victims"
+    for name, gang in draft.gangs.items():
+        for key in unread:
+            if getattr(gang, key) is not None:
+                message = f"'{name}' has a time that only {why}."
+                draft.rule_violations.append(Violation(f"{draft.gang_paths[name]}.{key}", Fault.NO_EFFECT, message))
 
 
 def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:

@@ -10,7 +10,7 @@ from scheduling.domain.judgement.podgroup_rules import MAX_PODS, FieldNames, Pod
 from scheduling.scenario.draft import ScenarioDraft
 from scheduling.scenario.fields import RecordReader, read_choices, read_resources
 
-TIME_KEYS = ("started", "time_limit", "expected_time")
+TIME_KEYS = ("started", "time_limit", "expected_time", "checkpoint_every")
 """Keys of workloads that only a policy reads."""
 WORKLOAD_KEYS = (
     "name",
@@ -63,6 +63,7 @@ def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
         started=times["started"],
         time_limit=times["time_limit"],
         expected_time=times["expected_time"],
+        checkpoint_every=times["checkpoint_every"] or None,
         restarts=entry.boolean("restarts", default=True),
         alternatives=(*choices[:choice], *choices[choice + 1 :]),
         choice=choice,

@@ -11,6 +11,7 @@ from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import Actor
 from scheduling.domain.priorities import Priority
+from scheduling.domain.receipts.lost import checkpoint_interval
 from scheduling.history.traces.trace_file import TraceJob
 from scheduling.models import Group, WaitSpan, Workflow
 
@@ -34,16 +35,19 @@ def read_trace(actor: Actor, since: datetime, until: datetime) -> list[TraceJob]
         .values_list(
             "arrived", "start_time", "end_time", "gpus", "workflow__pool__name", "workflow__pool__parent_id",
             "workflow__name", "workflow__submitted_by__username", "workflow__priority", "workflow__exec_timeout",
+            "workflow__labels",
         )[: MAX_TRACE_JOBS + 1]
     )  # fmt: skip
     jobs = []
-    for arrived, start, end, gpus, pool, parent, name, user, priority, limit in rows:
+    for arrived, start, end, gpus, pool, parent, name, user, priority, limit, labels in rows:
         team = pool if parent is not None else f"{pool}{SEPARATOR}{SHARED_QUEUE}"
         seconds = None if limit is None else limit.total_seconds()
         submit = arrived.astimezone(UTC).replace(tzinfo=None)
         if start is not None and end is not None:
             duration = (end - start).total_seconds()
-            jobs.append(TraceJob(submit, duration, gpus, team, name, user, Priority(priority), seconds or None))
+            every = checkpoint_interval(labels)
+            saves = None if every is None else every.total_seconds()
+            jobs.append(TraceJob(submit, duration, gpus, team, name, user, Priority(priority), seconds or None, saves))
     if len(jobs) > MAX_TRACE_JOBS:
         message = f"A trace has at most {MAX_TRACE_JOBS} jobs; this time has more: give a later since."
         raise BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_jobs", MAX_TRACE_JOBS),))])

@@ -33,10 +33,14 @@ class EndReason(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ReplayRules:
     """`gpus_per_task`: a larger job is a gang of tasks of this size and one for the rest. `checkpoint`: microseconds
-    between two checkpoints; 0: a preempted job begins from the start."""
+    between two checkpoints of a job that says nothing; 0: it begins from the start after a preemption."""
 
     gpus_per_task: int = 8
     checkpoint: int = 0
+
+    def checkpoint_of(self, job: Job) -> int:
+        """Microseconds between two checkpoints of a job; 0: it has none."""
+        return self.checkpoint if job.checkpoint is None else job.checkpoint
 
 
 @dataclass(slots=True)
@@ -246,7 +250,7 @@ class ReplayClock:
     def _preempt(self, live: LiveJob) -> None:
         assert live.start is not None
         done = live.kept + self.now - live.start
-        interval = self.rules.checkpoint
+        interval = self.rules.checkpoint_of(live.job)
         kept = done - done % interval if interval else 0
         self._tell_end(live, EndReason.PREEMPTED, done - kept)
         live.kept, live.start, live.waits_since, live.nodes = kept, None, self.now, ()
@@ -280,7 +284,7 @@ class _GangShapes:
     """Gangs of jobs, and which of them start on the empty cluster; jobs that differ in nothing else share one trial."""
 
     def __init__(self, facts: ClusterFacts, rules: ReplayRules) -> None:
-        self._per_task = rules.gpus_per_task
+        self._per_task, self._rules = rules.gpus_per_task, rules
         self._requests: dict[int, dict[str, int]] = {}
         self._empty: KeptState | None = None
         self._facts = facts
@@ -291,10 +295,11 @@ class _GangShapes:
         """The gang of a job: all its tasks start together or not at all."""
         name = gang_name(job.id)
         tasks = tuple(TaskFacts(f"{name}-{i}", self._request(size)) for i, size in enumerate(self.sizes(job.gpus)))
-        priority = job.priority
+        priority, every = job.priority, self._rules.checkpoint_of(job)
         return GangFacts(
             name, job.team, tasks, priority.priority_class_value, priority.is_preemptible, job.submit,
             waiting_since=seconds(job.submit), time_limit=None if job.limit is None else seconds(job.limit),
+            checkpoint_every=seconds(every) if every else None,
         )  # fmt: skip
 
     def sizes(self, gpus: int) -> list[int]:

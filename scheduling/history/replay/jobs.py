@@ -24,7 +24,7 @@ def seconds(microseconds: int) -> Number:
 class Job:
     """One job. `id`: the number of its data row, from 1. `submit`: microseconds since the first submission of the
     trace. `duration`: how long it runs when nothing stops it. `limit`: the longest time of one attempt; None: no
-    limit."""
+    limit. `checkpoint`: microseconds of work between two checkpoints; None: those of the replay."""
 
     id: int
     submit: int
@@ -35,6 +35,7 @@ class Job:
     limit: int | None = None
     name: str = ""
     user: str = ""
+    checkpoint: int | None = None
 
 
 @dataclass(slots=True)
@@ -53,6 +54,8 @@ class JobTable:
         default_factory=lambda: (array("l"), array("l"), array("l"), array("l"))
     )
     """Team, priority, name and user of each job, as indexes of `_words`."""
+    _checkpoints: dict[int, int] = field(default_factory=dict)
+    """Of the jobs that have their own, which in most traces is none."""
     _words: list[str] = field(default_factory=list)
     _index: dict[str, int] = field(default_factory=dict)
     _order: array[int] | None = None
@@ -72,8 +75,11 @@ class JobTable:
         limit: int | None = None,
         name: str = "",
         user: str = "",
+        checkpoint: int | None = None,
     ) -> None:
         """Add the job of a row; `submit` is on the clock of the trace."""
+        if checkpoint is not None:
+            self._checkpoints[len(self)] = checkpoint
         self._ids.append(row)
         self._submits.append(submit)
         self._durations.append(duration)
@@ -100,7 +106,7 @@ class JobTable:
                 job = self._job(i)
                 chosen.add(
                     job.id, submit, job.duration, job.gpus, job.team,
-                    priority=job.priority, limit=job.limit, name=job.name, user=job.user,
+                    priority=job.priority, limit=job.limit, name=job.name, user=job.user, checkpoint=job.checkpoint,
                 )  # fmt: skip
         return chosen
 
@@ -116,5 +122,5 @@ class JobTable:
         limit = self._limits[i]
         return Job(
             self._ids[i], self._submits[i] - self.start, self._durations[i], self._gpus[i], team, Priority(priority),
-            None if limit < 0 else limit, name, user,
+            None if limit < 0 else limit, name, user, self._checkpoints.get(i),
         )  # fmt: skip

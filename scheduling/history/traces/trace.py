@@ -1,7 +1,7 @@
 """A trace file → its jobs, or all its faults at once, each with its line (docs/replay.md).
 
-CSV with a header (`submit_time`, `duration_s`, `gpus`, `team`, and optionally `name`, `user`, `priority`, `limit_s`),
-or the Standard Workload Format (`.swf`); both also compressed with gzip. Line 1 of a CSV file is the header.
+CSV with a header (the columns of `NEEDED`, and those of `OPTIONAL` that it has), or the Standard Workload Format
+(`.swf`); both also compressed with gzip. Line 1 of a CSV file is the header.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduling.history.traces.faults import FileFaults
 from scheduling.history.traces.lines import read_lines
 
 NEEDED = ("submit_time", "duration_s", "gpus", "team")
-OPTIONAL = ("name", "user", "priority", "limit_s")
+OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s")
 MAX_JOBS = 3_000_000
 """A file of more jobs is refused: its replay would need more than a GiB."""
 
@@ -225,13 +225,17 @@ class TraceReader:
         duration = self._value(row, "duration_s", values.span, values.A_SPAN)
         gpus = self._value(row, "gpus", values.gpus, f"a whole number of GPUs from 1 to {values.MAX_GPUS:,}")
         team = self._team(row)
-        limit = self._value(row, "limit_s", values.span, values.A_SPAN) if row.get("limit_s") else None
+        limit, checkpoint = (
+            self._value(row, name, values.span, values.A_SPAN) if row.get(name) else None
+            for name in ("limit_s", "checkpoint_s")
+        )
         priority = self._value(row, "priority", _priority, "HIGH, NORMAL or LOW") if row.get("priority") else None
         name, user = self._word(row, "name"), self._word(row, "user")
         if self.faults.count > before or submit is None or duration is None or gpus is None:
             return
         self._jobs.add(
-            self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user
+            self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user,
+            checkpoint=checkpoint,
         )  # fmt: skip
 
     def _value(self, row: Mapping[str, str], column: str, read: Callable[[str], T | None], what: str) -> T | None:

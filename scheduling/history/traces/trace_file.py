@@ -12,7 +12,7 @@ from io import StringIO
 from pools.domain.values.spreadsheet_cells import plain_cell
 from scheduling.domain.priorities import Priority
 
-COLUMNS = ("submit_time", "duration_s", "gpus", "team", "name", "user", "priority", "limit_s")
+COLUMNS = ("submit_time", "duration_s", "gpus", "team", "name", "user", "priority", "limit_s", "checkpoint_s")
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -28,6 +28,7 @@ class TraceJob:
     user: str
     priority: Priority
     limit: float | None
+    checkpoint: float | None = None
 
 
 def csv_trace(jobs: Iterable[TraceJob]) -> str:
@@ -36,7 +37,7 @@ def csv_trace(jobs: Iterable[TraceJob]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for job in jobs:
-        limit = "" if job.limit is None else _seconds(job.limit)
+        limit, checkpoint = ("" if each is None else _seconds(each) for each in (job.limit, job.checkpoint))
         writer.writerow(
             (
                 job.submit.isoformat(),
@@ -47,6 +48,7 @@ def csv_trace(jobs: Iterable[TraceJob]) -> str:
                 plain_cell(job.user),
                 job.priority,
                 limit,
+                checkpoint,
             )
         )
     return text.getvalue()

@@ -11,7 +11,7 @@ from pools.models import Pool
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.history.traces.trace import TraceReader
-from scheduling.models import Group, WaitSpan
+from scheduling.models import Group, WaitSpan, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support.api_client import Callers
 from tests.support.world import apply_change, make_backend, make_pool, make_user, submit_workflow
@@ -49,6 +49,9 @@ def test_the_history_is_a_trace(caller: Callers, tmp_path: Path) -> None:
         (shared.name, 2, "team--_shared", "worker"),
         (waits.name, 6, "team--a", "worker"),
     ]
+    Workflow.objects.filter(pk=first.pk).update(labels={"osmo/checkpoint-every": "30m"})
+    worker.get("/api/usage/trace")
+    assert [job.checkpoint for job in read_jobs(worker.last.text, tmp_path / "t.csv")] == [1_800_000_000, None, None]
     group = Group.objects.get(workflow=waits)
     span = WaitSpan.objects.get(group_id=group.pk)
     wait = jobs[2].submit - jobs[0].submit

@@ -98,7 +98,8 @@ def test_random_traces_pass_every_check(folder, priorities, checkpoint):
         second = pick.randint(0, sum(nodes) - first)
         quotas = {"a": first, "b": second, "c": sum(nodes) - first - second}
         rows = random_trace(pick, list(quotas), priorities=priorities, most_gpus=sum(nodes))
-        folder.write_trace(rows, header=f"{HEADER},priority")
+        rows = [(*row, pick.choice(["", 13])) for row in rows]
+        folder.write_trace(rows, header=f"{HEADER},priority,checkpoint_s")
         folder.write_cluster(nodes, quotas)
         answer = folder.answer(*(["--checkpoint", str(checkpoint)] if checkpoint else []))
         trace, runs = checks.read_trace(folder.trace), checks.read_runs(folder.runs)
@@ -134,10 +135,13 @@ def test_a_preempted_job_begins_again_and_counts_its_loss(folder):
     assert (a["makespan_s"], b["makespan_s"]) == (80, 10)
 
 
-def test_a_checkpoint_keeps_whole_multiples_of_the_work(folder):
+@pytest.mark.parametrize("own", ["", 15])
+def test_a_checkpoint_keeps_whole_multiples_of_the_work(folder, own):
+    """Of each job, or of all; what the job says comes first."""
     folder.write_cluster([8], {"a": 4, "b": 4})
-    folder.write_trace([(0, 50, 8, "a"), (20, 10, 4, "b"), (47, 10, 4, "b")])
-    answer = folder.answer("--checkpoint", "15")
+    rows = [(0, 50, 8, "a", own), (20, 10, 4, "b", ""), (47, 10, 4, "b", "")]
+    folder.write_trace(rows, header=f"{HEADER},checkpoint_s")
+    answer = folder.answer("--checkpoint", "7" if own else "15")
     # 20 s: 15 kept; from 30 on 17 s more: 32, of which 30 are kept; 20 are left.
     assert [line for line in folder.lines() if line.startswith("1,")] == [
         "1,1,a,LOW,8,0,0,20,n0:8,preempted",
@@ -145,6 +149,17 @@ def test_a_checkpoint_keeps_whole_multiples_of_the_work(folder):
         "1,3,a,LOW,8,0,57,77,n0:8,finished",
     ]
     assert answer["summary"]["lost_gpu_h"] * 3600 == pytest.approx(8 * (5 + 2))
+
+
+@pytest.mark.parametrize(("own", "victim"), [("", "2"), (10, "1")])
+def test_victims_by_least_loss_count_from_the_last_checkpoint(folder, own, victim):
+    """When the urgent job comes, the first job has run for 101 seconds and the second one for 51."""
+    nodes, policy = [{"name": "n0", "gpus": 1}, {"name": "n1", "gpus": 1}], {"victims": "least_lost"}
+    folder.cluster.write_text(yaml.safe_dump({"nodes": nodes, "queues": [{"name": "a", "quota": 2}], "policy": policy}))
+    rows = [(0, 1000, 1, "a", "LOW", own), (50, 1000, 1, "a", "LOW", ""), (101, 10, 1, "a", "NORMAL", "")]
+    folder.write_trace(rows, header=f"{HEADER},priority,checkpoint_s")
+    folder.answer()
+    assert [line.split(",")[0] for line in folder.lines() if line.endswith("preempted")] == [victim]
 
 
 def test_a_move_ends_an_attempt_and_begins_the_next_at_once(folder):

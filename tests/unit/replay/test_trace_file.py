@@ -11,7 +11,7 @@ from scheduling.history.traces.trace_file import TraceJob, csv_trace, swf_trace
 BEGIN = datetime(2026, 11, 1, 8, 30, 0, 250_000)
 JOBS = [
     TraceJob(BEGIN, 61.5, 8, "team--a", 'train, "x"\ny', "ann", Priority.LOW, None),
-    TraceJob(BEGIN + timedelta(seconds=2.5), 0.000001, 1, "other", "=1", "bob", Priority.HIGH, 90.0),
+    TraceJob(BEGIN + timedelta(seconds=2.5), 0.000001, 1, "other", "=1", "bob", Priority.HIGH, 90.0, 30.5),
 ]
 
 
@@ -25,11 +25,11 @@ def read(text, path):
 
 def test_csv(tmp_path):
     assert [
-        (j.submit, j.duration, j.gpus, j.team, j.name, j.user, j.priority, j.limit)
+        (j.submit, j.duration, j.gpus, j.team, j.name, j.user, j.priority, j.limit, j.checkpoint)
         for j in read(csv_trace(JOBS), tmp_path / "t.csv")
     ] == [
-        (0, 61_500_000, 8, "team--a", 'train, "x"\ny', "ann", Priority.LOW, None),
-        (2_500_000, 1, 1, "other", "=1", "bob", Priority.HIGH, 90_000_000),
+        (0, 61_500_000, 8, "team--a", 'train, "x"\ny', "ann", Priority.LOW, None, None),
+        (2_500_000, 1, 1, "other", "=1", "bob", Priority.HIGH, 90_000_000, 30_500_000),
     ]
 
 

@@ -83,6 +83,8 @@ def test_documented_examples():
         ("reclaim", "wf3", "wf5"),
         ("start", "wf5", None),
     ]
+    saved, got = states("checkpoints.yaml")
+    assert saved == {"saves": "preempted", "plain": "running", "urgent": "running"}
     _none, got = states("cohorts.yaml")
     assert {name: queue["available"][G] for name, queue in got["queues"].items()} == {
         "serve": 10, "batch": 7, "train": 13, "labs": 2,
@@ -105,7 +107,7 @@ def test_documented_examples():
 
 def test_every_example_is_documented_and_answered():
     files = sorted(EXAMPLES.iterdir())
-    assert len(files) == 5
+    assert len(files) == 6
     for file in files:
         assert file.read_text().startswith("# ")
         assert f"osmo simulate docs/scenarios/{file.name}" in file.read_text()

@@ -51,6 +51,17 @@ TWO_VICTIMS: dict[str, Any] = {
         {"name": "new", "queue": "a", "submitted": 3, "tasks": [{"gpus": 1}]},
     ],
 }  # fmt: skip
+EQUAL_VICTIMS: dict[str, Any] = {
+    "policy": {"now": 101, "victims": "least_lost"}, "changes": [], "cohorts": [],
+    "queues": [{"name": "a", "quota": 2}], "nodes": [{"name": "n1", "gpus": 1}, {"name": "n2", "gpus": 1}],
+    "workloads": [
+        {"name": "one", "queue": "a", "priority": "LOW", "state": "running", "submitted": 1, "started": 0,
+         "tasks": [{"gpus": 1, "node": "n1"}]},
+        {"name": "two", "queue": "a", "priority": "LOW", "state": "running", "submitted": 2, "started": 50,
+         "tasks": [{"gpus": 1, "node": "n2"}]},
+        {"name": "new", "queue": "a", "submitted": 3, "tasks": [{"gpus": 1}]},
+    ],
+}  # fmt: skip
 TWO_KINDS: dict[str, Any] = {
     "nodes": [{"name": "h", "resources": {"h100/gpu": 4}}, {"name": "a", "resources": {"a100/gpu": 4}}],
     "queues": [{"name": "a", "quota": {"h100/gpu": 2, "a100/gpu": 4}}], "cohorts": [], "changes": [],
@@ -133,6 +144,7 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], tuple[Any, ...], Any]] = {
     ),
     ("workload", "time_limit"): (LONG_WAIT, ("workloads", 0), 9000),
     ("workload", "expected_time"): (LONG_WAIT, ("workloads", 0), 9000),
+    ("workload", "checkpoint_every"): (EQUAL_VICTIMS, ("workloads", 0), 10),
     ("workload", "restarts"): (LOST_NODE, ("workloads", 0), False),
     ("workload", "gang"): (BASE, ("workloads", 2), {"min_member": 1}),
     ("workload", "tasks"): (BASE, ("workloads", 1), [{"gpus": 1}]),
@@ -208,3 +220,15 @@ def test_no_key_is_silent(kind: str, key: str) -> None:
     except ScenarioError:
         return
     assert after != before
+
+
+@pytest.mark.parametrize("victims", ["least_lost", "youngest"])
+def test_checkpoints_without_effect_are_named(victims: str) -> None:
+    scenario = deepcopy(EQUAL_VICTIMS)
+    scenario["policy"]["victims"] = victims
+    scenario["workloads"][0]["checkpoint_every"] = 10
+    answer = answer_scenario_value(scenario)
+    unread = [] if victims == "least_lost" else ["workloads[0].checkpoint_every"]
+    assert [each["path"] for each in answer["violations"]] == unread
+    gone = "one" if victims == "least_lost" else "two"
+    assert [step["workload"] for step in answer["steps"] if step["action"] == "preempt"] == [gone]
