@@ -59,8 +59,8 @@ def observed_labels(backend: Backend, **_: Any) -> dict[int, dict[str, str]]:
 
 
 @receiver(usable_gpus_requested)
-def usable_gpus(**_: Any) -> dict[int, tuple[int, int]]:
-    """The GPUs that each backend can use, and those that work holds on nodes beyond their sizes."""
+def usable_gpus(**_: Any) -> dict[int, tuple[dict[str, int], int]]:
+    """The GPUs that each backend can use by platform, and those that work holds on nodes beyond their sizes."""
     return usable_and_excess_gpus()
 
 

@@ -9,7 +9,7 @@ from django.db import models
 from pools.domain.configuration.backend_config import DEFAULT_AGEING, DEFAULT_RESERVE_AFTER, VictimRule
 from pools.domain.configuration.flavors import FLAVOR_NAME_PATTERN
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models.change_tokens import MoveTokensTrigger, backend_subject, plan_of_backends
 from pools.models.ownership import OwnedTrigger

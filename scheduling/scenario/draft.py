@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pools.domain.errors import Fault, Violation
-from pools.domain.quota.degraded import DegradedRule
 from pools.domain.quota.tree import find_cycles
+from pools.domain.shortage.degraded import DegradedRule
 from pools.domain.structured_input import Faults
 from pools.domain.values.amounts import Amount, Number
 from scheduling.domain.engine.facts import (
@@ -55,6 +55,7 @@ class ScenarioDraft:
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     policy: PolicyFacts | None = None
     degraded: DegradedRule = DegradedRule.PROPORTIONAL
+    platforms: Mapping[str, frozenset[str]] = field(default_factory=dict)
     backend: str | None = None
     """The cluster of live facts; a file has none."""
     nameable_nodes: Collection[str] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar
 from scheduling.scenario.bounds import find_broken_bounds
 from scheduling.scenario.changes import apply_changes
@@ -24,7 +24,8 @@ class LiveNames:
     """The names that users know for these facts. `queues`: other names of queues; `submission_aliases`: the same where
     work is submitted, which goes to a leaf; `allowed_nodes`: by leaf, the nodes that new work there may
     use, None for all; `bars`: what keeps it from the others. `backend`: the name of the cluster; `nodes`: those that
-    the asker may name, None for all; `degraded`: how its pools share too few GPUs."""
+    the asker may name, None for all; `degraded`: how its pools share too few GPUs; `platforms`: of the
+    queues at the top, those whose nodes they may use."""
 
     queue_aliases: Mapping[str, str] = field(default_factory=dict)
     submission_aliases: Mapping[str, str] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class LiveNames:
     backend: str | None = None
     nodes: Collection[str] | None = None
     degraded: DegradedRule = DegradedRule.PROPORTIONAL
+    platforms: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenario:
@@ -62,6 +64,7 @@ def _read_draft(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenari
         units=facts.units,
         policy=facts.policy,
         degraded=names.degraded,
+        platforms=names.platforms,
         backend=names.backend,
         nameable_nodes=names.nodes,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NotRequired, TypedDict
 
-from pools.domain.quota.degraded import Promise, hold_promises
 from pools.domain.quota.tree import children_first_order
+from pools.domain.shortage.degraded import Promise, hold_promises
 from pools.domain.values.amounts import GPU, Amount, JsonAmount, Number, as_json, flavor_of, gpus_in, is_gpu
+from scheduling.domain.cluster.naming import PLATFORM
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, TaskState
 from scheduling.domain.engine.outcome import GangResult, gang_result, queue_positions
@@ -117,9 +119,10 @@ def broken_guarantees(loss: NodeLoss, facts: ClusterFacts) -> list[GuaranteeAnsw
 
 
 def _broken_of(key: str, loss: NodeLoss, facts: ClusterFacts) -> Iterator[GuaranteeAnswer]:
-    promises = _promises(loss.baseline, key)
-    before = hold_promises(promises, _capacity(loss.baseline, key), loss.degraded)
-    after = hold_promises(promises, _capacity(facts, key), loss.degraded)
+    promises = [replace(each, platforms=loss.platforms.get(each.pool)) for each in _promises(loss.baseline, key)]
+    by_platform = bool(loss.platforms)
+    before = hold_promises(promises, _capacity(loss.baseline, key, by_platform=by_platform), loss.degraded)
+    after = hold_promises(promises, _capacity(facts, key, by_platform=by_platform), loss.degraded)
     for now, was in zip(after, before, strict=True):
         if now.held < was.held:
             yield {
@@ -145,7 +148,12 @@ def _promises(facts: ClusterFacts, key: str) -> list[Promise]:
     ]
 
 
-def _capacity(facts: ClusterFacts, key: str) -> int:
+def _capacity(facts: ClusterFacts, key: str, *, by_platform: bool) -> int | Mapping[str, int]:
+    if by_platform:
+        found: Counter[str] = Counter()
+        for node in facts.nodes or ():
+            found[node.labels.get(PLATFORM, "")] += math.floor(node.resources.get(key, 0))
+        return found
     given = (facts.capacity or {}).get(key)
     on_nodes = sum(node.resources.get(key, 0) for node in facts.nodes or ())
     return math.floor(on_nodes if given is None or given == math.inf else given)

@@ -8,8 +8,8 @@ from typing import Any
 
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, POLICY_TIMES, VictimRule
 from pools.domain.errors import DomainError, ErrorCode, Fault, Violation
-from pools.domain.quota.degraded import DegradedRule
 from pools.domain.quota.tree import LIMIT_KEYS
+from pools.domain.shortage.degraded import DegradedRule
 from pools.domain.values.amounts import Number
 from scheduling.domain.engine.facts import (
     ClusterFacts,
@@ -51,13 +51,15 @@ class ScenarioError(DomainError):
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
     """What changes of nodes did. `baseline` are the facts with all other changes; `lost` and `resized` are nodes, and
-    `gangs` the work that lost one of them, as they were before."""
+    `gangs` the work that lost one of them, as they were before. `platforms`: of queues at the top, those whose nodes
+    they may use; a queue that is not in it may use all."""
 
     baseline: ClusterFacts
     lost: Mapping[str, NodeFacts]
     resized: Mapping[str, NodeFacts]
     gangs: Mapping[str, GangFacts]
     degraded: DegradedRule
+    platforms: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ def draft_scenario(draft: ScenarioDraft, baseline: ClusterFacts | None = None) -
     some."""
     loss = None
     if baseline is not None:
-        loss = NodeLoss(baseline, draft.lost_nodes, draft.resized_nodes, draft.lost_gangs, draft.degraded)
+        loss = NodeLoss(
+            baseline, draft.lost_nodes, draft.resized_nodes, draft.lost_gangs, draft.degraded, draft.platforms
+        )
     return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations, loss)
 
 

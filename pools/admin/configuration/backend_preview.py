@@ -14,7 +14,7 @@ from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.configuration.flavors import flavors_of, labels_text
 from pools.domain.people.roles import Actor
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 from pools.domain.values.byte_sizes import exact_size_text
 from pools.domain.values.counting import counted
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation

@@ -15,7 +15,7 @@ from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
 from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 
 _ACCESS_CHOICES = (

@@ -24,7 +24,7 @@ from pools.domain.configuration.cluster_config import ACCESS_MODES, SYNC_MODES
 from pools.domain.configuration.flavors import FLAVOR
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import Permission
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 
 _NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
 _FLAVORS = ValueKind("flavors", {"type": "array", "items": FLAVOR}, lambda reader, key: reader.body[key])

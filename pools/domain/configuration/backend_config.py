@@ -13,7 +13,7 @@ from pools.domain.configuration.cluster_config import KUBERNETES, ClusterSpec
 from pools.domain.configuration.flavors import LABELS, Flavor, read_flavors, read_labels
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
 from pools.domain.errors import Fault, Violation
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 from pools.domain.structured_input.config_fields import TEXT, object_schema
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.values.byte_sizes import MAX_UNITS, parse_size

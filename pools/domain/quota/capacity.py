@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pools.domain.quota.degraded import DegradedRule, Promise
+from pools.domain.shortage.degraded import DegradedRule, Promise
 
 DRAIN_TAINT: Final = "osmo-admin/drained"
 """The taint of a simulated node that is drained."""

@@ -9,9 +9,10 @@ from django.contrib.postgres.aggregates import JSONBAgg
 from django.db.models import BigIntegerField, IntegerField, JSONField, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
+from pools.domain.configuration.platforms import platforms_of
 from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import DRAIN_TAINT, BackendCapacity, oversubscription_message, oversubscription_notice
-from pools.domain.quota.degraded import DegradedRule, Promise
+from pools.domain.shortage.degraded import DegradedRule, Promise
 from pools.models import Backend, LeafUsage, Node, Pool
 
 
@@ -43,7 +44,12 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
         .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
         .order_by()
         .values("backend")
-        .annotate(all=JSONBAgg(JSONObject(pool="name", quota="guarantee", weight="weight"), order_by="name"))
+        .annotate(
+            all=JSONBAgg(
+                JSONObject(pool="name", quota="guarantee", weight="weight", platforms="config__platforms"),
+                order_by="name",
+            )
+        )
         .values("all")
     )
     found = rows.order_by("name").values_list(
@@ -75,7 +81,8 @@ def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) 
 
 def _promise(row: Mapping[str, Any]) -> Promise:
     weight = row["weight"]
-    return Promise(row["pool"], row["quota"], 1 if weight is None else float(weight))
+    platforms = frozenset(platforms_of({"platforms": row["platforms"]}))
+    return Promise(row["pool"], row["quota"], 1 if weight is None else float(weight), platforms)
 
 
 def read_used_gpus() -> dict[int, int]:

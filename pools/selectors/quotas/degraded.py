@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.capacity import BackendCapacity
-from pools.domain.quota.degraded import (
+from pools.domain.shortage.degraded import (
     DegradedCluster,
     DegradedRule,
     HeldPromise,
@@ -25,8 +25,9 @@ from pools.models import Backend, Pool
 from pools.selectors.quotas.backend_capacity import oversubscription_warning, read_capacities
 from pools.signals import usable_gpus_requested
 
-NodeGpus = Mapping[int, tuple[int, int]]
-"""By the id of a backend: the GPUs that it can use, and those that work holds on nodes beyond their sizes."""
+NodeGpus = Mapping[int, tuple[Mapping[str, int], int]]
+"""By the id of a backend: the GPUs that it can use by platform, and those that work holds on nodes beyond their
+sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,16 @@ class ClusterPromises:
 
 @dataclass(frozen=True, slots=True)
 class UsableCluster:
-    """What a cluster can use now, and its promises; no promises while it is offline."""
+    """What a cluster can use now by platform, and its promises; no promises while it is offline."""
 
-    usable: int
+    usable: Mapping[str, int]
     rule: DegradedRule
     promises: Sequence[Promise]
 
 
 def read_node_gpus() -> NodeGpus:
     """What the nodes of all clusters give now. One query."""
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[Mapping[str, int], int]] = {}
     for _, answer in usable_gpus_requested.send(sender=None):
         found.update(answer)  # type: ignore[arg-type]  # a signal says nothing about its answers
     return found
@@ -74,7 +75,7 @@ def _clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict
         pk: DegradedCluster(
             each.backend,
             each.rule,
-            gpus[pk][0],
+            sum(gpus[pk][0].values()),
             (each.gpus or 0) + each.tainted,
             hold_promises(each.promises, gpus[pk][0], each.rule),
             each.drained,
@@ -86,7 +87,7 @@ def _clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict
 
 def read_cluster_promises(backend_id: int) -> UsableCluster:
     """The promises of one cluster and its usable GPUs, for a question about fewer of them. Two queries."""
-    found, usable = read_capacities([backend_id])[backend_id], read_node_gpus().get(backend_id, (0, 0))[0]
+    found, usable = read_capacities([backend_id])[backend_id], read_node_gpus().get(backend_id, ({}, 0))[0]
     return UsableCluster(usable, found.rule, found.promises)
 
 
@@ -131,7 +132,7 @@ def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]
             lost.append(shares_message(short) if capacity.is_oversubscribed else degraded_message(found, seen))
         if capacity.is_oversubscribed:
             others.append(oversubscription_warning(actor, capacity))
-        if excess := gpus.get(pk, (0, 0))[1]:
+        if excess := gpus.get(pk, ({}, 0))[1]:
             others.append(excess_message(capacity.backend, excess))
     return lost + others
 

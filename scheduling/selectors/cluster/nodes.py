@@ -131,13 +131,13 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     return {group: (gpus, used) for group, (gpus, used, _) in _gpus_by_node_set.get().items()}
 
 
-def usable_and_excess_gpus() -> dict[int, tuple[int, int]]:
-    """By backend: the GPUs of nodes that take work, with those that are in use on the others, and the GPUs that work
-    holds on nodes beyond their sizes. One query, always."""
-    found: dict[int, tuple[int, int]] = {}
-    for (backend, _), (gpus, _, excess) in _read_gpus_by_node_set().items():
-        usable, more = found.get(backend, (0, 0))
-        found[backend] = usable + gpus, more + excess
+def usable_and_excess_gpus() -> dict[int, tuple[dict[str, int], int]]:
+    """By backend: the GPUs of nodes that take work, with those that are in use on the others, by platform, and the GPUs
+    that work holds on nodes beyond their sizes. One query, always."""
+    found: dict[int, tuple[dict[str, int], int]] = {}
+    for (backend, platform), (gpus, _, excess) in _read_gpus_by_node_set().items():
+        usable, more = found.get(backend, ({}, 0))
+        found[backend] = {**usable, platform: gpus}, more + excess
     return found
 
 
@@ -181,16 +181,14 @@ _GPUS_BY_NODE_SET_SQL = f"""
 """
 
 
-def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[int, int]]:
+def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[dict[str, int], int]]:
     """The numbers of `usable_and_excess_gpus` from nodes that have been read."""
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[dict[str, int], int]] = {}
     for use in uses:
         held = use.used_gpus + use.ending_gpus + use.other_gpus
-        usable, excess = found.get(use.backend_id, (0, 0))
-        found[use.backend_id] = (
-            usable + (use.gpus if use.ready else min(use.gpus, held)),
-            excess + max(0, held - use.offered_gpus),
-        )
+        usable, excess = found.get(use.backend_id, ({}, 0))
+        usable[use.platform] = usable.get(use.platform, 0) + (use.gpus if use.ready else min(use.gpus, held))
+        found[use.backend_id] = usable, excess + max(0, held - use.offered_gpus)
     return found
 
 

@@ -19,7 +19,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from pools.domain.numbers import gpu_quota_labels
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.quota.capacity import BackendCapacity
-from pools.domain.quota.degraded import DegradedCluster, degraded_message, shares_message
+from pools.domain.shortage.degraded import DegradedCluster, degraded_message, shares_message
 from pools.domain.values.counting import counted
 from pools.models import Backend, GpuQuota, Pool
 from pools.permissions import namespaces_for

@@ -16,7 +16,7 @@ from pools.domain.configuration.platforms import default_platform, platforms_of
 from pools.domain.errors import BadInput, Fault, Forbidden, NotFound, Violation
 from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
 from pools.domain.people.roles import Actor, Permission
-from pools.domain.quota.degraded import DegradedRule
+from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, Node, Pool
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
 from scheduling.models import Workflow
@@ -142,6 +142,7 @@ def _scenario_names(actor: Actor, backend: Backend, roots: Collection[Pool], que
     submits_to: dict[str, str] = {}
     allowed: dict[str, frozenset[str] | None] = {}
     bars: dict[str, tuple[NodeBar, ...]] = {}
+    usable: dict[str, frozenset[str]] = {}
     for root in roots:
         container = queue_name(backend.namespace, root.name, None)
         if container not in queues:
@@ -151,10 +152,11 @@ def _scenario_names(actor: Actor, backend: Backend, roots: Collection[Pool], que
         barring = shapes.bars(platforms)
         barred = frozenset[str]().union(*(bar.nodes for bar in barring))
         known[root.name] = container
+        usable[container] = frozenset(platforms_of(root.config))
         for short in (SHARED_QUEUE, *(part.subpool_name or "" for part in root.subpools.all())):
             leaf = queue_name(backend.namespace, root.name, short)
             known[canonical_name(root.name, short)] = submits_to[canonical_name(root.name, short)] = leaf
             allowed[leaf], bars[leaf] = all_nodes - barred if barred else None, barring
         submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
     seen = None if actor.can_read_all else frozenset(visible_nodes(actor, backend))
-    return LiveNames(known, submits_to, allowed, bars, backend.name, seen, DegradedRule(backend.degraded))
+    return LiveNames(known, submits_to, allowed, bars, backend.name, seen, DegradedRule(backend.degraded), usable)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pools.database.transactions import one_snapshot
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
-from pools.domain.quota.degraded import HeldPromise, hold_promises
+from pools.domain.shortage.degraded import HeldPromise, hold_promises
 from pools.domain.values.amounts import GPU
 from pools.models import Backend, Pool
 from pools.selectors.quotas.degraded import read_cluster_promises
@@ -91,9 +91,10 @@ def read_single_losses(actor: Actor, backend: str) -> SingleLosses:
         promises = read_cluster_promises(row.pk)
     lost = lost_parts(facts)
     given = {
-        name: min(use.gpus, use.used_gpus + use.ending_gpus + use.other_gpus) if not use.ready else use.gpus
+        name: (use.platform, use.gpus if use.ready else min(use.gpus, use.used_gpus + use.ending_gpus + use.other_gpus))
         for name, use in usage.items()
     }
+    before = hold_promises(promises.promises, promises.usable, promises.rule)
     names = None if pools is None else {name for name, _ in pools}
     found = []
     for group in alike_nodes(facts, lost, given):
@@ -101,8 +102,9 @@ def read_single_losses(actor: Actor, backend: str) -> SingleLosses:
         if not nodes:
             continue
         mine = [part for part in lost.get(nodes[0], ()) if ids is None or live.gangs[part.gang.name].root in ids]
-        before = hold_promises(promises.promises, promises.usable, promises.rule)
-        after = hold_promises(promises.promises, promises.usable - given.get(nodes[0], 0), promises.rule)
+        (platform, gpus), left = given[nodes[0]], dict(promises.usable)
+        left[platform] = left.get(platform, 0) - gpus
+        after = hold_promises(promises.promises, left, promises.rule)
         found.append(_loss(nodes, facts, mine, _seen(before, names), _seen(after, names)))
     found.sort(key=lambda each: ([-part for part in each.severity], each.nodes[0]))
     visible = {name for name, ref in live.gangs.items() if ids is None or ref.root in ids}

@@ -134,6 +134,45 @@ def test_a_drained_node_makes_no_quota_too_large(halved: Backend, caller: Any) -
     assert capacity_warnings(world.admin_actor(), [halved.pk]) == []
 
 
+@pytest.fixture
+def with_platforms(db: None) -> Backend:
+    """Two nodes of the platform `default` for vision and speech, and two of h100 for secret."""
+    backend = world.make_backend("sim", namespace="ns", nodes=4, gpus=8)
+    for name, quota in (("vision", 8), ("speech", 8), ("secret", 16)):
+        world.make_pool(name, quota, on=backend)
+    Node.objects.filter(name__in=["sim-n3", "sim-n4"]).update(platform="h100")
+    secret = Pool.objects.get(name="secret")
+    Pool.objects.filter(pk=secret.pk).update(config={**secret.config, "platforms": {"h100": {}}})
+    return backend
+
+
+def test_a_lost_node_is_missing_on_its_platform(with_platforms: Backend, caller: Any) -> None:
+    """In the table of single losses, in a what-if, and afterwards."""
+    root = caller("root", "osmo-admin")
+    assert root.get(PROMISES)["degraded"] is False
+    expected = {"sim-n1": {"vision": 4, "speech": 4}, "sim-n3": {"secret": 8}}
+    for loss in root.get("/api/backend/sim/losses")["losses"]:
+        for node in set(loss["nodes"]) & expected.keys():
+            assert {each["pool"]: each["missing"] for each in loss["pools"]} == expected[node]
+    for node, missing in expected.items():
+        body = {"live": True, "backend": "sim", "changes": [{"remove_node": node}]}
+        found = root("POST", "/api/simulate", body).body["loss"]["guarantees"]
+        assert sorted(each["missing"] for each in found) == sorted(missing.values())
+    NodeState.objects.create(node=Node.objects.get(name="sim-n1"), ready=False)
+    held = {each["pool"]: each["held"] for each in root.get(PROMISES)["pools"]}
+    assert held == {"vision": 4, "speech": 4, "secret": 16}
+    found = {family.name: {tuple(s.labels.values()): s.value for s in family.samples} for family in _collect_capacity()}
+    assert found["osmo_pool_missing_gpus"] == {("vision",): 4, ("speech",): 4}
+
+
+def test_enough_gpus_on_the_wrong_platform_are_said(with_platforms: Backend) -> None:
+    Pool.objects.filter(name="vision").update(guarantee=4)
+    Pool.objects.filter(name="secret").update(guarantee=20)
+    (problem,) = [each for each in read_overview(world.admin_actor()).problems if each.subject == "backend/sim"]
+    assert problem.code == "degraded"
+    assert "4 GPUs are missing on the platforms of some pools. Now secret can have 16 of its 20." in problem.message
+
+
 def test_smaller_nodes_are_told_as_well(halved: Backend) -> None:
     """A removed node makes the quotas too many: that problem has the parts of the pools, too."""
     NodeState.objects.all().delete()

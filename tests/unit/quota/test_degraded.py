@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.quota.degraded import DegradedRule, Promise, hold_promises
+from pools.domain.shortage.degraded import DegradedRule, Promise, hold_promises
 
 NAMES = st.lists(st.sampled_from([f"pool-{n}" for n in range(12)]), unique=True, min_size=0, max_size=12)
 RULES = st.sampled_from(list(DegradedRule))
@@ -60,3 +61,64 @@ def test_an_example(rule: DegradedRule, held: list[int]) -> None:
     """23 GPUs for 32: vision has 16, speech 8 with twice the weight, and language 8."""
     pools = [Promise("vision", 16), Promise("speech", 8, 2), Promise("language", 8)]
     assert [each.held for each in hold_promises(pools, 23, rule)] == held
+
+
+PLATFORMS = ("a", "b", "c")
+GPUS = st.dictionaries(st.sampled_from(PLATFORMS), st.integers(0, 40), min_size=1)
+
+
+@st.composite
+def restricted(draw: st.DrawFn) -> list[Promise]:
+    sets = st.frozensets(st.sampled_from([*PLATFORMS, "gone"]), min_size=1) | st.none()
+    names = draw(st.lists(st.sampled_from("pqrst"), unique=True, max_size=5))
+    return [Promise(n, draw(st.integers(0, 40)), draw(st.sampled_from([1, 1, 2])), draw(sets)) for n in names]
+
+
+def is_possible(promises_: list[Promise], held: list[int], gpus: dict[str, int]) -> bool:
+    """No set of pools holds more than all the platforms have that one of them may use."""
+    usable = [set(gpus) if each.platforms is None else each.platforms & gpus.keys() for each in promises_]
+    return all(
+        sum(held[n] for n in some) <= sum(gpus[name] for name in set().union(*(usable[n] for n in some)))
+        for size in range(len(held) + 1)
+        for some in combinations(range(len(held)), size)
+    )
+
+
+@given(restricted(), GPUS, RULES)
+def test_a_pool_has_only_gpus_of_its_platforms(given_: list[Promise], gpus: dict[str, int], rule: DegradedRule) -> None:
+    held = [each.held for each in hold_promises(given_, gpus, rule)]
+    assert all(0 <= part <= each.quota for part, each in zip(held, given_, strict=True))
+    assert is_possible(given_, held, gpus)
+    for n, each in enumerate(given_):
+        if held[n] < each.quota:
+            more = [part + (m == n) for m, part in enumerate(held)]
+            assert not is_possible(given_, more, gpus), "nothing that somebody could have is left"
+
+
+@given(restricted(), GPUS, RULES, st.randoms())
+def test_nor_does_their_order_with_platforms(
+    given_: list[Promise], gpus: dict[str, int], rule: DegradedRule, chance: Random
+) -> None:
+    mixed = list(given_)
+    chance.shuffle(mixed)
+    assert set(hold_promises(given_, gpus, rule)) == set(hold_promises(mixed, gpus, rule))
+
+
+@given(promises(), st.integers(0, 4000), RULES)
+def test_one_platform_of_all_is_one_capacity(given_: list[Promise], capacity: int, rule: DegradedRule) -> None:
+    of_one = [Promise(each.pool, each.quota, each.weight, frozenset({"a"})) for each in given_]
+    whole = hold_promises(given_, capacity, rule)
+    assert hold_promises(of_one, {"a": capacity}, rule) == hold_promises(of_one, {"a": capacity, "b": 9}, rule) == whole
+
+
+@pytest.mark.parametrize(
+    ("rule", "held"), [(DegradedRule.PROPORTIONAL, [4, 4, 16, 6]), (DegradedRule.ORDERED, [0, 8, 16, 6])]
+)
+def test_an_example_with_platforms(rule: DegradedRule, held: list[int]) -> None:
+    """8 of 16 GPUs are left for vision and speech, and nobody else is touched; `any` uses what is left of h100."""
+    old, new = frozenset({"a100"}), frozenset({"h100"})
+    pools = [
+        Promise("vision", 8, 1, old), Promise("speech", 8, 2, old), Promise("language", 16, 1, new),
+        Promise("any", 6, 1, old | new),
+    ]  # fmt: skip
+    assert [each.held for each in hold_promises(pools, {"a100": 8, "h100": 24}, rule)] == held
