@@ -18,6 +18,7 @@ from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
 from scheduling.domain.changes.nodes import DRAINED_NOTE, ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOST_WORK_COLUMNS, NODE_LOSS_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.history.starts.after_loss import starts_after_loss
 from scheduling.locking import hold_what_if_turn
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.node_changes import typed_node_changes
@@ -170,7 +171,8 @@ class NodeAdmin(PolicyAdmin):
             found = read_single_losses(actor, backend)
             if nodes:
                 try:
-                    loss = read_loss_of(actor, backend, typed_node_changes(nodes, form.cleaned_data["gpus"]))
+                    changes = typed_node_changes(nodes, form.cleaned_data["gpus"])
+                    loss = read_loss_of(actor, backend, changes, starts_after_loss)
                 except ScenarioError as refusal:
                     form.add_error("nodes", " ".join(fault.message for fault in refusal.details))
         if is_csv_request(request):

@@ -13,6 +13,7 @@ from pools.api.views import View, raw_body
 from pools.domain.errors import BadInput
 from pools.domain.people.roles import Actor
 from scheduling.api.yaml_bodies import YamlBodyParser
+from scheduling.history.starts.after_loss import starts_after_loss
 from scheduling.locking import hold_what_if_turn
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
@@ -91,5 +92,5 @@ class Simulation(View):
 
 def _answer_question(actor: Actor, question: Any) -> ScenarioAnswer:
     if isinstance(question, Mapping) and question.get("live") is not None:
-        return answer_live_question(actor, question)
+        return answer_live_question(actor, question, starts_after_loss)
     return answer_scenario(parse_scenario(question, bounds=WEB_BOUNDS))

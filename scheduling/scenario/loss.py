@@ -33,10 +33,20 @@ class ResizedNodeAnswer(TypedDict):
     free: JsonAmount
 
 
+class StartAgainAnswer(TypedDict):
+    """The forecast of work that waits again: a sentence, and the times by which it starts with that probability."""
+
+    text: str
+    p10: str | None
+    p50: str | None
+    p90: str | None
+
+
 class LostWorkAnswer(TypedDict):
     """Work that loses GPUs at once. `whole`: it loses all that it has, because the rest is below its minimum.
     `restarts`: it waits again, or has ended for good. `state` and `nodes` are those after the next cycle; while it
-    waits, its position, and its certain or probable latest start in seconds where that is known."""
+    waits, its position, its certain or probable latest start in seconds where a reservation makes it known, and of
+    live work the forecast of its start."""
 
     workload: str
     queue: str
@@ -48,6 +58,7 @@ class LostWorkAnswer(TypedDict):
     nodes: list[str]
     position: int | None
     latest_start: JsonAmount | None
+    start: StartAgainAnswer | None
 
 
 class DisplacedWorkAnswer(TypedDict):
@@ -214,6 +225,7 @@ def _lost_work(loss: NodeLoss, facts: ClusterFacts, after: CycleResult) -> list[
                 "nodes": sorted(node for node in nodes if node is not None),
                 "position": place.overall if place is not None and result in _WAITS else None,
                 "latest_start": None if latest is None or latest.time is None else as_json(latest.time),
+                "start": None,
             }
         )
     return sorted(found, key=lambda each: (each["preemptible"], -float(each["gpus"]), each["workload"]))

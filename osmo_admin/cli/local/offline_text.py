@@ -73,7 +73,8 @@ def _afterwards_text(work: dict[str, Any]) -> str:
     if work["state"] == "running":
         return f"{'runs' if not work['whole'] else 'starts again'} on {', '.join(work['nodes'])}"
     position = "" if work["position"] is None else f" at position {work['position']}"
-    return f"waits{position}"
+    start = f". {work['start']['text']}" if work.get("start") else ""
+    return f"waits{position}{start}"
 
 
 def validation_text(answer: dict[str, Any]) -> str:

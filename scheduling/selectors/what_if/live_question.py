@@ -7,8 +7,9 @@ without their names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pools.database.transactions import one_snapshot
@@ -19,22 +20,30 @@ from pools.domain.people.roles import Actor, Permission
 from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, Node, Pool
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar, TaskState
+from scheduling.domain.start_words import start_about_sentence
 from scheduling.models import Workflow
 from scheduling.scenario.answer import ScenarioAnswer, answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
-from scheduling.scenario.loss import NodeLossAnswer
-from scheduling.scenario.node_changes import has_node_changes, removed_backend
+from scheduling.scenario.loss import LostWorkAnswer, NodeLossAnswer, StartAgainAnswer
+from scheduling.scenario.node_changes import has_node_changes, is_node_change, removed_backend
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
 from scheduling.selectors.cluster.node_map import visible_nodes
 from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
+from scheduling.selectors.queue.kept_starts import GangStart
 from scheduling.selectors.queue.live_facts import LiveFacts, SharedObjects, read_live_facts
 from scheduling.selectors.what_if.node_losses import with_node_losses
 
+StartsAgain = Callable[[Backend, ClusterFacts, Collection[str]], Mapping[str, GangStart]]
+"""Forecasts the starts of gangs that wait in the facts after a loss of nodes
+(:func:`scheduling.history.starts.after_loss.starts_after_loss`)."""
 
-def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioAnswer:
+
+def answer_live_question(
+    actor: Actor, question: Mapping[str, Any], starts_again: StartsAgain | None = None
+) -> ScenarioAnswer:
     """The answer to `{"live": true, "changes": [...], "backend": optional}`: that of a scenario, with `live` and
-    `backend`.
+    `backend`. `starts_again` adds the forecasts of the work that loses its nodes and waits.
 
     Raises `ScenarioError` for a question that cannot be read, `BadInput` without a backend where there are several,
     `Forbidden` for an actor without the admin role of a pool, `NotFound` for a backend that the actor may not see.
@@ -49,17 +58,44 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> ScenarioA
         holds = read_dispatch_holds(backend, live)
         facts = live.facts if actor.can_read_all else _redacted_facts(actor, live, roots)
         scenario_names = _scenario_names(actor, backend, roots.values(), {queue.name for queue in facts.queues})
+    scenario = build_live_scenario(facts, question, scenario_names)
+    answer = answer_scenario(_with_holds(scenario, facts, live, holds))
+    waiting = [work for work in _lost_work(answer) if work["position"] is not None and work["workload"] in live.gangs]
+    if starts_again is not None and waiting:
+        whole = scenario.facts if actor.can_read_all else _whole_facts(live, question, scenario_names)
+        starts = starts_again(backend, whole, [work["workload"] for work in waiting])
+        for work in waiting:
+            work["start"] = _start_again(starts.get(work["workload"]))
+    return {"live": True, "backend": backend.name, **answer}
+
+
+def _whole_facts(live: LiveFacts, question: Mapping[str, Any], names: LiveNames) -> ClusterFacts:
+    """All work after the changes for a reader of a part, because a forecast is of all work there is. Only the loss of
+    nodes counts: names in other changes may be those of work that this reader may not know."""
+    losses = [change for change in question["changes"] if is_node_change(change)]
+    return build_live_scenario(live.facts, {**question, "changes": losses}, names).facts
+
+
+def _lost_work(answer: ScenarioAnswer) -> Sequence[LostWorkAnswer]:
+    return answer["loss"]["workloads"] if "loss" in answer else ()
+
+
+def _start_again(start: GangStart | None) -> StartAgainAnswer | None:
+    if start is None:
+        return None
+    p10, p50, p90 = (None if at is None else at.isoformat() for at in (start.p10, start.p50, start.p90))
     return {
-        "live": True,
-        "backend": backend.name,
-        **answer_scenario(_with_holds(build_live_scenario(facts, question, scenario_names), facts, live, holds)),
-    }
+        "text": start.never or start_about_sentence(start.times, datetime.now(UTC)), "p10": p10, "p50": p50, "p90": p90
+    }  # fmt: skip
 
 
-def read_loss_of(actor: Actor, backend: str, changes: Sequence[Mapping[str, Any]]) -> NodeLossAnswer:
+def read_loss_of(
+    actor: Actor, backend: str, changes: Sequence[Mapping[str, Any]], starts_again: StartsAgain
+) -> NodeLossAnswer:
     """What these changes of nodes would do, with the queues by the names of their pools. Raises as
     `answer_live_question`."""
-    loss = answer_live_question(actor, {"live": True, "backend": backend, "changes": list(changes)})["loss"]
+    question = {"live": True, "backend": backend, "changes": list(changes)}
+    loss = answer_live_question(actor, question, starts_again)["loss"]
     prefix = queue_name(Backend.objects.get(name=backend).namespace, "", None)
     for rows in (loss["workloads"], loss["displaced"], loss["guarantees"], loss["queues"]):
         for row in rows:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from osmo_admin.cli.local.offline_text import _afterwards_text
 from pools.models import Backend, Node
-from scheduling.models import WorkflowConfig
+from scheduling.models import Task, WorkflowConfig
 from scheduling.selectors.what_if import single_losses
 from tests.support import world
 
@@ -128,3 +129,29 @@ def test_the_page_for_others(busy: Backend, role: str, status: int) -> None:
     assert answer.status_code == status
     assert "orchid" not in answer.content.decode() and "foreign" not in answer.content.decode()
     assert client.get("/clusters/gone/losses").status_code == 404
+
+
+def test_work_that_waits_again_has_the_forecast_after_the_loss(db: None, caller: Any) -> None:
+    """On REST, page and client's text; of others' work nobody learns anything."""
+    world.make_pool("vision", 8, on=world.make_backend("sim", namespace="ns", nodes=2, gpus=8))
+    world.make_pool("orchid", 8, on=Backend.objects.get())
+    WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 3})
+    file = world.workflow_file("again", 8).replace("resource: r}", "resource: r, exitActions: {RESCHEDULE: '3001'}}")
+    sue, ann = caller("sue", "osmo-orchid-admin"), caller("ann", "osmo-vision-admin")
+    sue.submit("orchid", file.replace("again", "hidden"))
+    world.reconcile()
+    ann.submit("vision", file)
+    world.reconcile()
+    node = Task.objects.get(group__workflow__name="again-1").node_name
+    body = {"live": True, "backend": "sim", "changes": [{"remove_node": node}]}
+    for client in (caller("root", "osmo-admin"), ann):
+        answer = client("POST", "/api/simulate", body).body["loss"]
+        (work,) = answer["workloads"]
+        assert (work["workload"], work["position"], set(work["start"])) == ("again-1", 1, {"text", "p10", "p50", "p90"})
+        assert work["start"]["text"]
+        assert work["start"]["text"] in _afterwards_text(work)
+    page = world.sign_in("ann").get("/clusters/sim/losses", {"nodes": node}).content.decode()
+    assert f"It waits again, at place 1 of the cluster. {work['start']['text']}" in " ".join(page.split())
+    theirs = sue("POST", "/api/simulate", body).body["loss"]["workloads"]
+    assert "again" not in str(theirs)
+    assert [each["start"] for each in theirs] == [None] * len(theirs)
