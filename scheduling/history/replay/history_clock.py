@@ -394,13 +394,14 @@ class HistoryClock:
                 taken.add(step.gang)
         for name, has_ended in ends.items():
             past, is_running = self._past.jobs[name], self._state.is_running(name)
+            if name in taken or not is_running:
+                # Also what started within this instant waits anew.
+                self._began.pop(name, None)
+                self._state.waits(name, whole_seconds(now), expected_time(past.job, None, None))
             # Work that is evicted and placed again within one instant begins again too.
             if past.start is not None and (has_ended or not is_running):
                 past.lost += now - past.start
                 past.stop(now)
-                if name in taken or not is_running:
-                    self._began.pop(name, None)
-                    self._state.waits(name, whole_seconds(now), expected_time(past.job, None, None))
                 if not is_running:
                     self._wait(past, now)
                 self._watch(past)
