@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools.domain.configuration.backend_config import VictimRule
 from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import (
@@ -16,6 +17,7 @@ from scheduling.domain.engine.facts import (
     CohortFacts,
     GangFacts,
     NodeFacts,
+    PolicyFacts,
     QueueFacts,
     StartHold,
     TaskFacts,
@@ -49,13 +51,40 @@ class BothWays:
         self.facts = replace(self.facts, **parts)
         self.kept.rebuild(replace(self.kept.facts(), **parts))
 
-    def run(self):
+    def begin_again(self):
+        """As a replay begins: the gangs arrive on an empty cluster, those that run too. Then it reads the start
+        reservations, if there are any."""
+        reserved = self.facts.policy.reservations
+        self.kept = KeptState(replace(self.facts, gangs=(), policy=replace(self.facts.policy, now=0, reservations=())))
+        for fact in self.facts.gangs:
+            self.kept.arrived(fact)
+        if reserved:
+            policy = replace(self.facts.policy, reservations=reserved)
+            self.kept.rebuild(replace(self.kept.facts(), policy=policy))
+
+    def note_start(self, name, at, expected):
+        self.kept.started(name, at, expected)
+        self._note(name, started=at, expected_time=expected)
+
+    def note_wait(self, name, at, expected):
+        self.kept.waits(name, at, expected)
+        self._note(name, waiting_since=at, expected_time=expected)
+
+    def _note(self, name, **known):
+        self.facts = replace(
+            self.facts, gangs=tuple(replace(g, **known) if g.name == name else g for g in self.facts.gangs)
+        )
+
+    def run(self, now=None):
         """Both runs give the same steps, and the same facts afterwards."""
-        fresh, kept = run_cycle(self.facts), self.kept.run()
+        if now is not None:
+            self.facts = replace(self.facts, policy=replace(self.facts.policy, now=now))
+        fresh, kept = run_cycle(self.facts), self.kept.run(now)
         assert kept.steps == fresh.steps
         assert kept.has_converged == fresh.has_converged
         self.facts = facts_after(fresh)
         assert by_name(self.kept.facts()) == by_name(self.facts)
+        assert self.kept.facts().policy == self.facts.policy
         self.fresh = fresh
         return kept.steps
 
@@ -136,9 +165,21 @@ def test_long_histories_give_the_steps_of_fresh_runs():
     assert actions == set(StepAction) - {StepAction.GIVE_UP}
 
 
-def live_through(pick):
+@pytest.mark.parametrize("seed", range(8))
+def test_long_histories_under_a_policy_give_the_steps_of_fresh_runs(seed):
+    """Starts are noted a little later than they were planned, and so are the waits of what was taken back."""
+    pick = random.Random(seed)
+    policy = PolicyFacts(
+        reserve_after=pick.choice([None, 2, 6]),
+        ageing=pick.choice([None, 5]),
+        victims=pick.choice(list(VictimRule)),
+    )
+    live_through(pick, policy)
+
+
+def live_through(pick, policy=None):
     """Many instants of a random cluster. Returns the kinds of steps."""
-    both = BothWays(random_cluster(pick))
+    both = BothWays(replace(random_cluster(pick), policy=policy))
     parents = {q.parent for q in both.facts.queues}
     leaves = [q.name for q in both.facts.queues if q.name not in parents] + ["nowhere"]
     actions = set()
@@ -147,14 +188,43 @@ def live_through(pick):
         while there and pick.random() < 0.5:
             both.end(there.pop(pick.randrange(len(there))))
         while len(there) < 45 and pick.random() < 0.7:
-            both.arrive(random_gang(pick, f"g{pick.randrange(1000):03}-{instant}-{len(there)}", leaves, instant))
+            came = random_gang(pick, f"g{pick.randrange(1000):03}-{instant}-{len(there)}", leaves, instant)
+            both.arrive(came if policy is None else with_times(pick, came, instant))
             there = sorted(by_name(both.facts))
         if pick.random() < 0.03:
             nodes = tuple(NodeFacts(n.name, {GPU: max(8, *n.resources.values())}) for n in both.facts.nodes)
             both.change(nodes=nodes)
-        actions.update(step.action for step in both.run())
+        if policy is not None and pick.random() < 0.1:
+            both.begin_again()
+        if policy is None:
+            steps = both.run()
+        else:
+            steps = both.run(instant)
+            note_times(pick, both, steps, instant)
+        actions.update(step.action for step in steps)
     both.compare_answers()
     return actions
+
+
+def with_times(pick, fact, instant):
+    """The times that a policy reads."""
+    return replace(
+        fact,
+        waiting_since=instant,
+        time_limit=pick.choice([None, 3, 8, 20]),
+        expected_time=pick.choice([None, None, 4]),
+        checkpoint_every=pick.choice([None, None, 2]),
+    )
+
+
+def note_times(pick, both, steps, instant):
+    """Tell when what has started or was taken back did so: at the instant, or a second later."""
+    for name in sorted({step.gang for step in steps}):
+        at, expected = instant + pick.randrange(2), pick.choice([None, 4])
+        if both.kept.is_running(name):
+            both.note_start(name, at, expected)
+        else:
+            both.note_wait(name, at, expected)
 
 
 def test_a_gang_with_running_tasks_may_arrive_and_a_releasing_one_may_end():
@@ -168,6 +238,48 @@ def test_a_gang_with_running_tasks_may_arrive_and_a_releasing_one_may_end():
     both.run()
     both.end("leaving")
     assert both.run()
+
+
+RESERVE_AFTER = PolicyFacts(reserve_after=10)
+
+
+def reserved_behind(runs):
+    """A queue in which `large` has waited for 40 seconds behind the gang `runs`, and `small` of 45 seconds comes."""
+    waits = replace(gang("large", "q", gpus=4), waiting_since=10, time_limit=1000)
+    both = BothWays(facts([queue("q", 4)], [waits], {"n": 4}, policy=RESERVE_AFTER))
+    both.arrive(runs)
+    both.arrive(replace(gang("small", "q", gpus=1, at=9), waiting_since=49, time_limit=45))
+    return both
+
+
+def test_what_has_run_for_a_while_when_it_arrives_ends_in_time():
+    """Between 90, when `runs` ends, and 140, as if it had started now, `small` would end."""
+    runs = replace(gang("runs", "q", gpus=2, on="n"), started=0, time_limit=90)
+    both = reserved_behind(runs)
+    assert not both.run(50)
+
+
+def test_what_has_run_longest_is_lost_last_when_it_arrives():
+    policy = PolicyFacts(victims=VictimRule.LEAST_LOST)
+    old, young = (
+        replace(gang(name, "b", gpus=2, on="n"), started=started) for name, started in (("old", 0), ("young", 40))
+    )
+    both = BothWays(facts([queue("a", 4), queue("b", 0)], [young], {"n": 4}, policy=policy))
+    both.arrive(old)
+    both.arrive(gang("claims", "a", 100, gpus=2, at=10))
+    assert [step.gang for step in both.run(50) if step.action is StepAction.RECLAIM] == ["young"]
+
+
+def test_a_start_that_is_noted_later_stays_when_the_state_is_built_anew():
+    """What is noted of a gang that the last run did not change."""
+    both = BothWays(facts([queue("q", 4)], [], {"n": 4}, policy=RESERVE_AFTER))
+    both.arrive(replace(gang("runs", "q", gpus=2, on="n"), started=0, time_limit=90))
+    both.run(10)
+    both.note_start("runs", 1, 60)
+    assert by_name(both.kept.facts()) == by_name(both.facts)
+    both.change()
+    both.run(20)
+    assert both.kept.facts().gangs[0].started == 1
 
 
 def test_a_name_arrives_once():

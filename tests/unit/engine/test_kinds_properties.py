@@ -24,11 +24,14 @@ NOBODYS = "none/gpu"
 
 @lru_cache(maxsize=1)
 def life_of(seed):
-    """The cycles of an installation: work comes, some of it ends. Each is checked with a kept state."""
+    """The cycles of an installation: work comes, some of it ends, and what each cycle started or took back is noted a
+    minute later. Each is checked with a kept state."""
     pick = random.Random(seed)
     facts, coming = random_kinds(seed)
     kept, cycles, now = KeptState(facts), [], 0
     while coming or len(cycles) < 3:
+        for name in sorted({step.gang for step in cycles[-1][1].steps} if cycles and facts.policy else ()):
+            facts = noted(kept, facts, name, now + 60)
         now += HOUR // 2
         for gang in list(facts.gangs):
             if pick.random() < 0.15:
@@ -44,6 +47,18 @@ def life_of(seed):
         facts = facts_after(fresh)
         assert {each.name: each for each in kept.facts().gangs} == {each.name: each for each in facts.gangs}
     return cycles
+
+
+def noted(kept, facts, name, at):
+    """Tell the kept state when the gang started or began to wait; the facts with the same."""
+    gang = next(each for each in facts.gangs if each.name == name)
+    if any(task.state is TaskState.RUNNING for task in gang.tasks):
+        kept.started(name, at, HOUR)
+        known = replace(gang, started=at, expected_time=HOUR)
+    else:
+        kept.waits(name, at, None)
+        known = replace(gang, waiting_since=at, expected_time=None)
+    return replace(facts, gangs=tuple(known if each is gang else each for each in facts.gangs))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

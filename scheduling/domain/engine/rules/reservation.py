@@ -137,11 +137,14 @@ class StartPolicy(Watcher):
     # -- what happens to gangs ---------------------------------------------------------------------------------------
 
     def came(self, world: WorldState, gang: GangState) -> None:
-        """A gang has arrived."""
+        """A gang has arrived, which may run already."""
+        if gang.fact.started is not None:
+            self._started[gang.index] = gang.fact.started
         self._note_lists(gang)
 
     def leaves(self, world: WorldState, gang: GangState) -> None:
         """A gang is about to leave."""
+        self._started.pop(gang.index, None)
         self._note_lists(gang)
 
     def tasks_changed(self, world: WorldState, changes: Sequence[TaskChange]) -> None:
@@ -168,13 +171,15 @@ class StartPolicy(Watcher):
     def note_start(self, gang: GangState, at: Number, expected: Number | None) -> None:
         """A running gang started at this time, a little later than its plan was made."""
         self._started[gang.index] = at
-        if gang.fact.expected_time != expected:
-            gang.fact = replace(gang.fact, expected_time=expected)
+        if (gang.fact.started, gang.fact.expected_time) != (at, expected):
+            for each in gang.choices or (gang,):
+                each.fact = replace(each.fact, started=at if each is gang else None, expected_time=expected)
 
     def note_wait(self, gang: GangState, at: Number, expected: Number | None) -> None:
-        """A gang that was taken back begins a new wait at this time."""
-        gang.fact = replace(gang.fact, waiting_since=at, expected_time=expected)
-        self._note_lists(gang)
+        """A gang that was taken back begins a new wait at this time, whichever of its choices it gets."""
+        for each in gang.choices or (gang,):
+            each.fact = replace(each.fact, waiting_since=at, expected_time=expected)
+            self._note_lists(each)
 
     # -- reservations ------------------------------------------------------------------------------------------------
 
