@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from osmo_admin.cli.base.times import format_duration
 from osmo_admin.cli.local.replay_advice import DEFAULT_REPLAYS, advice_text
 from osmo_admin.cli.local.replay_own import replay_own_history
 from osmo_admin.cli.local.replay_tables import format_decimal, format_number, format_seconds, team_table
+from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
 from pools.domain.numbers import REPLAY_NUMBERS
 from scheduling.domain.priorities import Priority
 
@@ -32,14 +32,6 @@ COLUMNS = (
 _TRIES_WITHOUT_ADVICE = "--tries is the number of replays of the advice: add --advise."
 
 
-class TeamField(StrEnum):
-    """The fields of the Standard Workload Format that may be the team: 15, 13 and 16."""
-
-    QUEUE = "queue"
-    GROUP = "group"
-    PARTITION = "partition"
-
-
 def add_to(app: typer.Typer) -> None:
     """Register the command at the top level."""
     client_command(app, "replay")(replay)
@@ -52,7 +44,7 @@ def replay(
         str | None,
         typer.Argument(
             metavar="TRACE",
-            help="CSV with a header, or .swf; both may be compressed with gzip. With --own: a file with changes.",
+            help="CSV with a header, .swf, or the output of sacct -P, or gzip of it. With --own: a file with changes.",
         ),
     ] = None,
     on: Annotated[
@@ -81,12 +73,23 @@ def replay(
     team: Annotated[
         str | None, typer.Option(metavar="NAME", help="The team of jobs for which the trace has none.")
     ] = None,
-    team_field: Annotated[
-        TeamField, typer.Option("--team-field", help="For .swf: the field that is the team.")
-    ] = TeamField.QUEUE,
+    team_from: Annotated[
+        TeamFrom | None,
+        typer.Option(
+            "--team-from", "--team-field", help="What is the team: for .swf queue or another field, for sacct account."
+        ),
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="TEAM=QUEUE", help="The queue of a team that has another name. May be repeated."),
+    ] = None,
+    priority_of: Annotated[
+        list[str] | None,
+        typer.Option("--priority-of", metavar="QOS=PRIORITY", help="The priority of a QOS of sacct. May be repeated."),
+    ] = None,
     skip_unusable: Annotated[
         bool,
-        typer.Option("--skip-unusable", help="For .swf: leave out and count jobs without run time, GPUs or team."),
+        typer.Option("--skip-unusable", help="Leave out and count jobs without run time, GPUs or team (not for CSV)."),
     ] = False,
     gpus_per_task: Annotated[
         int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of this size.")
@@ -144,13 +147,13 @@ def replay(
     from scheduling.history.traces.faults import ReplayFault
     from scheduling.history.traces.run import ReplayRequest
     from scheduling.history.traces.run import replay as run_replay
-    from scheduling.history.traces.trace import TraceOptions
 
     if own:
         given = {
             "--on": on, "--against": against, "--checkpoint": checkpoint, "--runs": runs, "--forecast": forecast,
             "--score-since": score_since, "--calibration": calibration, "--team": team,
-            "--team-field": team_field is not TeamField.QUEUE, "--skip-unusable": skip_unusable,
+            "--team-from": team_from, "--map": rename, "--priority-of": priority_of,
+            "--skip-unusable": skip_unusable,
         }  # fmt: skip
         if odd := [option for option, value in given.items() if value]:
             raise ClientError(f"{', '.join(odd)} is for a trace; with --own the history of the server is replayed.")
@@ -175,13 +178,13 @@ def replay(
         odd := [name for name, value in (("--against", against), ("--runs", runs), ("--forecast", forecast)) if value]
     ):
         raise ClientError(f"{', '.join(odd)} is for one replay; --advise makes many and compares them itself.")
+    options = trace_options(
+        team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of
+    )
     request = ReplayRequest(
         trace, on, against, since, until, Priority(priority.value), ReplayRules(gpus_per_task, interval), runs,
-        forecast, score_since, calibration, TraceOptions(team, team_field.value, skip_unusable),
+        forecast, score_since, calibration, options,
     )  # fmt: skip
-    is_swf = trace.lower().removesuffix(".gz").endswith(".swf")
-    if not is_swf and (team_field is not TeamField.QUEUE or skip_unusable):
-        raise ClientError("--team-field and --skip-unusable are for files of the Standard Workload Format (.swf).")
     report = _TerminalReport()
     try:
         answer = advise_from_files(request, tries or DEFAULT_REPLAYS, report) if advise else run_replay(request, report)

@@ -1,65 +1,77 @@
 """A trace file → its jobs, or all its faults at once, each with its line (docs/replay.md).
 
-CSV with a header (the columns of `NEEDED`, and those of `OPTIONAL` that it has), or the Standard Workload Format
-(`.swf`); both also compressed with gzip. Line 1 of a CSV file is the header.
+CSV with a header (the columns of `NEEDED`, and those of `OPTIONAL` that it has), the Standard Workload Format (`.swf`),
+or the output of `sacct -P`; all of them also compressed with gzip. `forms` has the readers of the formats of others.
+Line 1 of a CSV file is the header.
 """
 
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from pools.domain.errors import Fault
+from pools.domain.structured_input.faults import quote
+from pools.domain.values.counting import counted
 from pools.domain.values.spreadsheet_cells import text_of_cell
 from scheduling.domain.priorities import Priority
 from scheduling.history.replay.jobs import JobTable
 from scheduling.history.traces import values
 from scheduling.history.traces.faults import FileFaults
+from scheduling.history.traces.forms.found_job import FormNotes, FormOptions, FoundJob
+from scheduling.history.traces.forms.sacct import TEAM_COLUMNS as SACCT_TEAMS
+from scheduling.history.traces.forms.sacct import SacctReader, is_sacct
+from scheduling.history.traces.forms.swf import TEAM_FIELDS as SWF_TEAM_FIELDS
+from scheduling.history.traces.forms.swf import WHERE as SWF_WHERE
+from scheduling.history.traces.forms.swf import SwfReader
 from scheduling.history.traces.lines import read_lines
+from scheduling.history.traces.records import RecordTable
 
 NEEDED = ("submit_time", "duration_s", "gpus", "team")
 OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s")
 MAX_JOBS = 3_000_000
 """A file of more jobs is refused: its replay would need more than a GiB."""
 
+TEAMS_FROM = {"CSV": (), "sacct": SACCT_TEAMS, "the Standard Workload Format": tuple(SWF_TEAM_FIELDS)}
+"""What may be the team, by the form of the file."""
+
+NO_TEAMS = frozenset({"", "-1"})
+"""What a trace has in place of a team: archives write −1 for what is not known."""
+
 MAX_WORD = 256
 """Characters of a name, a user or a team."""
 
 T = TypeVar("T")
 
-SWF_FIELDS = 18
-_SWF = {"submit_time": 1, "duration_s": 3, "allocated": 4, "gpus": 7, "limit_s": 8, "user": 11}
-"""The index of each field of the Standard Workload Format that a replay reads, besides that of the team."""
-SWF_TEAM_FIELDS = {"queue": 14, "group": 12, "partition": 15}
-"""The index of each field that may be the team."""
-_SWF_PRECEDING_JOB, _SWF_THINK_TIME = 16, 17
-_SWF_WHERE = {
-    "submit_time": "field 2", "duration_s": "field 4", "gpus": "fields 8 and 5", "limit_s": "field 9",
-    "user": "field 12",
-}  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """How to read what a trace leaves open. `team`: the team of each job for which the trace has none; `team_field`:
-    the field of the Standard Workload Format that is the team; `skips_unusable`: whether jobs of that format without a
-    run time, GPUs or a team are left out and counted."""
+    """How to read what a trace leaves open. `team`: the team of each job for which the trace has none; `team_from`:
+    the column or the field that is the team, None for the first choice of the form; `skips_unusable`: whether jobs
+    without a run time, GPUs or a team are left out and counted; `renames`: the queue for a team of another name;
+    `priorities`: the priority for a QOS or a priority class."""
 
     team: str | None = None
-    team_field: str = "queue"
+    team_from: str | None = None
     skips_unusable: bool = False
+    renames: Mapping[str, str] = field(default_factory=dict)
+    priorities: Mapping[str, Priority] = field(default_factory=dict)
+    keeps_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The jobs of a file. `is_dated`: its times are dates; otherwise they are seconds. `notes` say what was left
-    out."""
+    out; `records` what the history knows of each job, where it was asked for."""
 
     jobs: JobTable
     is_dated: bool
     notes: tuple[str, ...] = ()
+    records: RecordTable = field(default_factory=RecordTable)
 
 
 class TraceReader:
@@ -75,8 +87,9 @@ class TraceReader:
     ) -> None:
         self.faults = FileFaults(source)
         self._options = options
-        self._is_swf = source.lower().removesuffix(".gz").endswith(".swf")
-        self._skipped = self._followers = 0
+        self._notes = FormNotes()
+        self._is_swf = is_swf(source)
+        self._records = RecordTable()
         self._source, self._teams = source, teams
         self._jobs = JobTable(priority)
         self._is_dated: bool | None = None
@@ -86,27 +99,37 @@ class TraceReader:
     def read(self) -> Trace | None:
         """The trace; None if there is any fault."""
         lines = read_lines(self._source, self.faults)
-        if self._is_swf:
-            self._read_swf(lines)
-        else:
-            self._read_csv(lines)
-        if not self.faults.count and self._row == self._skipped:
-            self._fault(
-                "", Fault.BAD_VALUE, "The trace has no jobs." if not self._row else "The trace has no usable jobs."
-            )
+        first = next(lines, "")
+        lines = chain([first], lines) if first else lines
+        form, read = self._form(first)
+        if self._check_options(form):
+            read(lines)
+        if not self.faults.count and not len(self._jobs):
+            is_empty = not (self._row or self._notes.jobs)
+            message = "The trace has no jobs." if is_empty else "The trace has no usable jobs."
+            self._fault("", Fault.BAD_VALUE, " ".join([message, *self._notes.sentences()]))
         if self.faults.count:
             return None
         self._jobs.sort()
-        return Trace(self._jobs, bool(self._is_dated), tuple(self._notes()))
+        return Trace(self._jobs, bool(self._is_dated), tuple(self._notes.sentences()), self._records)
 
-    def _notes(self) -> Iterator[str]:
-        if self._skipped:
-            yield (f"{self._skipped:,} of {self._row:,} jobs are left out: they have no run time, GPUs or team.")
-        if self._followers:
-            yield (
-                f"{self._followers:,} jobs follow another job (fields 17 and 18). Each is submitted at its own time of "
-                "the trace, not when the other job has ended, so the replay is not bound by these dependencies."
-            )
+    def _form(self, first_line: str) -> tuple[str, Callable[[Iterator[str]], None]]:
+        """What the file is, and its reader."""
+        if self._is_swf:
+            return "the Standard Workload Format", self._read_swf
+        if is_sacct(first_line):
+            return "sacct", self._read_sacct
+        return "CSV", self._read_csv
+
+    def _check_options(self, form: str) -> bool:
+        """Whether the options are for this form; otherwise there is a fault."""
+        options, choices = self._options, TEAMS_FROM[form]
+        if options.team_from is not None and options.team_from not in choices:
+            which = f"it has {', '.join(choices)}" if choices else "its column team is the team"
+            self._tell(None, "--team-from", f"The file is in the form of {form}: {which}.")
+        if options.skips_unusable and not choices:
+            self._tell(None, "--skip-unusable", "A file in CSV is made for a replay, so nothing of it is left out.")
+        return not self.faults.count
 
     # -- CSV ---------------------------------------------------------------------------------------------------------
 
@@ -175,38 +198,57 @@ class TraceReader:
                 self._fault(name, Fault.BAD_VALUE, f"The column '{name}' is missing.")
         return found
 
-    # -- the Standard Workload Format --------------------------------------------------------------------------------
+    # -- forms of others ---------------------------------------------------------------------------------------------
+
+    def _form_options(self) -> FormOptions:
+        options = self._options
+        return FormOptions(options.team_from, options.skips_unusable, options.keeps_records)
+
+    def _tell(self, line: int | None, column: str, message: str) -> None:
+        self.faults.add(line, column, Fault.BAD_VALUE, message)
 
     def _read_swf(self, lines: Iterator[str]) -> None:
-        for line in lines:
-            self._line += 1
-            parts = line.split()
-            if not parts or parts[0].startswith(";"):
-                continue
+        has_team = self._options.team is not None
+        reader = SwfReader(self._form_options(), self._tell, self._notes, has_team=has_team)
+        for row in reader.read(lines):
+            self._line = reader.line
             if not self._count_row():
                 return
-            if len(parts) != SWF_FIELDS:
-                self._fault("", Fault.BAD_VALUE, f"The line has {len(parts)} fields; a job has {SWF_FIELDS}.")
-                continue
-            # −1 means "not known" in this format.
-            row = {name: parts[at] for name, at in _SWF.items() if parts[at] != "-1"}
-            allocated = row.pop("allocated", "")
-            row.setdefault("gpus", allocated)
-            team = parts[SWF_TEAM_FIELDS[self._options.team_field]]
-            if team != "-1":
-                row["team"] = team
-            if parts[_SWF_PRECEDING_JOB] != "-1":
-                self._followers += 1
-            row = {name: row.get(name, "") for name in NEEDED} | row
-            if self._options.skips_unusable and not self._is_usable(row):
-                self._skipped += 1
-                continue
-            self._add(row)
+            if row:
+                self._add(row)
 
-    def _is_usable(self, row: Mapping[str, str]) -> bool:
-        """Whether a job ran, had processors and has a team; archives hold jobs that were cancelled before they ran."""
-        has_run = row["duration_s"] not in {"", "0"} and row["gpus"] not in {"", "0"}
-        return has_run and bool(row["team"] or self._options.team)
+    def _read_sacct(self, lines: Iterator[str]) -> None:
+        has_team = self._options.team is not None
+        reader = SacctReader(self._form_options(), self._tell, self._notes, most=MAX_JOBS, has_team=has_team)
+        self._take(reader.read(lines))
+
+    def _take(self, found: Iterator[FoundJob]) -> None:
+        """Add jobs that a reader has found. Each team that is not known is one fault."""
+        self._is_dated = True
+        unknown: dict[str, tuple[int, int]] = {}
+        for job in found:
+            self._line = job.line
+            words = {"team": job.team or self._options.team or "", "name": job.name, "user": job.user}
+            before = self.faults.count
+            texts = {column: self._word(words, column) for column in words}
+            team = self._options.renames.get(texts["team"], texts["team"])
+            if self.faults.count > before:
+                continue
+            if self._teams is not None and team not in self._teams:
+                first, count = unknown.get(team, (job.line, 0))
+                unknown[team] = (first, count + 1)
+                continue
+            self._jobs.add(
+                job.row, job.submit, job.duration, job.gpus, team, priority=self._options.priorities.get(job.kind),
+                limit=job.limit, name=job.name, user=job.user,
+            )  # fmt: skip
+            if self._options.keeps_records:
+                self._records.add(job)
+        for team, (line, count) in unknown.items():
+            self._line = line
+            jobs = counted(count, "job")
+            message = f"{quote(team)}, the team of {jobs}, is not a queue that may run work in the cluster file. "
+            self._fault("team", Fault.UNKNOWN_NAME, f"{message}Name its queue: --map {shlex.quote(team)}=QUEUE")
 
     # -- one job -----------------------------------------------------------------------------------------------------
 
@@ -244,7 +286,7 @@ class TraceReader:
             return None  # The header lacks the column, which is a fault already.
         value = read(text)
         if value is None:
-            where = f" ({_SWF_WHERE[column]})" if self._is_swf and column in _SWF_WHERE else ""
+            where = f" ({SWF_WHERE[column]})" if self._is_swf and column in SWF_WHERE else ""
             missing = f"The value{where} is missing; give {what}"
             if where and column in {"duration_s", "gpus"}:
                 missing += ", or leave such jobs out with --skip-unusable"
@@ -277,8 +319,9 @@ class TraceReader:
 
     def _team(self, row: Mapping[str, str]) -> str:
         team = self._word(row, "team")
-        if not team and self._options.team is not None:
-            team = self._options.team
+        if team in NO_TEAMS:
+            team = self._options.team or ""
+        team = self._options.renames.get(team, team)
         if not team:
             if "team" in row:
                 self._fault("team", Fault.BAD_VALUE, self._missing_team())
@@ -290,10 +333,10 @@ class TraceReader:
     def _missing_team(self) -> str:
         if not self._is_swf:
             return "The value is missing; give the name of a queue, or --team NAME for jobs without one."
-        field = SWF_TEAM_FIELDS[self._options.team_field] + 1
+        name = self._options.team_from or "queue"
         return (
-            f"Field {field} (the {self._options.team_field}), which is the team, is not known. Choose another field "
-            "with --team-field group or partition, give --team NAME for jobs without one, or leave them out with "
+            f"Field {SWF_TEAM_FIELDS[name] + 1} (the {name}), which is the team, is not known. Choose another field "
+            "with --team-from group, user or partition, give --team NAME for jobs without one, or leave them out with "
             "--skip-unusable."
         )
 
@@ -307,6 +350,11 @@ class TraceReader:
 
     def _fault(self, path: str, code: Fault, message: str) -> None:
         self.faults.add(self._line, path, code, message)
+
+
+def is_swf(source: str) -> bool:
+    """Whether a file is in the Standard Workload Format, by its name."""
+    return source.lower().removesuffix(".gz").endswith(".swf")
 
 
 def _priority(text: str) -> Priority | None:

@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pools.domain.configuration.backend_config import MAX_NODES
+from scheduling.domain.slurm.times import NO_LIMITS, BadSlurmValue, read_span
 from scheduling.moving_in.result import BadSource, SourcePlace
 from scheduling.moving_in.source_text import SourceText
 
 LONGEST_LINE: Final = 65_536
-NO_LIMITS: Final = frozenset({"", "-1", "unlimited", "infinite", "none", "(null)", "partition_limit", "unknown", "n/a"})
 _DUMP: Final = re.compile(r"(Cluster|Parent|Account|User|QOS) - ", re.IGNORECASE)
 _SETTING: Final = re.compile(r"[A-Za-z]\w*=")
 _BEFORE_KEY: Final = re.compile(r"\s(?=[A-Za-z]\w*=)")
-_TIME: Final = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,4}))?(?::(\d{1,4}))?", re.ASCII)
 _RANGE: Final = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 _COUNT: Final = re.compile(r"(\d{1,12})([kKmMgG]?)", re.ASCII)
 _OPEN_GRES: Final = re.compile(r"[=,]gres/\w+$")
@@ -130,18 +129,10 @@ def unquoted(text: str) -> str:
 
 def read_time(text: str, place: SourcePlace) -> int | None:
     """Seconds of a time as Slurm writes it (`30` minutes, `30:00`, `1:30:00`, `2-12`, `2-12:30`), None for no limit."""
-    if text.strip().lower() in NO_LIMITS:
-        return None
-    match = _TIME.fullmatch(text.strip())
-    if match is None:
-        raise BadSource.at(place, f"{text[:40]!r} is not a time of Slurm, such as 30, 1:30:00 or 2-12.")
-    days, first, second, third = (None if part is None else int(part) for part in match.groups())
-    assert first is not None
-    if days is not None:
-        return days * 86_400 + first * 3600 + (second or 0) * 60 + (third or 0)
-    if third is not None:
-        return first * 3600 + (second or 0) * 60 + third
-    return first * 60 + (second or 0)
+    try:
+        return read_span(text)
+    except BadSlurmValue as problem:
+        raise BadSource.at(place, f"{text[:40]!r} {problem}.") from problem
 
 
 def read_tres(text: str, place: SourcePlace) -> dict[str, int | None]:

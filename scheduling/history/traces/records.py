@@ -1,0 +1,61 @@
+"""What a history knows of each job besides its work: when it started and ended, how often it was stopped, and where."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from scheduling.history.traces.forms.found_job import FoundJob
+
+_NAMES = ("started", "ended", "stops", "held", "line")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """Of one job: its first start and last end (microseconds since 1970), how often the cluster took its place away,
+    the time of all its runs, the line of its last record, its QOS or priority class, and its nodes as written."""
+
+    started: int
+    ended: int
+    stops: int
+    held: int
+    line: int
+    kind: str
+    nodes: str
+
+
+@dataclass(slots=True)
+class RecordTable:
+    """Records by the number of the job, in little memory. All are added before the first is asked for."""
+
+    _rows: array[int] = field(default_factory=lambda: array("q"))
+    _numbers: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _NAMES})
+    _texts: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    _words: dict[str, str] = field(default_factory=dict)
+    _order: array[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, job: FoundJob) -> None:
+        """Keep what the history knows of this job."""
+        self._rows.append(job.row)
+        for name, numbers in self._numbers.items():
+            numbers.append(getattr(job, name))
+        for kept, text in zip(self._texts, (job.kind, job.nodes), strict=True):
+            kept.append(self._words.setdefault(text, text))
+        self._order = None
+
+    def of(self, row: int) -> JobRecord:
+        """The record of a job. Raises KeyError."""
+        rows = self._rows
+        if self._order is None:
+            self._order = array("l", sorted(range(len(rows)), key=rows.__getitem__))
+        at = bisect_left(self._order, row, key=rows.__getitem__)
+        if at == len(self._order) or rows[self._order[at]] != row:
+            raise KeyError(row)
+        place = self._order[at]
+        started, ended, stops, held, line = (self._numbers[name][place] for name in _NAMES)
+        kind, nodes = (texts[place] for texts in self._texts)
+        return JobRecord(started, ended, stops, held, line, kind, nodes)
