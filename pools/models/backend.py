@@ -75,6 +75,36 @@ def _check_node_flavors(operation: pgtrigger.Operation, condition: str, if_: pgt
     )
 
 
+FLAVORS_IN_USE = pgtrigger.Trigger(
+    name="flavors_in_use",
+    operation=pgtrigger.UpdateOf("flavors"),
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    condition=pgtrigger.Condition("NEW.flavors IS DISTINCT FROM OLD.flavors"),
+    declare=[("wrong", "record")],
+    func=f"""
+        SELECT each ->> 'flavor' AS flavor, pool.name AS pool, backend.name AS backend INTO wrong
+            FROM pools_pool pool JOIN pools_backend backend ON backend.id = pool.backend_id,
+                jsonb_array_elements(pool.flavors) each
+            WHERE pool.backend_id = NEW.id AND NOT pool.archived AND each ->> 'flavor' <> '{DEFAULT_FLAVOR}'
+                AND NOT backend.flavors @> jsonb_build_array(jsonb_build_object('name', each ->> 'flavor'))
+            LIMIT 1;
+        IF wrong.flavor IS NOT NULL THEN
+            {
+        raise_message(
+            "flavor_in_use",
+            "Cluster % keeps the flavor %, because pool % has a quota of it.",
+            "wrong.backend",
+            "wrong.flavor",
+            "wrong.pool",
+        )
+    }
+        END IF;
+        RETURN NULL;
+    """,
+)
+
+
 class Backend(models.Model):
     """A cluster that runs workflows: `kubernetes` with KAI, or `simulated`, whose nodes are rows of the ledger.
 
@@ -149,6 +179,7 @@ class Backend(models.Model):
                 " = to_jsonb(OLD) - ARRAY['version', 'offline', 'offline_requested']",
             ),
             CHECK_FLAVORS,
+            FLAVORS_IN_USE,
             _check_node_flavors(
                 pgtrigger.UpdateOf("flavors"),
                 "node.backend_id = NEW.id",

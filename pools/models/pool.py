@@ -12,12 +12,14 @@ from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
 from pools.domain.audit_actions import AuditAction
+from pools.domain.configuration.flavors import FLAVOR_NAME_PATTERN
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.people.roles import Actor, Permission
+from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
-from pools.domain.values.amounts import NO_LIMIT, Gpus, decode_gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus
 from pools.models.backend import Backend
 from pools.models.change_tokens import (
     COHORTS,
@@ -57,7 +59,7 @@ STATE_MACHINE = pgtrigger.Trigger(
     }
         END IF;
         IF OLD.subpool_state <> '{SubpoolState.ACTIVE}' AND NEW.subpool_state = OLD.subpool_state
-            AND NEW.last_quota <> OLD.last_quota
+            AND (NEW.last_quota <> OLD.last_quota OR NEW.flavors <> OLD.flavors)
         THEN
             {raise_message("subpool_frozen", "The quota of a subpool in state % cannot change.", "OLD.subpool_state")}
         END IF;
@@ -120,6 +122,199 @@ SUBPOOLS_WITHIN_GUARANTEE = pgtrigger.Trigger(
     """,
 )
 
+
+def _wrong_rows(column: str, keys: str) -> str:
+    """SQL: whether a row of quotas by flavor has no name, no whole number, or another key."""
+    return f"""
+        jsonb_typeof(NEW.{column}) <> 'array' OR EXISTS (
+            SELECT FROM jsonb_array_elements(NEW.{column}) each
+            WHERE jsonb_typeof(each) <> 'object'
+                OR NOT COALESCE(each ->> 'flavor' ~ '{FLAVOR_NAME_PATTERN}', false)
+                OR COALESCE(jsonb_typeof(each -> 'quota'), '') <> 'number'
+                OR EXISTS (
+                    SELECT FROM jsonb_each_text(each - 'flavor') amount
+                    WHERE amount.key NOT IN ({keys}) OR NOT COALESCE(amount.value ~ '^[0-9]{{1,10}}$', false)
+                )
+        ) OR (SELECT count(*) <> count(DISTINCT each ->> 'flavor') FROM jsonb_array_elements(NEW.{column}) each)"""
+
+
+_AMOUNTS = ", ".join(f"'{key}'" for key in ("quota", *FLAVOR_LIMITS))
+CHECK_FLAVORS = pgtrigger.Trigger(
+    name="check_flavors",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.Before,
+    condition=pgtrigger.Condition("NEW.flavors <> '[]' OR NEW.flavors_after <> '[]'"),
+    func=f"""
+        IF NEW.parent_id IS NULL AND ({_wrong_rows("flavors", _AMOUNTS)})
+            OR NEW.parent_id IS NOT NULL AND ({_wrong_rows("flavors", "'quota'")})
+            OR {_wrong_rows("flavors_after", "'quota'")}
+        THEN
+            {
+        raise_message(
+            "pool_flavors",
+            "The quotas of % by flavor are a list: the name of each flavor once, and whole numbers of 0 or more.",
+            "NEW.name",
+        )
+    }
+        END IF;
+        IF EXISTS (
+            SELECT FROM jsonb_array_elements(NEW.flavors) each
+            WHERE (each ->> 'maximum')::bigint < (each ->> 'quota')::bigint
+                OR (each ->> 'lending_limit')::bigint > (each ->> 'quota')::bigint
+        ) THEN
+            {
+        raise_message(
+            "pool_flavors", "A flavor of % has a maximum below its quota, or lends more than its quota.", "NEW.name"
+        )
+    }
+        END IF;
+        IF NEW.cohort_id IS NULL AND EXISTS (
+            SELECT FROM jsonb_array_elements(NEW.flavors) each
+            WHERE each ? 'borrowing_limit' OR each ? 'lending_limit'
+        ) THEN
+            {
+        raise_message(
+            "pool_flavors", "Only a pool in a cohort has a borrowing or a lending limit: % is in none.", "NEW.name"
+        )
+    }
+        END IF;
+        IF NEW.flavors <> '[]' AND (NEW.borrowing_limit IS NOT NULL OR NEW.lending_limit IS NOT NULL) THEN
+            {raise_message("pool_flavors", "The limits of % in its cohort are those of its flavors.", "NEW.name")}
+        END IF;
+        RETURN NEW;
+    """,
+)
+
+# Deferred, because one transaction may change a quota and its parts, a pool and its subpools, in any order.
+FLAVORS_WITHIN_QUOTA = pgtrigger.Trigger(
+    name="flavors_within_quota",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    declare=[("root", "pools_pool"), ("changed", "pools_pool"), ("wrong", "record")],
+    func=f"""
+        SELECT * INTO changed FROM pools_pool WHERE id = NEW.id;
+        IF NOT FOUND THEN RETURN NULL; END IF;
+        SELECT * INTO root FROM pools_pool WHERE id = COALESCE(changed.parent_id, changed.id) FOR NO KEY UPDATE;
+        IF root.flavors = '[]' AND NOT EXISTS (
+            SELECT FROM pools_pool WHERE parent_id = root.id AND subpool_state <> '{SubpoolState.ARCHIVED}'
+                AND (flavors <> '[]' OR flavors_after <> '[]')
+        ) THEN
+            RETURN NULL;
+        END IF;
+        SELECT pool.name, sums.parts, sums.whole INTO wrong
+            FROM pools_pool pool, LATERAL (
+                VALUES (
+                    (SELECT sum((each ->> 'quota')::bigint) FROM jsonb_array_elements(pool.flavors) each),
+                    CASE WHEN pool.parent_id IS NULL THEN pool.guarantee ELSE pool.last_quota END
+                ), (
+                    (SELECT sum((each ->> 'quota')::bigint) FROM jsonb_array_elements(pool.flavors_after) each),
+                    pool.quota_after
+                )
+            ) sums (parts, whole)
+            WHERE (pool.id = root.id OR pool.parent_id = root.id
+                    AND pool.subpool_state <> '{SubpoolState.ARCHIVED}')
+                AND sums.parts IS DISTINCT FROM sums.whole
+                AND NOT (sums.parts IS NULL AND (pool.flavors = '[]' OR sums.whole IS NULL))
+            LIMIT 1;
+        IF wrong.name IS NOT NULL THEN
+            {
+        raise_message(
+            "flavors_sum_to_quota",
+            "The flavors of % have % GPUs together, its quota is %.",
+            "wrong.name",
+            "COALESCE(wrong.parts, 0)",
+            "COALESCE(wrong.whole::text, 'not finite')",
+        )
+    }
+        END IF;
+        SELECT part.name, after.flavor, after.gpus, COALESCE(now.gpus, 0) AS now INTO wrong
+            FROM pools_pool part
+            CROSS JOIN LATERAL (
+                SELECT each ->> 'flavor' AS flavor, (each ->> 'quota')::bigint AS gpus
+                    FROM jsonb_array_elements(part.flavors_after) each
+            ) after
+            LEFT JOIN LATERAL (
+                SELECT (each ->> 'quota')::bigint AS gpus FROM jsonb_array_elements(part.flavors) each
+                    WHERE each ->> 'flavor' = after.flavor
+            ) now ON true
+            WHERE part.parent_id = root.id AND after.gpus > COALESCE(now.gpus, 0) LIMIT 1;
+        IF wrong.name IS NOT NULL THEN
+            {
+        raise_message(
+            "flavors_within_quota",
+            "% has % % GPUs after its temporary quota, more than the % that it has now.",
+            "wrong.name",
+            "wrong.gpus",
+            "wrong.flavor",
+            "wrong.now",
+        )
+    }
+        END IF;
+        WITH owned AS (
+            SELECT each ->> 'flavor' AS flavor, (each ->> 'quota')::bigint AS gpus
+                FROM jsonb_array_elements(root.flavors) each WHERE root.flavors <> '[]'
+            UNION ALL SELECT '{DEFAULT_FLAVOR}', root.guarantee WHERE root.flavors = '[]'
+        ), given AS (
+            SELECT part.name, part.subpool_state, each ->> 'flavor' AS flavor, (each ->> 'quota')::bigint AS gpus
+                FROM pools_pool part CROSS JOIN LATERAL jsonb_array_elements(part.flavors) each
+                WHERE part.parent_id = root.id AND part.subpool_state <> '{SubpoolState.ARCHIVED}'
+            UNION ALL SELECT part.name, part.subpool_state, '{DEFAULT_FLAVOR}', part.last_quota FROM pools_pool part
+                WHERE part.parent_id = root.id AND part.subpool_state <> '{SubpoolState.ARCHIVED}'
+                    AND part.flavors = '[]' AND part.last_quota > 0
+        )
+        SELECT given.flavor, owned.gpus AS quota, min(given.name) AS name,
+                COALESCE(sum(given.gpus) FILTER (WHERE given.subpool_state = '{
+        SubpoolState.ACTIVE
+    }'), 0) AS given INTO wrong
+            FROM given LEFT JOIN owned USING (flavor)
+            GROUP BY given.flavor, owned.gpus
+            HAVING owned.gpus IS NULL
+                OR sum(given.gpus) FILTER (WHERE given.subpool_state = '{SubpoolState.ACTIVE}') > owned.gpus
+            LIMIT 1;
+        IF wrong.flavor IS NOT NULL AND wrong.quota IS NULL THEN
+            {
+        raise_message(
+            "flavors_within_quota",
+            "% has a quota of % GPUs, a flavor that pool % does not have.",
+            "wrong.name",
+            "wrong.flavor",
+            "root.name",
+        )
+    }
+        END IF;
+        IF wrong.flavor IS NOT NULL THEN
+            {
+        raise_message(
+            "flavors_within_quota",
+            "The subpools of % have % % GPUs together, the quota of the pool is %.",
+            "root.name",
+            "wrong.given",
+            "wrong.flavor",
+            "wrong.quota",
+        )
+    }
+        END IF;
+        SELECT each ->> 'flavor' AS flavor, backend.name AS backend INTO wrong
+            FROM jsonb_array_elements(root.flavors) each, pools_backend backend
+            WHERE backend.id = root.backend_id AND NOT root.archived AND each ->> 'flavor' <> '{DEFAULT_FLAVOR}'
+                AND NOT backend.flavors @> jsonb_build_array(jsonb_build_object('name', each ->> 'flavor'))
+            LIMIT 1;
+        IF wrong.flavor IS NOT NULL THEN
+            {
+        raise_message(
+            "pool_flavor_known",
+            "Pool % has a quota of % GPUs, a flavor that cluster % does not name.",
+            "root.name",
+            "wrong.flavor",
+            "wrong.backend",
+        )
+    }
+        END IF;
+        RETURN NULL;
+    """,
+)
+
 # Deferred, because a rename changes the parent's row first and the rows of its subpools after it.
 CHECK_NAMES = pgtrigger.Trigger(
     name="check_names",
@@ -159,7 +354,7 @@ CHECK_NAMES = pgtrigger.Trigger(
     """,
 )
 
-_TREE_COLUMNS = ("name", "cohort_id", "guarantee", "maximum", "borrowing_limit", "lending_limit")
+_TREE_COLUMNS = ("name", "cohort_id", "guarantee", "maximum", "borrowing_limit", "lending_limit", "flavors")
 MOVE_TOKENS = MoveTokensTrigger(
     plan_of_backends(
         f"""
@@ -263,7 +458,9 @@ class Pool(models.Model):
     shared leaf. `guarantee` is the quota of a pool and `maximum` its limit, in GPUs; -1 is unlimited, null is "not
     configured", which means the same. `borrowing_limit` and `lending_limit` are GPUs too, null means no limit; only a
     pool in a cohort has them. A temporary quota of a subpool ends at `quota_until`; a background job then sets the
-    quota to `quota_after`, which is lower. A draining subpool may have a deadline, `drain_by`: the time at which
+    quota to `quota_after`, which is lower. `flavors` divides the quota of a pool or subpool by flavor, in the pool's
+    order of preference, and `flavors_after` does so with `quota_after` (:mod:`pools.domain.quota.stored_quotas`);
+    empty, all of it is of the flavor `default`. A draining subpool may have a deadline, `drain_by`: the time at which
     somebody wants its work to have ended, which stops no work; a change of it leaves `updated_at`. `version` grows
     with configuration and state, never with usage.
     """
@@ -275,6 +472,8 @@ class Pool(models.Model):
     last_quota = models.IntegerField(null=True)
     quota_until = models.DateTimeField(null=True)
     quota_after = models.IntegerField(null=True)
+    flavors = models.JSONField(default=list, db_default=[])
+    flavors_after = models.JSONField(default=list, db_default=[])
     drain_by = models.DateTimeField(null=True)
     archived = models.BooleanField(default=False)
 
@@ -400,6 +599,8 @@ class Pool(models.Model):
         triggers = [
             STATE_MACHINE,
             SUBPOOLS_WITHIN_GUARANTEE,
+            CHECK_FLAVORS,
+            FLAVORS_WITHIN_QUOTA,
             CHECK_NAMES,
             MOVE_TOKENS,
             PROTECT_HISTORY,
@@ -424,11 +625,12 @@ class Pool(models.Model):
                 only_subpools=True,
                 name="(SELECT name FROM pools_pool WHERE id = COALESCE(OLD.parent_id, NEW.parent_id))",
                 unless=f"""COALESCE(OLD.parent_id, NEW.parent_id) IS NULL OR TG_OP = 'UPDATE' AND (
-                    (NEW.subpool_state, NEW.last_quota, NEW.quota_until) IS NOT DISTINCT FROM
-                        (OLD.subpool_state, OLD.last_quota, OLD.quota_until)
+                    (NEW.subpool_state, NEW.last_quota, NEW.flavors, NEW.quota_until) IS NOT DISTINCT FROM
+                        (OLD.subpool_state, OLD.last_quota, OLD.flavors, OLD.quota_until)
                     OR OLD.subpool_state = '{SubpoolState.DELETING}'
                     OR OLD.quota_until <= clock_timestamp() AND NEW.quota_until IS NULL
-                        AND NEW.last_quota = OLD.quota_after AND NEW.subpool_state = OLD.subpool_state
+                        AND NEW.last_quota = OLD.quota_after AND NEW.flavors = OLD.flavors_after
+                        AND NEW.subpool_state = OLD.subpool_state
                 )""",
             ),
             NoTruncateTrigger("The table of pools"),

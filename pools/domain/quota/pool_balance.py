@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -45,9 +45,23 @@ def unallocated_quota(guarantee: Gpus, allocated: int) -> Gpus:
 
 
 @dataclass(frozen=True, slots=True)
+class FlavorQuota:
+    """The part of a pool's or subpool's quota that is of one flavor, in GPUs; of a pool with its limits."""
+
+    flavor: str
+    quota: int
+    maximum: Gpus = UNLIMITED
+    borrowing_limit: Gpus = UNLIMITED
+    lending_limit: Gpus = UNLIMITED
+
+
+NO_USAGE = UsageCounts()
+
+
+@dataclass(frozen=True, slots=True)
 class Subpool:
     """One subpool. `last_quota` is kept after its deletion. A temporary quota ends at `until`, and `quota_after`
-    follows it."""
+    follows it. `last_quotas` and `quotas_after` are the same by flavor; empty in a pool without flavors."""
 
     name: str
     state: SubpoolState
@@ -55,11 +69,29 @@ class Subpool:
     usage: UsageCounts = UsageCounts()
     until: datetime | None = None
     quota_after: int | None = None
+    last_quotas: Mapping[str, int] = field(default_factory=dict)
+    quotas_after: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def quota(self) -> int:
         """The quota in accounting."""
         return accounting_quota(self.state, self.last_quota)
+
+    @property
+    def quotas(self) -> dict[str, int]:
+        """The quota in accounting by flavor."""
+        return {flavor: accounting_quota(self.state, gpus) for flavor, gpus in self.last_quotas.items()}
+
+    def of_flavor(self, flavor: str, usage: UsageCounts) -> Subpool:
+        """The subpool as far as one flavor is concerned."""
+        return Subpool(
+            self.name,
+            self.state,
+            self.last_quotas.get(flavor, 0),
+            usage,
+            self.until,
+            None if self.quota_after is None else self.quotas_after.get(flavor, 0),
+        )
 
     @property
     def scheduling_quota(self) -> int:
@@ -83,7 +115,8 @@ class Subpool:
 @dataclass(frozen=True, slots=True)
 class PoolBalance:
     """A pool with all its leaves; the shared leaf has the quota that no subpool has. `is_closed`: no new work starts in
-    it, because it is archived, in maintenance or offline."""
+    it, because it is archived, in maintenance or offline. `kinds` has the balance of each flavor, in the order of the
+    pool's preference; it is empty for a pool without flavors, all of which is of the flavor `default`."""
 
     name: str
     guarantee: Gpus
@@ -91,6 +124,7 @@ class PoolBalance:
     subpools: tuple[Subpool, ...]
     shared_usage: UsageCounts = UsageCounts()
     is_closed: bool = False
+    kinds: Mapping[str, PoolBalance] = field(default_factory=dict)
 
     @property
     def is_unlimited(self) -> bool:
@@ -137,6 +171,32 @@ class PoolBalance:
     def total_usage(self) -> int:
         """Running GPUs of all leaves, LOW included."""
         return self.shared_usage.total_usage + sum(part.usage.total_usage for part in self.subpools)
+
+
+def split_by_flavor(
+    balance: PoolBalance, flavors: Sequence[FlavorQuota], usage: Mapping[tuple[str | None, str], UsageCounts]
+) -> PoolBalance:
+    """The balance with that of each flavor. `usage` is by the short name of the leaf (None: the shared leaf) and the
+    flavor. A flavor that work or a subpool still has, and the pool no more, comes last, with no quota."""
+    if not flavors:
+        return balance
+    quotas = {each.flavor: each for each in flavors}
+    left = {flavor for part in balance.subpools if part.state is SubpoolState.DELETING for flavor in part.last_quotas}
+    left |= {flavor for (_, flavor), counts in usage.items() if counts != NO_USAGE}
+    quotas |= {flavor: FlavorQuota(flavor, 0) for flavor in sorted(left - quotas.keys())}
+    kinds = {
+        flavor: replace(
+            balance,
+            guarantee=each.quota,
+            maximum=each.maximum,
+            subpools=tuple(
+                part.of_flavor(flavor, usage.get((part.name, flavor), NO_USAGE)) for part in balance.subpools
+            ),
+            shared_usage=usage.get((None, flavor), NO_USAGE),
+        )
+        for flavor, each in quotas.items()
+    }
+    return replace(balance, kinds=kinds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,42 @@
-"""The quotas of a cohort in the form that its row keeps."""
+"""The quotas of a cohort, and those of a pool by flavor, in the form that their rows keep."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
+from pools.domain.quota.pool_balance import FlavorQuota
 from pools.domain.quota.rules import AmountsBody, QuotaRow
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
-from pools.domain.values.amounts import decode_gpus
+from pools.domain.values.amounts import UNLIMITED, decode_gpus, encode_gpus
 
 StoredQuotas = Mapping[str, Mapping[str, Any]]
 """The quotas as a row keeps them: amounts by their keys, by `flavor/resource`."""
+
+FLAVOR_LIMITS: Final = ("maximum", *LIMIT_KEYS)
+"""The limits of a flavor of a pool; one that is missing does not bind."""
+
+
+def flavor_quotas(stored: Iterable[Mapping[str, Any]]) -> tuple[FlavorQuota, ...]:
+    """The quotas by flavor of a pool's or subpool's row, in order."""
+    return tuple(
+        FlavorQuota(each["flavor"], each["quota"], *(decode_gpus(each.get(limit)) for limit in FLAVOR_LIMITS))
+        for each in stored
+    )
+
+
+def stored_flavors(quotas: Iterable[FlavorQuota]) -> list[dict[str, Any]]:
+    """The quotas by flavor as a row keeps them."""
+    return [
+        {"flavor": each.flavor, "quota": each.quota}
+        | {limit: encode_gpus(amount) for limit in FLAVOR_LIMITS if (amount := getattr(each, limit)) != UNLIMITED}
+        for each in quotas
+    ]
+
+
+def gpus_by_flavor(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The GPUs of each flavor of a row."""
+    return {each["flavor"]: each["quota"] for each in stored}
 
 
 def stored_from_rows(rows: Sequence[QuotaRow]) -> dict[str, AmountsBody]:

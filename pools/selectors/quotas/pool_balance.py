@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts, split_by_flavor
+from pools.domain.quota.stored_quotas import flavor_quotas, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, Pool
 
 _SUBPOOL_COLUMNS = (
-    "parent", "subpool_name", "subpool_state", "last_quota", "quota_until", "quota_after",
-    "usage__used", "usage__total_usage", "usage__live_workflows", "usage__committed",
+    "parent", "subpool_name", "subpool_state", "last_quota", "quota_until", "quota_after", "flavors",
+    "flavors_after", "usage__used", "usage__total_usage", "usage__live_workflows", "usage__committed",
 )  # fmt: skip
 
 
@@ -24,18 +25,24 @@ def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
     usage = {row.pool_id: row for row in held}
     # Plain values: of a large installation there are twenty thousand.
     rows = Pool.objects.filter(parent__in=wanted).order_by("subpool_name").values_list(*_SUBPOOL_COLUMNS)
-    for parent, name, state, last_quota, until, quota_after, *counts in rows:
-        subpools[parent].append(
-            Subpool(name, SubpoolState(state), last_quota, UsageCounts(*counts), until, quota_after)
-        )
+    for parent, name, state, last_quota, until, quota_after, flavors, flavors_after, *counts in rows:
+        part = Subpool(
+            name, SubpoolState(state), last_quota, UsageCounts(*counts), until, quota_after,
+            gpus_by_flavor(flavors), gpus_by_flavor(flavors_after),
+        )  # fmt: skip
+        subpools[parent].append(part)
     return {
-        pk: PoolBalance(
-            root.name,
-            root.effective_guarantee,
-            root.effective_maximum,
-            tuple(subpools[pk]),
-            usage[pk].as_usage() if pk in usage else UsageCounts(),
-            root.takes_no_work or not getattr(usage.get(pk), "is_online", True),
+        pk: split_by_flavor(
+            PoolBalance(
+                root.name,
+                root.effective_guarantee,
+                root.effective_maximum,
+                tuple(subpools[pk]),
+                usage[pk].as_usage() if pk in usage else UsageCounts(),
+                root.takes_no_work or not getattr(usage.get(pk), "is_online", True),
+            ),
+            flavor_quotas(root.flavors),
+            {},
         )
         for pk, root in wanted.items()
     }
@@ -58,4 +65,6 @@ def subpool_from_row(row: Pool) -> Subpool:
         row.usage.as_usage(),
         row.quota_until,
         row.quota_after,
+        gpus_by_flavor(row.flavors),
+        gpus_by_flavor(row.flavors_after),
     )
