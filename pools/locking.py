@@ -34,6 +34,7 @@ needs no cohort lock: a reader without the lock sees at most less free quota tha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,9 +48,10 @@ from pools.database.one_message import Statement, read_each
 from pools.database.prepared import Row, read_rows
 from pools.domain.configuration.flavors import Flavor, flavors_of
 from pools.domain.people.roles import Actor
-from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
+from pools.domain.quota.pool_balance import FlavorQuota, accounting_quota, unallocated_quota
+from pools.domain.quota.stored_quotas import StoredFlavors, flavor_quotas, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import Gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Gpus
 from pools.models import ApprovalRequest, Backend, Cohort, ConfigRevision, GpuAllocation, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
 from pools.selectors.gpu_namespace import (
@@ -78,11 +80,14 @@ _LOCK_LEAF_SQL = f"""
 """
 # A statement of its own: the first one reads a snapshot from before the lock was granted.
 _LEAF_FACTS_SQL = f"""
-    SELECT clock_timestamp(), leaf.subpool_state, leaf.last_quota,
-            (SELECT COALESCE(sum(part.last_quota), 0) FROM pools_pool part
-                WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}'),
-            ({_LIVE_WORK_SQL})
-        FROM pools_pool leaf WHERE leaf.id = %s
+    SELECT clock_timestamp(), leaf.subpool_state, leaf.last_quota, allocated.total, ({_LIVE_WORK_SQL}),
+            leaf.flavors::text, allocated.flavors::text
+        FROM pools_pool leaf, (
+            SELECT COALESCE(sum(part.last_quota), 0) AS total,
+                    jsonb_agg(part.flavors) FILTER (WHERE part.flavors <> '[]') AS flavors
+                FROM pools_pool part WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}'
+        ) allocated
+        WHERE leaf.id = %s
 """
 
 # Two statements: the first reads a snapshot from before the lock was granted, which is too old for the quota.
@@ -214,6 +219,8 @@ class LeafReading:
     last_quota: int
     allocated: int
     live: int
+    own_flavors: StoredFlavors = ()
+    allocated_flavors: Sequence[StoredFlavors] = ()
 
     @property
     def quota(self) -> Gpus:
@@ -221,6 +228,19 @@ class LeafReading:
         if self.state is None:
             return unallocated_quota(self.root.effective_guarantee, self.allocated)
         return accounting_quota(self.state, self.last_quota)
+
+    @property
+    def quotas(self) -> list[tuple[str, Gpus, Gpus]]:
+        """The same by GPU flavor, each with the maximum of its pool: (flavor, quota, maximum)."""
+        if not self.root.flavors:
+            return [(DEFAULT_FLAVOR, self.quota, self.root.effective_maximum)]
+        return [(each.flavor, self._quota_of(each), each.maximum) for each in flavor_quotas(self.root.flavors)]
+
+    def _quota_of(self, pool: FlavorQuota) -> Gpus:
+        if self.state is None:
+            parts = (gpus_by_flavor(stored).get(pool.flavor, 0) for stored in self.allocated_flavors)
+            return unallocated_quota(pool.quota, sum(parts))
+        return accounting_quota(self.state, gpus_by_flavor(self.own_flavors).get(pool.flavor, 0))
 
 
 def lock_leaf(leaf: Pool, user: Actor) -> LeafReading | None:
@@ -239,14 +259,16 @@ def read_leaf(leaf: Pool, user: Actor) -> LeafReading | None:
 
 
 def _leaf_facts(leaf: Pool, user: Actor) -> Statement:
-    return _LEAF_FACTS_SQL, [leaf.parent_id or leaf.pk, user.username, leaf.pk]
+    return _LEAF_FACTS_SQL, [user.username, leaf.parent_id or leaf.pk, leaf.pk]
 
 
 def _leaf_reading(root: Pool, facts: Sequence[Row]) -> LeafReading | None:
     if not facts:
         return None
-    time, state, last_quota, allocated, live = facts[0]
-    return LeafReading(root, time, SubpoolState(state) if state else None, last_quota or 0, allocated, live)
+    time, state, last_quota, allocated, live, *flavors = facts[0]
+    own, others = (() if written is None else json.loads(written) for written in flavors)
+    state = SubpoolState(state) if state else None
+    return LeafReading(root, time, state, last_quota or 0, allocated, live, own, others)
 
 
 def lock_live_work(user: Actor) -> int:

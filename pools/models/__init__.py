@@ -19,7 +19,7 @@ from pools.models.people.notice import Notice, NoticeCondition, NoticeProgress, 
 from pools.models.people.saved_view import SavedView
 from pools.models.people.sign_on import SignOnIdentity
 from pools.models.pool import Pool
-from pools.models.usage import LeafUsage, LiveWork, Reservation
+from pools.models.usage import FlavorUsage, LeafUsage, LiveWork, Reservation
 
 __all__ = [
     "AccessToken",
@@ -31,6 +31,7 @@ __all__ = [
     "Cohort",
     "ConfigRevision",
     "ConfigurationOwner",
+    "FlavorUsage",
     "GpuAllocation",
     "GpuQuota",
     "GpuUsage",

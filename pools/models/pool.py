@@ -16,7 +16,7 @@ from pools.domain.configuration.flavors import FLAVOR_NAME_PATTERN
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.people.roles import Actor, Permission
-from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
+from pools.domain.quota.stored_quotas import FLAVOR_LIMITS, flavor_quotas
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus
@@ -402,7 +402,11 @@ DELETE_COUNTERS = pgtrigger.Trigger(
     name="delete_counters",
     operation=pgtrigger.Delete,
     when=pgtrigger.After,
-    func="DELETE FROM pools_leafusage WHERE pool_id = OLD.id; RETURN NULL;",
+    func="""
+        DELETE FROM pools_leafusage WHERE pool_id = OLD.id;
+        DELETE FROM pools_flavorusage WHERE pool_id = OLD.id;
+        RETURN NULL;
+    """,
 )
 
 _ACTION = f"""
@@ -670,6 +674,20 @@ class Pool(models.Model):
     def effective_guarantee(self) -> Gpus:
         """The quota of a pool (`guarantee`); `UNLIMITED` without one."""
         return decode_gpus(self.guarantee)
+
+    @property
+    def limits_by_flavor(self) -> dict[str, NodeQuota]:
+        """The same by GPU flavor; a pool without flavors has `default` alone."""
+        if not self.flavors:
+            return {DEFAULT_FLAVOR: self.limits}
+        return {
+            each.flavor: NodeQuota(0, each.borrowing_limit, each.lending_limit) for each in flavor_quotas(self.flavors)
+        }
+
+    @property
+    def gpu_flavors(self) -> tuple[str, ...]:
+        """The GPU flavors that it has quotas of, in its order of preference; none if all of its quota is `default`."""
+        return tuple(row["flavor"] for row in self.flavors)
 
     @property
     def effective_maximum(self) -> Gpus:

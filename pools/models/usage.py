@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pgtrigger
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 from django.db.models.functions import Now
 
 from pools.domain.quota.pool_balance import UsageCounts
@@ -87,6 +87,40 @@ class LiveWork(models.Model):
         return f"{self.workflows} of {self.owner}"
 
 
+class FlavorUsage(models.Model):
+    """The counters of one leaf in one GPU flavor, where its pool has quotas by flavor: the sums over `by_flavor` of its
+    reservations. Together they are those of :class:`LeafUsage`, but for work that began before the pool had flavors.
+
+    Only the triggers of :class:`Reservation` write them; a row stays with its leaf.
+    """
+
+    # A trigger of the pool deletes the row.
+    pool = models.ForeignKey(Pool, on_delete=models.DO_NOTHING, related_name="flavor_usage", db_index=False)
+    flavor = models.TextField()
+    used = models.BigIntegerField(default=0)
+    total_usage = models.BigIntegerField(default=0)
+    committed = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "flavor"], name="flavor_usage_once"),
+            models.CheckConstraint(
+                condition=Q(used__gte=0, total_usage__gte=F("used"), committed__gte=0),
+                name="flavor_usage_never_negative",
+                violation_error_message="Usage cannot be negative.",
+            ),
+        ]
+        triggers = [
+            DerivedTrigger(
+                "flavor_usage_follows_reservations", "Usage by flavor follows the reservations; it cannot be edited."
+            ),
+            NoTruncateTrigger("The table of usage by flavor"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool_id}: {self.used} {self.flavor} used"
+
+
 def _sums(table: str, sign: str) -> str:
     return f"""
         SELECT pool_id, owner,
@@ -99,8 +133,20 @@ def _sums(table: str, sign: str) -> str:
     """
 
 
+def _flavor_sums(table: str, sign: str) -> str:
+    held, needed = "(count.value->>0)::bigint", "(count.value->>1)::bigint"
+    return f"""
+        SELECT pool_id, count.key AS flavor,
+            {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE {held} END AS used,
+            {sign}{held} AS total_usage,
+            {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE GREATEST({held}, {needed}) END AS committed
+        FROM {table}, jsonb_each(by_flavor) AS count
+    """
+
+
 def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool) -> pgtrigger.Trigger:
     parts = ([_sums("old_rows", "-")] if old else []) + ([_sums("new_rows", "")] if new else [])
+    flavors = ([_flavor_sums("old_rows", "-")] if old else []) + ([_flavor_sums("new_rows", "")] if new else [])
     return pgtrigger.Trigger(
         name=name,
         operation=operation,
@@ -128,6 +174,16 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
                 FROM moved GROUP BY pool_id
             ) moved
             WHERE leaf.pool_id = moved.pool_id;
+            MERGE INTO pools_flavorusage kept USING (
+                SELECT pool_id, flavor, sum(used) AS used, sum(total_usage) AS total_usage, sum(committed) AS committed
+                FROM ({" UNION ALL ".join(flavors)}) rows GROUP BY pool_id, flavor
+            ) moved ON moved.pool_id = kept.pool_id AND moved.flavor = kept.flavor
+            WHEN MATCHED THEN UPDATE SET
+                used = kept.used + moved.used,
+                total_usage = kept.total_usage + moved.total_usage,
+                committed = kept.committed + moved.committed
+            WHEN NOT MATCHED THEN INSERT (pool_id, flavor, used, total_usage, committed)
+                VALUES (moved.pool_id, moved.flavor, moved.used, moved.total_usage, moved.committed);
             RETURN NULL;
         """,
     )
@@ -135,6 +191,8 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
 
 class Reservation(models.Model):
     """The GPUs that one active workflow holds on its leaf, and the GPUs that its largest unfinished gang needs.
+    `by_flavor` has the same by GPU flavor, `{"h100": [held, needed]}`, where the pool has quotas by flavor: a gang that
+    has no flavor yet needs its GPUs in each one that it may use.
 
     The row exists from the submission to the end of the workflow. Only a leaf that accepts work accepts a new row.
     """
@@ -146,6 +204,7 @@ class Reservation(models.Model):
     priority = models.TextField()
     held_gpus = models.PositiveIntegerField(default=0)
     needed_gpus = models.PositiveIntegerField(default=0)
+    by_flavor = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
     created_at = models.DateTimeField(db_default=Now())
     held_since = models.DateTimeField(null=True)
 

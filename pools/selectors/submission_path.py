@@ -17,7 +17,7 @@ from pools.database.prepared import read_first_row
 from pools.models import AccessToken, Backend, Pool, User
 
 _LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
-ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")
+ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum", "flavors")
 _BACKEND = ("id", "name", "namespace", "kind", "offline")
 _TOKEN = ("id", "name", "roles", "expires_at", "owner_id", "identity_id")
 _USER = ("id", "username", "is_active")

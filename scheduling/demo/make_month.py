@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pools.domain.names import SHARED_QUEUE, queue_name
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend, Pool
 from scheduling.demo.acts import DRAINED, LOST, LOST_NODE
 from scheduling.demo.eviction_notes import EvictionNotes
@@ -28,7 +29,7 @@ from scheduling.history.own.own_history import read_history
 from scheduling.history.replay.history import Ending, RecordedHistory, RecordedJob, RecordedTask
 from scheduling.history.replay.history_clock import HistoryClock, PastJob
 from scheduling.history.replay.jobs import SECOND
-from scheduling.selectors.queue.live_facts import MAX_GROUPS, SharedObjects, microseconds
+from scheduling.selectors.queue.live_facts import MAX_GROUPS, LiveTask, SharedObjects, microseconds
 
 JUDGED_EVERY: Final = 1200
 JUDGED_AT_MOST_EVERY: Final = 120
@@ -70,8 +71,11 @@ def _tasks(job: MonthJob) -> list[RecordedTask]:
     return [
         RecordedTask(
             _SHAPES.task(
-                f"worker-{number}", "", TaskStatus.SCHEDULING.value, job.gpus, job.cpus, job.memory, job.storage,
-                "default", "[]", "",
+                LiveTask(
+                    f"worker-{number}", "", TaskStatus.SCHEDULING.value, job.gpus, job.cpus, job.memory, job.storage,
+                    "default", "[]", "",
+                ),
+                DEFAULT_FLAVOR,
             ),
             "default",
         )

@@ -74,6 +74,9 @@ class TaskSpec:
     volume_mounts: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
     topology: tuple[TopologyRequirement, ...] = ()
+    gpu_flavors: tuple[str, ...] = ()
+    """The GPU flavors that it may use, the preferred one first; empty: every flavor of its pool, in the order of
+    the pool."""
     sub_group: str = ""
     """The leaf of the gang's tree that counts it; empty where the tree has one leaf alone."""
 

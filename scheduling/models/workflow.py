@@ -8,7 +8,7 @@ import pgtrigger
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models
-from django.db.models import F, Func, Q
+from django.db.models import F, Func, Q, Value
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.people.roles import Actor, Permission
@@ -203,6 +203,8 @@ class Group(models.Model):
 class Task(models.Model):
     """One attempt of one task: a pod. A new attempt is a new row with the next `retry_id`; the old row stays.
 
+    `gpu_flavors` are those that it may use (none: all of its pool), `flavor` the one that it counts in while it has a
+    node; empty in a pool without flavors.
     `sub_group` names the leaf of the gang's tree that counts it; empty if the tree has only one leaf.
     `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included. `dispatched_at` is
     when its pod was first known to be in the cluster; if the pod is missing later, it is never created again.
@@ -225,6 +227,8 @@ class Task(models.Model):
     storage_bytes = models.PositiveBigIntegerField(default=0)
     platform = models.TextField(default="default")
     nodes_excluded = models.JSONField(default=list)
+    gpu_flavors = models.JSONField(default=list, db_default=Value([], models.JSONField()))
+    flavor = models.TextField(blank=True, default="", db_default="")
     exit_actions = models.JSONField(default=dict)
     node_name = models.TextField(blank=True)
     pod_ip = models.TextField(blank=True, default="")

@@ -11,7 +11,7 @@ from scheduling.domain.workflow_spec import TopologyRequirement
 from scheduling.specs.rules import PlatformRules, SpecRules
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 
-_FIELDS = ("cpu", "gpu", "memory", "storage", "platform", "nodesExcluded", "topology")
+_FIELDS = ("cpu", "gpu", "memory", "storage", "platform", "nodesExcluded", "topology", "gpu_flavors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class ResourceEntry:
     platform: str | None = None
     nodes_excluded: tuple[str, ...] = ()
     topology: tuple[TopologyRequirement, ...] = ()
+    gpu_flavors: tuple[str, ...] = ()
 
 
 def read_resources(place: YamlCursor | None, rules: SpecRules) -> dict[str, ResourceEntry]:
@@ -80,7 +81,21 @@ def _read(place: YamlCursor, rules: SpecRules) -> ResourceEntry:
         topology=tuple(
             _topology(item, rules) for item in iterate_items(found.get("topology"), "topology requirements")
         ),
+        gpu_flavors=_gpu_flavors(found["gpu_flavors"], rules) if "gpu_flavors" in found else (),
     )
+
+
+def _gpu_flavors(place: YamlCursor, rules: SpecRules) -> tuple[str, ...]:
+    """The flavors that the work may use, in its order of preference."""
+    names = place.texts("names of GPU flavors")
+    if len(set(names)) < len(names):
+        place.add_fault(Fault.DUPLICATE, "A flavor is named twice; name each flavor once, the preferred one first.")
+    unknown = [name for name in names if rules.gpu_flavors is not None and name not in rules.gpu_flavors]
+    if unknown:
+        near = place.faults.suggestion(unknown[0], rules.gpu_flavors or ())
+        known = f"It has {join_words(rules.gpu_flavors or ())}." if rules.gpu_flavors else "It names none."
+        place.add_fault(Fault.UNKNOWN_FLAVOR, f"The pool does not have this GPU flavor.{near} {known}")
+    return tuple(dict.fromkeys(names))
 
 
 def _topology(place: YamlCursor, rules: SpecRules) -> TopologyRequirement:

@@ -26,7 +26,7 @@ class SpecRules:
     (the pool's `common_default_variables`) are the weakest values a template has. `exit_actions` is the pool's
     `default_exit_actions`, for codes that a task does not name itself. `topology_keys` are coarse to fine. `max_pods`
     is for a PodGroup what `max_tasks` is for a workflow file; `on_cluster` says that its pods run on a Kubernetes
-    cluster.
+    cluster. `gpu_flavors` are those of the pool, in its order of preference.
     """
 
     max_tasks: int = 20
@@ -41,3 +41,4 @@ class SpecRules:
     exit_actions: Mapping[str, str] = field(default_factory=dict)
     topology_keys: Collection[str] | None = None
     on_cluster: bool = False
+    gpu_flavors: Collection[str] | None = None

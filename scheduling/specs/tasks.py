@@ -74,6 +74,7 @@ def read_task(
         volume_mounts=tuple(text for _, text in mounts),
         nodes_excluded=resource.nodes_excluded,
         topology=resource.topology,
+        gpu_flavors=resource.gpu_flavors,
     )
     data.check_unused(found)
     if resource_name in resources:

@@ -117,7 +117,9 @@ class ReconciledScene:
     def _numbers(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         rows = LeafUsage.objects.all()
         quotas = {
-            leaf: path[0].quota for root in Pool.objects.roots().all() for leaf, path in read_gate_paths(root).items()
+            leaf: paths["default"][0].quota
+            for root in Pool.objects.roots().all()
+            for leaf, paths in read_gate_paths(root).items()
         }
         return {row.pool_id: row.used for row in rows}, {row.pool_id: row.total_usage for row in rows}, quotas
 
@@ -167,7 +169,7 @@ class ReconciledScene:
             Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
         ):
             free[node] -= gpus
-        paths = {leaf: path for root in Pool.objects.roots() for leaf, path in read_gate_paths(root).items()}
+        paths = {leaf: of["default"] for root in Pool.objects.roots() for leaf, of in read_gate_paths(root).items()}
         waiting = Task.objects.filter(status=TaskStatus.SCHEDULING, group__status=TaskStatus.SCHEDULING)
         for task in waiting.select_related("group__workflow"):
             workflow = task.group.workflow

@@ -13,8 +13,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from pools.domain.errors import Fault, Violation
+from pools.domain.names import SHARED_QUEUE
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import UNLIMITED, Gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Gpus
 from pools.domain.values.counting import counted
 from pools.domain.values.scalars import is_decimal
 
@@ -127,6 +128,11 @@ class PoolBalance:
     kinds: Mapping[str, PoolBalance] = field(default_factory=dict)
 
     @property
+    def by_flavor(self) -> Mapping[str, PoolBalance]:
+        """The balance of each of its GPU flavors; a pool without flavors is its own `default` one."""
+        return self.kinds or {DEFAULT_FLAVOR: self}
+
+    @property
     def is_unlimited(self) -> bool:
         """Whether the guarantee is not finite: such a pool cannot have subpools (design, D7)."""
         return self.guarantee == UNLIMITED
@@ -144,6 +150,12 @@ class PoolBalance:
     def quota_of(self, name: str | None) -> Gpus:
         """The accounting quota of a subpool by its short name; None means the shared leaf."""
         return self.unallocated if name is None else next(part.quota for part in self.subpools if part.name == name)
+
+    def usage_of(self, leaf: str) -> UsageCounts:
+        """The usage of a subpool by its short name, or of the shared leaf by the name of its queue."""
+        if leaf == SHARED_QUEUE:
+            return self.shared_usage
+        return next(part.usage for part in self.subpools if part.name == leaf)
 
     @property
     def shared_available(self) -> Gpus:

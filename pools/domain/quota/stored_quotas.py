@@ -13,11 +13,14 @@ from pools.domain.values.amounts import UNLIMITED, decode_gpus, encode_gpus
 StoredQuotas = Mapping[str, Mapping[str, Any]]
 """The quotas as a row keeps them: amounts by their keys, by `flavor/resource`."""
 
+StoredFlavors = Sequence[Mapping[str, Any]]
+"""The quotas by flavor as a row keeps them, `[{"flavor": "h100", "quota": 16, "maximum": 24}, …]`, in order."""
+
 FLAVOR_LIMITS: Final = ("maximum", *LIMIT_KEYS)
 """The limits of a flavor of a pool; one that is missing does not bind."""
 
 
-def flavor_quotas(stored: Iterable[Mapping[str, Any]]) -> tuple[FlavorQuota, ...]:
+def flavor_quotas(stored: StoredFlavors) -> tuple[FlavorQuota, ...]:
     """The quotas by flavor of a pool's or subpool's row, in order."""
     return tuple(
         FlavorQuota(each["flavor"], each["quota"], *(decode_gpus(each.get(limit)) for limit in FLAVOR_LIMITS))
@@ -34,7 +37,7 @@ def stored_flavors(quotas: Iterable[FlavorQuota]) -> list[dict[str, Any]]:
     ]
 
 
-def gpus_by_flavor(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def gpus_by_flavor(stored: StoredFlavors) -> dict[str, int]:
     """The GPUs of each flavor of a row."""
     return {each["flavor"]: each["quota"] for each in stored}
 

@@ -71,6 +71,16 @@ def resource_key(name: str) -> str:
     return name if "/" in name else f"{DEFAULT_FLAVOR}/{name}"
 
 
+def gpu_key(flavor: str) -> str:
+    """The key of the GPUs of a flavor: `h100` → `h100/gpu`."""
+    return f"{flavor}/gpu"
+
+
+def flavor_of(key: str) -> str:
+    """The flavor of a `flavor/resource` key."""
+    return key.partition("/")[0]
+
+
 def resource_of(key: str) -> str:
     """The resource of a `flavor/resource` key."""
     return key.partition("/")[2]
@@ -84,11 +94,6 @@ def is_gpu(key: str) -> bool:
 def gpus_in(amounts: Mapping[str, Number]) -> Number:
     """The GPUs of all flavors together."""
     return sum(amount for key, amount in amounts.items() if is_gpu(key))
-
-
-def flavor_of(key: str) -> str:
-    """The flavor of a `flavor/resource` key."""
-    return key.partition("/")[0]
 
 
 def sum_amounts(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:

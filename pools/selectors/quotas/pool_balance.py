@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from django.db.models import Q
 
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts, split_by_flavor
 from pools.domain.quota.stored_quotas import flavor_quotas, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import LeafUsage, Pool
+from pools.models import FlavorUsage, LeafUsage, Pool
 
 _SUBPOOL_COLUMNS = (
     "parent", "subpool_name", "subpool_state", "last_quota", "quota_until", "quota_after", "flavors",
@@ -31,6 +32,7 @@ def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
             gpus_by_flavor(flavors), gpus_by_flavor(flavors_after),
         )  # fmt: skip
         subpools[parent].append(part)
+    by_flavor = _read_usage_by_flavor(root for root in wanted.values() if root.flavors)
     return {
         pk: split_by_flavor(
             PoolBalance(
@@ -42,10 +44,23 @@ def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
                 root.takes_no_work or not getattr(usage.get(pk), "is_online", True),
             ),
             flavor_quotas(root.flavors),
-            {},
+            by_flavor[pk],
         )
         for pk, root in wanted.items()
     }
+
+
+def _read_usage_by_flavor(roots: Iterable[Pool]) -> Mapping[int, dict[tuple[str | None, str], UsageCounts]]:
+    """The usage of the leaves of these trees by short name (None: the shared leaf) and flavor; no query without a
+    tree."""
+    ids = [root.pk for root in roots]
+    found: dict[int, dict[tuple[str | None, str], UsageCounts]] = defaultdict(dict)
+    if ids:
+        rows = FlavorUsage.objects.filter(Q(pool__in=ids) | Q(pool__parent__in=ids))
+        columns = ("pool", "pool__parent", "pool__subpool_name", "flavor", "used", "total_usage", "committed")
+        for pool, parent, name, flavor, used, total, committed in rows.values_list(*columns):
+            found[parent or pool][name, flavor] = UsageCounts(used, total, committed=committed)
+    return found
 
 
 def read_balance(root: Pool) -> PoolBalance:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, decode_gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Amount, decode_gpus, gpu_key
 from pools.models import Cohort, Pool
 from pools.selectors.change_tokens import KeptResult, read_cohorts_token
 from pools.selectors.quotas.quota_facts import read_cohort_facts
@@ -27,15 +27,16 @@ class PotentialLimit:
     bound: Amount
 
 
-def potential_limit(pool: Pool) -> PotentialLimit | None:
-    """The potential of a top-level pool. None without a cohort, without a limit, and on a cycle, where work waits."""
+def potential_limit(pool: Pool, flavor: str = DEFAULT_FLAVOR) -> PotentialLimit | None:
+    """The potential of a top-level pool in one flavor. None without a cohort, without a limit, and on a cycle, where
+    work waits."""
     if pool.cohort_id is None:
         return None
     tree, name = idle_tree.get(), pool_key(pool.name)
     if name not in tree.index or not tree.is_active(name):
         return None
-    column, x = tree.columns[GPU], tree.index[name]
-    if (most := column.potential(x)) == UNLIMITED:
+    column, x = tree.columns.get(gpu_key(flavor)), tree.index[name]
+    if column is None or (most := column.potential(x)) == UNLIMITED:
         return None
     node, limit = column.binding_potential_limit(x)
     bound = column.borrowing[node] if limit == "borrowing_limit" else column.subtree[node]

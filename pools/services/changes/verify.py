@@ -71,6 +71,29 @@ LEDGER_CHECKS = (
         "{}: the counter {} says {}, its reservations add up to {}.",
     ),
     LedgerCheck(
+        "flavor_counter",
+        """
+        SELECT pool.name, COALESCE(kept.flavor, recount.flavor), counter.label, counter.stored, counter.counted
+        FROM pools_flavorusage kept
+        FULL JOIN (
+            SELECT pool_id, count.key AS flavor,
+                COALESCE(sum((count.value->>0)::bigint) FILTER (WHERE priority <> 'LOW'), 0) AS used,
+                sum((count.value->>0)::bigint) AS total_usage,
+                COALESCE(sum(GREATEST((count.value->>0)::bigint, (count.value->>1)::bigint))
+                    FILTER (WHERE priority <> 'LOW'), 0) AS committed
+            FROM pools_reservation, jsonb_each(by_flavor) AS count GROUP BY pool_id, count.key
+        ) recount ON recount.pool_id = kept.pool_id AND recount.flavor = kept.flavor
+        JOIN pools_pool pool ON pool.id = COALESCE(kept.pool_id, recount.pool_id)
+        CROSS JOIN LATERAL (VALUES
+            ('used', kept.used, COALESCE(recount.used, 0)),
+            ('total_usage', kept.total_usage, COALESCE(recount.total_usage, 0)),
+            ('committed', kept.committed, COALESCE(recount.committed, 0))
+        ) AS counter (label, stored, counted)
+        WHERE counter.stored IS DISTINCT FROM counter.counted ORDER BY 1, 2, 3
+        """,
+        "{}: the counter of {} GPUs {} says {}, its reservations add up to {}.",
+    ),
+    LedgerCheck(
         "user_counter",
         """
         SELECT COALESCE(work.owner, held.owner), pool.name, COALESCE(work.workflows, 0), COALESCE(held.workflows, 0)

@@ -6,11 +6,13 @@ unlimited.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain.errors import Fault, Violation
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import Amount, Gpus, amount_text, as_json
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, amount_text, as_json
+from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
 
@@ -33,14 +35,22 @@ class TreeLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class LeafFacts:
-    """The facts that a submission is judged by: the accounting quota of the leaf, its pool, and the most that the
-    cohort tree could ever give (None without a bound)."""
+class FlavorLimits:
+    """What bounds a submission in one GPU flavor: the accounting quota of the leaf, the maximum of its pool, and the
+    most that the cohort tree could ever give (None without a bound)."""
 
-    pool: str
     quota: Gpus
     maximum: Gpus
     tree: TreeLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeafFacts:
+    """The facts that a submission is judged by: the limits of the leaf by flavor (a pool without flavors has `default`
+    alone), and the state of its pool."""
+
+    pool: str
+    limits: Mapping[str, FlavorLimits]
     state: SubpoolState | None = None
     archived: bool = False
     maintenance: bool = False
@@ -48,17 +58,19 @@ class LeafFacts:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRefusal:
-    """Why a submission is refused. `is_by_quota` tells the client that a number refused it, not a rule of use."""
+    """Why a submission is refused; work that may use several flavors has one violation for each. `is_by_quota` tells
+    the client that a number refused it, not a rule of use."""
 
-    violation: Violation
+    message: str
+    violations: tuple[Violation, ...]
     is_by_quota: bool = False
 
 
 def submission_verdict(
-    leaf: LeafFacts, *, priority: Priority, largest_gang: int, ignores_maintenance: bool
+    leaf: LeafFacts, *, priority: Priority, gangs: Sequence[GangNeeds], ignores_maintenance: bool
 ) -> SubmissionRefusal | None:
     """None if the submission is admitted, else the first broken rule: first the state of the pool, then the rules that
-    decide whether the work could ever run."""
+    decide whether the work could ever run. Every gang needs one choice of flavors that its leaf could ever hold."""
     if leaf.archived:
         return _closed_refusal(leaf, Fault.ARCHIVED, "It takes no work until an osmo-admin brings it back.")
     if leaf.state not in {None, SubpoolState.ACTIVE}:
@@ -67,37 +79,86 @@ def submission_verdict(
         )
     if leaf.maintenance and not ignores_maintenance:
         return _closed_refusal(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
-    if largest_gang > leaf.maximum:
-        return _too_large_refusal(leaf, largest_gang, leaf.maximum, "may never hold more than", Fault.ABOVE_MAXIMUM)
-    if not priority.is_preemptible and largest_gang > leaf.quota:
-        return _too_large_refusal(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", Fault.ABOVE_QUOTA)
-    if leaf.tree is not None and largest_gang > leaf.tree.gpus:
-        return _above_tree(leaf.pool, largest_gang, leaf.tree)
+    for needs in sorted(gangs, key=_size, reverse=True):
+        if not needs:
+            return _no_flavor_refusal(leaf)
+        faults = [_find_fault(leaf, priority, need, is_only=len(needs) == 1) for need in needs]
+        if all(faults):
+            return _too_large_refusal(leaf, priority, [fault for fault in faults if fault])
     return None
 
 
+def _size(needs: GangNeeds) -> int:
+    return max((sum(need.values()) for need in needs), default=0)
+
+
 def _closed_refusal(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
-    return SubmissionRefusal(Violation("pool", Fault.POOL_CLOSED, f"{leaf.pool} is {state}. {advice}"))
+    message = f"{leaf.pool} is {state}. {advice}"
+    return SubmissionRefusal(message, (Violation("pool", Fault.POOL_CLOSED, message),))
 
 
-def _too_large_refusal(leaf: LeafFacts, requested: int, limit: Gpus, phrase: str, code: Fault) -> SubmissionRefusal:
+def _no_flavor_refusal(leaf: LeafFacts) -> SubmissionRefusal:
+    known = ", ".join(leaf.limits)
+    message = f"{leaf.pool} has none of the GPU flavors that the work names. Name one of these: {known}."
+    return SubmissionRefusal(message, (Violation("workflow", Fault.UNKNOWN_FLAVOR, message),))
+
+
+def _too_large_refusal(leaf: LeafFacts, priority: Priority, faults: Sequence[Violation]) -> SubmissionRefusal:
+    """The refusal of a gang none of whose choices fits, with one violation for each."""
+    if len(faults) == 1:
+        return SubmissionRefusal(faults[0].message, tuple(faults), is_by_quota=True)
+    lines = " ".join(fault.message for fault in faults)
+    advice = "" if priority.is_preemptible else ", or submit with priority LOW, which may go over quota"
+    message = f"The largest gang fits in no GPU flavor of {leaf.pool}. {lines} One of these is enough{advice}."
+    return SubmissionRefusal(message, tuple(faults), is_by_quota=True)
+
+
+def _find_fault(leaf: LeafFacts, priority: Priority, need: FlavorNeed, *, is_only: bool) -> Violation | None:
+    """The first limit of a flavor that the gang could never stay within, or None. `is_only`: it has no other choice."""
+    for flavor, requested in need.items():
+        limits = leaf.limits.get(flavor)
+        if limits is None:
+            continue
+        if requested > limits.maximum:
+            found = "may never hold more than", limits.maximum, Fault.ABOVE_MAXIMUM
+        elif not priority.is_preemptible and requested > limits.quota:
+            found = f"guarantees {priority} work", limits.quota, Fault.ABOVE_QUOTA
+        elif limits.tree is not None and requested > limits.tree.gpus:
+            return _above_tree(leaf.pool, flavor, requested, limits.tree)
+        else:
+            continue
+        return _above(leaf.pool, flavor, requested, *found, is_only=is_only)
+    return None
+
+
+def _above(
+    pool: str, flavor: str, requested: int, phrase: str, limit: Gpus, code: Fault, *, is_only: bool
+) -> Violation:
+    advice = ", or submit with priority LOW, which may go over quota" if is_only and code == Fault.ABOVE_QUOTA else ""
     message = (
-        f"The largest gang asks for {requested} GPUs at once, {leaf.pool} {phrase} {limit}. "
-        f"Ask for at most {limit} at once"
-        + (", or submit with priority LOW, which may go over quota." if code == Fault.ABOVE_QUOTA else ".")
+        f"The largest gang asks for {requested} {_gpus(flavor)} at once, {pool} {phrase} {limit}. "
+        f"Ask for at most {limit} at once{advice}."
     )
-    numbers = (("requested", requested), ("limit", limit))
-    return SubmissionRefusal(Violation("workflow", code, message, numbers=numbers), is_by_quota=True)
+    numbers = (("requested", requested), ("limit", limit), *_flavor_number(flavor))
+    return Violation("workflow", code, message, numbers=numbers)
 
 
-def _above_tree(pool: str, requested: int, tree: TreeLimit) -> SubmissionRefusal:
+def _above_tree(pool: str, flavor: str, requested: int, tree: TreeLimit) -> Violation:
     most = amount_text(tree.gpus)
     message = (
-        f"The largest gang asks for {requested} GPUs at once, {pool} may never hold more than {most}: "
+        f"The largest gang asks for {requested} {_gpus(flavor)} at once, {pool} may never hold more than {most}: "
         f"{tree.explanation}. Ask for at most {most} at once."
     )
     numbers = (("requested", requested), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
-    return SubmissionRefusal(Violation("workflow", Fault.ABOVE_TREE, message, numbers=numbers), is_by_quota=True)
+    return Violation("workflow", Fault.ABOVE_TREE, message, numbers=(*numbers, *_flavor_number(flavor)))
+
+
+def _gpus(flavor: str) -> str:
+    return "GPUs" if flavor == DEFAULT_FLAVOR else f"{flavor} GPUs"
+
+
+def _flavor_number(flavor: str) -> tuple[tuple[str, str], ...]:
+    return () if flavor == DEFAULT_FLAVOR else (("flavor", flavor),)
 
 
 @dataclass(frozen=True, slots=True)

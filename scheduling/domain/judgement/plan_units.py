@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pools.domain.quota.tree import Shortfall
-from pools.domain.values.amounts import Amount, Number
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Number
 from scheduling.domain.engine.facts import ClusterFacts, TaskState
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.judgement.admission import Gate, StartRefusal, start_verdict
@@ -53,20 +53,24 @@ def split_plan(steps: Iterable[Step]) -> Iterator[PlanUnit]:
             pending = []
 
 
+_Place = tuple[str, Mapping[str, Number]]
+"""The node of a task, and what it uses there."""
+
+
 class NodeCapacity:
     """Free capacity of the nodes while a plan is applied: the snapshot and the units applied since. Work may have ended
     since the snapshot, so at least this much is free."""
 
     def __init__(self, facts: ClusterFacts) -> None:
-        self._requests: dict[str, dict[str, Mapping[str, Number]]] = {}
-        self._node_of: dict[tuple[str, str], str] = {}
+        self._requests: dict[str, list[dict[str, Mapping[str, Number]]]] = {}
+        self._places: dict[tuple[str, str], _Place] = {}
         self._free = {node.name: dict(node.resources) for node in facts.nodes or ()}
-        self._journal: list[tuple[tuple[str, str], str | None, str | None]] = []
+        self._journal: list[tuple[tuple[str, str], _Place | None]] = []
         for gang in facts.gangs:
-            self._requests[gang.name] = {task.name: task.request for task in gang.tasks}
+            self._requests[gang.name] = [{task.name: task.request for task in tasks} for tasks in gang.choices]
             for task in gang.tasks:
                 if task.node is not None and task.state is TaskState.RUNNING:
-                    self._put((gang.name, task.name), task.node)
+                    self._put((gang.name, task.name), (task.node, task.request))
         self._journal.clear()
 
     def book(self, unit: PlanUnit) -> bool:
@@ -75,10 +79,12 @@ class NodeCapacity:
         requested = set()
         for step in unit.steps:
             for i, task in enumerate(step.tasks):
-                node = step.nodes[i] if step.nodes else None
-                self._put((step.gang, task), node)
-                if node is not None:
-                    requested |= {(node, name) for name, amount in self._requests[step.gang][task].items() if amount}
+                if not step.nodes:
+                    self._put((step.gang, task), None)
+                    continue
+                node, request = step.nodes[i], self._requests[step.gang][step.choice][task]
+                self._put((step.gang, task), (node, request))
+                requested |= {(node, name) for name, amount in request.items() if amount}
         # A node that was made smaller may be overfull in one resource; tasks that do not request it still fit.
         if all(self._free.get(node, {}).get(name, -1) >= 0 for node, name in requested):
             return True
@@ -92,55 +98,64 @@ class NodeCapacity:
     def undo(self, mark: int) -> None:
         """Undo all bookings since the mark."""
         while len(self._journal) > mark:
-            key, old, _new = self._journal.pop()
+            key, old = self._journal.pop()
             self._put(key, old)
             self._journal.pop()
 
-    def _put(self, key: tuple[str, str], node: str | None) -> None:
-        """Move a task to this node; None removes it from its node."""
-        request, old = self._requests[key[0]][key[1]], self._node_of.get(key)
-        self._journal.append((key, old, node))
-        for name_of_node, sign in ((old, 1), (node, -1)):
-            if name_of_node is not None and name_of_node in self._free:
-                free = self._free[name_of_node]
-                for name, amount in request.items():
+    def _put(self, key: tuple[str, str], place: _Place | None) -> None:
+        """Move a task to this place; None removes it from its node."""
+        old = self._places.pop(key, None)
+        self._journal.append((key, old))
+        for at, sign in ((old, 1), (place, -1)):
+            if at is not None and at[0] in self._free:
+                free = self._free[at[0]]
+                for name, amount in at[1].items():
                     free[name] = free.get(name, 0) + sign * amount
-        if node is None:
-            self._node_of.pop(key, None)
-        else:
-            self._node_of[key] = node
+        if place is not None:
+            self._places[key] = place
 
 
 GatePath = tuple[Gate, ...]
-"""The gates that a start passes, from the leaf to the root. Gates with equal names are one gate."""
+"""The gates that a start passes in one GPU flavor, from the leaf to the root. Gates with equal names are one gate."""
+
+LeafPaths = Mapping[str, GatePath]
+"""The gates of a leaf by flavor; a pool without flavors has `default` alone."""
 
 
 class Gates:
     """Quotas and usage of some leaves and of the nodes above them, while work starts and stops."""
 
-    def __init__(self, paths: Mapping[int, GatePath], tree: TreeGates | None = None) -> None:
+    def __init__(self, paths: Mapping[int, LeafPaths], tree: TreeGates | None = None) -> None:
         """`paths` by the id of the leaf; `tree` holds the cohorts above their pools."""
         self._tree = tree or TreeGates()
-        self._names = {leaf: tuple(gate.name for gate in path) for leaf, path in paths.items()}
-        self._gates = {gate.name: gate for path in paths.values() for gate in path}
+        self._names: dict[tuple[int, str], tuple[str, ...]] = {}
+        self._gates: dict[tuple[str, str], Gate] = {}
+        for leaf, by_flavor in paths.items():
+            for flavor, path in by_flavor.items():
+                self._names[leaf, flavor] = tuple(gate.name for gate in path)
+                self._gates |= {(flavor, gate.name): gate for gate in path}
 
-    def path(self, leaf: int) -> GatePath:
-        """The gates on the path from a leaf to the root; empty for a leaf that no longer exists."""
-        return tuple(self._gates[name] for name in self._names.get(leaf, ()))
+    def path(self, leaf: int, flavor: str = DEFAULT_FLAVOR) -> GatePath:
+        """The gates on the path from a leaf to the root in one flavor; empty for a leaf that no longer exists, and for
+        a flavor of which it has no quota."""
+        return tuple(self._gates[flavor, name] for name in self._names.get((leaf, flavor), ()))
 
-    def leaf_numbers(self, leaf: int) -> tuple[GatePath, tuple[Amount, ...]]:
-        """All numbers that a leaf is judged by: the gates on its path, and the balances of the cohorts above it."""
-        return self.path(leaf), self._tree.balances(leaf)
+    def leaf_numbers(self, leaf: int, flavor: str = DEFAULT_FLAVOR) -> tuple[GatePath, tuple[Amount, ...]]:
+        """All numbers that a leaf is judged by in one flavor: the gates on its path, and the balances of the cohorts
+        above it."""
+        return self.path(leaf, flavor), self._tree.balances(leaf, flavor)
 
-    def verdict(self, leaf: int, priority: Priority, gpus: int) -> StartRefusal | Shortfall | None:
-        """Why these GPUs may not start on this leaf, or None if they may."""
-        wait = start_verdict(self.path(leaf), priority=priority, gpus=gpus)
-        return wait or self._tree.shortfall(leaf, gpus)
+    def verdict(
+        self, leaf: int, priority: Priority, gpus: int, flavor: str = DEFAULT_FLAVOR
+    ) -> StartRefusal | Shortfall | None:
+        """Why these GPUs of a flavor may not start on this leaf, or None if they may."""
+        wait = start_verdict(self.path(leaf, flavor), priority=priority, gpus=gpus)
+        return wait or self._tree.shortfall(leaf, gpus, flavor)
 
-    def add_usage(self, leaf: int, priority: Priority, gpus: int) -> None:
+    def add_usage(self, leaf: int, priority: Priority, gpus: int, flavor: str = DEFAULT_FLAVOR) -> None:
         """Count GPUs of work that starts there, or (below 0) of work that stops."""
-        self._tree.add_usage(leaf, gpus)
+        self._tree.add_usage(leaf, gpus, flavor)
         firm = 0 if priority.is_preemptible else gpus
-        for gate in self.path(leaf):
+        for gate in self.path(leaf, flavor):
             used, total = gate.used + firm, gate.total_usage + gpus
-            self._gates[gate.name] = replace(gate, used=used, total_usage=total)
+            self._gates[flavor, gate.name] = replace(gate, used=used, total_usage=total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pools.domain.quota.tree import QuotaTree, Shortfall
-from pools.domain.values.amounts import GPU, Amount
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, gpu_key
 
 
 class TreeGates:
@@ -17,28 +17,28 @@ class TreeGates:
         self._tree = tree or QuotaTree([])
         self._nodes = nodes or {}
 
-    def shortfall(self, leaf: int, gpus: int) -> Shortfall | None:
-        """Why these GPUs may not start there, or None if they may. On a cycle of parents nothing may."""
+    def shortfall(self, leaf: int, gpus: int, flavor: str = DEFAULT_FLAVOR) -> Shortfall | None:
+        """Why these GPUs of a flavor may not start there, or None if they may. On a cycle of parents nothing may."""
         if leaf not in self._nodes:
             return None
-        return next(iter(self._tree.shortfalls(self._nodes[leaf], {GPU: gpus})), None)
+        return next(iter(self._tree.shortfalls(self._nodes[leaf], {gpu_key(flavor): gpus})), None)
 
-    def add_usage(self, leaf: int, gpus: int) -> None:
+    def add_usage(self, leaf: int, gpus: int, flavor: str = DEFAULT_FLAVOR) -> None:
         """Count GPUs of work that starts there, or (below 0) of work that stops."""
-        if leaf not in self._nodes:
+        if leaf not in self._nodes or (column := self._tree.columns.get(gpu_key(flavor))) is None:
             return
-        column, x = self._tree.columns[GPU], self._tree.index[self._nodes[leaf]]
+        x = self._tree.index[self._nodes[leaf]]
         if gpus >= 0:
             column.reserve(x, gpus)
         else:
             column.release(x, -gpus)
 
-    def balances(self, leaf: int) -> tuple[Amount, ...]:
+    def balances(self, leaf: int, flavor: str = DEFAULT_FLAVOR) -> tuple[Amount, ...]:
         """The balance T of the pool of a leaf and of every node above it, from the pool upward."""
-        if leaf not in self._nodes:
+        if leaf not in self._nodes or (column := self._tree.columns.get(gpu_key(flavor))) is None:
             return ()
         found, x = [], self._tree.index[self._nodes[leaf]]
         while x >= 0:
-            found.append(self._tree.columns[GPU].balance(x))
+            found.append(column.balance(x))
             x = self._tree.parents[x]
         return tuple(found)

@@ -22,7 +22,7 @@ from pools.domain.errors import BadInput, Conflict, DomainError, Fault, Violatio
 from pools.domain.quota.forest import CohortQuotaFacts
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import simplify
+from pools.domain.values.amounts import DEFAULT_FLAVOR, simplify
 from pools.models import AuditEntry, Backend, Cohort, Node, Pool
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts, StartReservationFacts
 from scheduling.domain.priorities import Priority
@@ -43,9 +43,11 @@ from scheduling.selectors.queue.cohorts_above import engine_cohort
 from scheduling.selectors.queue.live_facts import (
     MAX_GROUPS,
     UNITS,
+    LiveTask,
     SharedObjects,
     container_queue,
     leaf_queue,
+    leaf_quotas,
     microseconds,
     node_facts,
     policy_of,
@@ -262,12 +264,13 @@ def _add_pool(
     top = container_queue(root, balance)
     leaf = names.queue_name(root.namespace, root.name, names.SHARED_QUEUE)
     shared[top.name] = leaf
-    queues += [top, leaf_queue(leaf, top.name, balance.shared_scheduling_quota, root.created_at)]
+    quotas = leaf_quotas(balance)
+    queues += [top, leaf_queue(leaf, top.name, quotas[names.SHARED_QUEUE], root.created_at)]
     for row, part in zip(subpools, facts, strict=True):
         if part.state is SubpoolState.ARCHIVED:
             continue
         name = names.queue_name(root.namespace, root.name, part.name)
-        queues.append(leaf_queue(name, top.name, part.scheduling_quota, row.created_at))
+        queues.append(leaf_queue(name, top.name, quotas[part.name], row.created_at))
         if part.state is SubpoolState.DELETING:
             draining[name] = part.last_quota
 
@@ -385,10 +388,11 @@ def _count_groups(groups: Iterable[Group]) -> dict[UUID, int]:
 
 
 def _task(task: Task, shapes: SharedObjects) -> RecordedTask:
-    facts = shapes.task(
+    waiting = LiveTask(
         task.name, task.sub_group, TaskStatus.SCHEDULING.value, task.gpu_count, task.cpu_count, task.memory_bytes,
         task.storage_bytes, task.platform, "[]", "",
     )  # fmt: skip
+    facts = shapes.task(waiting, task.flavor or DEFAULT_FLAVOR)
     return RecordedTask(facts, task.platform, frozenset(task.nodes_excluded))
 
 

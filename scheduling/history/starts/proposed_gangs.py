@@ -14,7 +14,7 @@ from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.history.forecast.runtimes import WorkKind
 from scheduling.history.starts.forecast_facts import ForecastFacts, read_forecast_facts
-from scheduling.selectors.queue.live_facts import SharedObjects, proposed_tasks
+from scheduling.selectors.queue.live_facts import SharedObjects, proposed_variants
 
 _MARK = "~proposed"
 """Begins the names of these gangs; no name of a workflow begins so."""
@@ -81,11 +81,12 @@ class BackendPresent:
         seconds = None if limit is None else limit.total_seconds()
         expected = proposed.spec.simulated_runtime
         for position, group in enumerate(proposed.first_groups):
-            tasks, tree = proposed_tasks(self._shapes, group)
+            variants, tree = proposed_variants(self._shapes, group, proposed.leaf.root.gpu_flavors)
             fact = GangFacts(
                 f"{_MARK}{number:04}/{group.name}",
                 queue,
-                tasks,
+                variants.tasks,
+                alternatives=variants.alternatives,
                 priority=proposed.priority.priority_class_value,
                 preemptible=proposed.priority.is_preemptible,
                 submitted=self._latest + 1 + number * 10**6 + position,

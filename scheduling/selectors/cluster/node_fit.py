@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from pools.database.prepared import read_rows
 from pools.domain.values import amounts
+from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_key
 from pools.models import Backend, Node, Pool
 from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts
@@ -22,7 +23,7 @@ from scheduling.selectors.queue.live_facts import (
     UNITS,
     SharedObjects,
     node_facts,
-    proposed_tasks,
+    proposed_variants,
 )
 from scheduling.selectors.queue.topology_needs import read_node_labels, topology_needs
 
@@ -31,7 +32,6 @@ _SIZES_SQL = """
         count(*)
     FROM pools_node WHERE backend_id = %s GROUP BY 1, gpus, cpu, memory_bytes, storage_bytes
 """
-_UNLIMITED = QueueFacts("all", quota=dict.fromkeys((amounts.GPU, CPU, MEMORY, STORAGE), amounts.UNLIMITED))
 _Size = tuple[str | None, int, int, int, int, int]
 """Without a platform: of nodes with a taint."""
 
@@ -49,17 +49,19 @@ def unfitting_warnings(root: Pool, backend: Backend, specs: Sequence[WorkflowSpe
         texts = []
         for group in spec.groups:
             if id(group) not in known:
-                known[id(group)] = None if _surely_fits(group, sizes, keys) else _refusal(backend, group, keys)
+                known[id(group)] = (
+                    None if _surely_fits(group, sizes, keys, root.gpu_flavors) else _refusal(root, backend, group, keys)
+                )
             if (text := known[id(group)]) is not None:
                 texts.append(text)
         found.append(texts)
     return found
 
 
-def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, str]) -> bool:
+def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, str], flavors: tuple[str, ...]) -> bool:
     """Whether as many tasks fit as the group has, each as large as the largest amounts of the group."""
     platforms = {task.platform or "default" for task in group.tasks}
-    if len(platforms) > 1 or any(task.nodes_excluded for task in group.tasks):
+    if flavors or len(platforms) > 1 or any(task.nodes_excluded for task in group.tasks):
         return False
     if group.required_topology_keys & keys.keys():
         return False
@@ -77,14 +79,20 @@ def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, st
     return room >= len(group.tasks)
 
 
-def _refusal(backend: Backend, group: GroupSpec, keys: Mapping[str, str]) -> str | None:
+def _refusal(root: Pool, backend: Backend, group: GroupSpec, keys: Mapping[str, str]) -> str | None:
     nodes = list(Node.objects.filter(backend=backend))
     shapes = SharedObjects(nodes)
-    tasks, tree = proposed_tasks(shapes, group)
+    variants, tree = proposed_variants(shapes, group, root.gpu_flavors)
     needs = topology_needs(keys, group, read_node_labels(backend)) if group.required_topology_keys & keys.keys() else ()
+    flavors = (gpu_key(name) for name in root.gpu_flavors or (DEFAULT_FLAVOR,))
+    queue = QueueFacts("all", quota=dict.fromkeys((*flavors, CPU, MEMORY, STORAGE), amounts.UNLIMITED))
     facts = ClusterFacts(
-        queues=(_UNLIMITED,),
-        gangs=(GangFacts(group.name, _UNLIMITED.name, tasks, tree=tree, topology=needs),),
+        queues=(queue,),
+        gangs=(
+            GangFacts(
+                group.name, queue.name, variants.tasks, alternatives=variants.alternatives, tree=tree, topology=needs
+            ),
+        ),
         nodes=tuple(map(node_facts, nodes)),
         units=UNITS,
     )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_node_quota
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.stored_quotas import quotas_from_stored
-from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount
+from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA, NodeQuota
+from pools.domain.values.amounts import UNLIMITED, Amount, gpu_key
 from pools.models import Backend, Cohort, Pool
 from pools.selectors.quotas.quota_facts import cohort_ids_below, cohort_roots, read_cohort_facts
 from scheduling.domain.engine import facts as engine
@@ -58,14 +58,21 @@ def pool_cohort_limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, A
     """The borrowing and lending limits of a pool in its cohort, in the form of the engine; empty without a cohort."""
     if root.cohort_id is None:
         return {}, {}
-    fact = PoolQuotaFacts(root.name, None, balance.guarantee, balance.maximum, root.limits)
-    return _finite_limits({GPU: pool_node_quota(fact)})
+    return _finite_limits(
+        {
+            gpu_key(flavor): pool_node_quota(PoolQuotaFacts(root.name, None, each.guarantee, each.maximum, root.limits))
+            for flavor, each in balance.by_flavor.items()
+        }
+    )
 
 
 def limits_its_borrowing(root: Pool, balance: PoolBalance) -> bool:
     """Whether the maximum of the pool alone bounds its borrowing."""
-    own = root.limits.borrowing_limit
-    return balance.maximum != UNLIMITED and own >= balance.maximum - balance.guarantee
+    limits = root.limits_by_flavor
+    return all(
+        each.maximum != UNLIMITED and limits.get(flavor, NO_QUOTA).borrowing_limit >= each.maximum - each.guarantee
+        for flavor, each in balance.by_flavor.items()
+    )
 
 
 def _finite_limits(quotas: Mapping[str, NodeQuota]) -> tuple[Mapping[str, Amount], Mapping[str, Amount]]:

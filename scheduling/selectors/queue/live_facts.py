@@ -4,8 +4,10 @@ Queues have their logical names (design, D2): `osmo-pool-{ns}-team` contains `os
 for each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train` where a workflow has several
 groups.
 
-* Quotas are the scheduling view (design, D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas:
-  a queue may use all cores (in millicores), memory and storage (in bytes) of the nodes.
+* Quotas are the scheduling view (design, D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas,
+  by flavor: a queue may use all cores (in millicores), memory and storage (in bytes) of the nodes.
+* A GPU counts in the flavor of its node; what runs counts where it was admitted until it ends, also if the node has
+  another flavor by now. Work that may use several flavors has an alternative for each (design kinds, section 2).
 * Pools that share nodes are separate queues over the same nodes. `TaskFacts.allowed_nodes` are the nodes that a task
   may use: its platform, its excluded nodes and taints of a cluster keep it from others.
 * Nothing starts on an offline backend; a pool in maintenance accepts no new work, but its waiting work may start
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,10 +31,10 @@ from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.domain.configuration.backend_config import VictimRule
 from pools.domain.configuration.pool_fields import HOLD_AFTER
-from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values import amounts
-from pools.domain.values.amounts import Amount, Gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, flavor_of, gpu_key, is_gpu
 from pools.models import Backend, Node, Pool
 from pools.selectors.quotas.pool_balance import read_balances
 from scheduling.domain.cluster.naming import GPU_RESOURCE
@@ -47,10 +49,13 @@ from scheduling.domain.engine.facts import (
     StartHold,
     StartReservationFacts,
     TaskState,
+    WhenCanBorrow,
+    WhenCanPreempt,
 )
 from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar
+from scheduling.domain.flavor_choices import PoolFlavors, TaskWish, flavors_beside
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
-from scheduling.domain.judgement.plan_units import GatePath
+from scheduling.domain.judgement.plan_units import LeafPaths
 from scheduling.domain.judgement.tree_gates import TreeGates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
@@ -94,7 +99,8 @@ MAX_GROUPS = 10**6  # groups of one workflow, which have one submit time, are se
 @dataclass(frozen=True, slots=True)
 class GangRef:
     """The rows of a gang. `leaf` and `root` are ids of pools, `pool` is the canonical name of the leaf; a shared leaf
-    has the name of its top-level pool."""
+    has the name of its top-level pool. `choices`: in a pool with GPU flavors, the flavor of each task by name for each
+    choice of the facts, in their order."""
 
     group: UUID
     workflow: UUID
@@ -103,6 +109,7 @@ class GangRef:
     leaf: int
     root: int
     pool: str
+    choices: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class LiveFacts:
     gangs: Mapping[str, GangRef]
     leaves: Mapping[str, int]
     roots: Mapping[str, int]
-    gate_paths: Mapping[int, GatePath]
+    gate_paths: Mapping[int, LeafPaths]
     tree_gates: TreeGates
     waits_for_external: bool
     """Whether work may wait for changes elsewhere: in a GPU namespace, or on other backends of a cohort."""
@@ -149,11 +156,13 @@ def read_live_facts(
                 queues=tuple(trees.queues),
                 cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
-                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(node_facts, nodes)),
+                nodes=None
+                if backend.kind == Backend.Kind.KUBERNETES and not nodes
+                else nodes_with_work(nodes, (task for gang in gangs.facts for task in gang.tasks)),
                 usage=trees.usage,
                 demand={}
                 if new_workflows is None or totals_only
-                else _demand(backend, trees.queue_of_leaf, new_workflows),
+                else _demand(backend, trees, gangs.shapes, new_workflows),
                 units=UNITS,
                 policy=gangs.policy(backend),
             ),
@@ -186,20 +195,21 @@ class _BackendQueues:
         self.queues: list[QueueFacts] = []
         self.queue_of_leaf: dict[int, str] = {}
         self.roots: dict[str, int] = {}
-        self.gates: dict[int, GatePath] = {}
+        self.gates: dict[int, LeafPaths] = {}
+        self.flavors: dict[int, tuple[str, ...]] = {}
         self.pools: dict[int, str] = {}
         self.outside: set[int] = set()
         self.takeable: set[int] = set()
         self.usage: dict[str, dict[str, int]] = {}
-        self.firm: dict[str, int] = {}
+        self.firm: dict[str, dict[str, int]] = {}
         self._backend, self._totals_only = backend, totals_only
         rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
         own = list(rows)
         self.above = read_cohorts_above(backend, own)
         self.rows = [*own, *self.above.outside]
-        self._promised: Counter[int] = Counter()
+        self._promised: Counter[tuple[int, str]] = Counter()
         for each in read_dispatched_usage(self.above.tops) if self.above.outside else ():
-            self._promised[each.leaf] += each.gpus
+            self._promised[each.leaf, each.flavor] += each.gpus
         pools = {root.pk: root for root in self.rows}
         subpools: dict[int, dict[str, Pool]] = defaultdict(dict)
         parts = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
@@ -220,24 +230,26 @@ class _BackendQueues:
         self.queues.append(container_queue(root, balance, hold=_offline_hold(self._backend), is_external=is_outside))
         ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in subpools.items()}
         self.gates |= build_gate_paths(balance, ids)
-        leaves = [(root, names.SHARED_QUEUE, balance.shared_scheduling_quota, balance.shared_usage)]
-        leaves += [
-            (subpools[part.name], part.name, part.scheduling_quota, part.usage)
-            for part in balance.subpools
-            if part.name in subpools
-        ]
-        for row, leaf, quota, usage in leaves:
+        quotas = leaf_quotas(balance)
+        leaves = [(root, names.SHARED_QUEUE)]
+        leaves += [(subpools[part.name], part.name) for part in balance.subpools if part.name in subpools]
+        for row, leaf in leaves:
             queue = names.queue_name(root.namespace, root.name, leaf)
             self.queue_of_leaf[row.pk] = queue
             self.pools[row.pk] = root.name if leaf == names.SHARED_QUEUE else names.canonical_name(root.name, leaf)
-            self.queues.append(leaf_queue(queue, container, quota, row.created_at))
+            self.queues.append(leaf_queue(queue, container, quotas[leaf], row.created_at))
+            self.flavors[row.pk] = root.gpu_flavors
+            usage = leaf_usage(balance, leaf)
             if is_outside:
                 self.outside.add(row.pk)
-                listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._totals_only else 0
-                self.usage[queue] = {amounts.GPU: usage.total_usage - listed + self._promised[row.pk]}
+                are_listed = root.pk in self.takeable and not self._totals_only
+                self.usage[queue] = {
+                    gpu_key(flavor): (used.used if are_listed else used.total_usage) + self._promised[row.pk, flavor]
+                    for flavor, used in usage.items()
+                }
             elif self._totals_only:
-                self.usage[queue] = {amounts.GPU: usage.total_usage - usage.used}
-                self.firm[queue] = usage.used
+                self.usage[queue] = {gpu_key(flavor): used.total_usage - used.used for flavor, used in usage.items()}
+                self.firm[queue] = {gpu_key(flavor): used.used for flavor, used in usage.items()}
 
 
 def container_queue(
@@ -247,20 +259,44 @@ def container_queue(
     return QueueFacts(
         names.queue_name(root.namespace, root.name, None),
         root.cohort.name if root.cohort else None,
-        _quota(balance.scheduling_quota),
-        _limit(balance.maximum),
+        _quota({flavor: each.scheduling_quota for flavor, each in balance.by_flavor.items()}),
+        _limit({flavor: each.maximum for flavor, each in balance.by_flavor.items()}),
         *pool_cohort_limits(root, balance),
         weight=1 if root.weight is None else root.weight,
         created=microseconds(root.created_at),
         hold=hold,
         is_external=is_external,
         borrows_by_limit=limits_its_borrowing(root, balance),
+        when_can_borrow=root.config.get("when_can_borrow", WhenCanBorrow.BORROW),
+        when_can_preempt=root.config.get("when_can_preempt", WhenCanPreempt.NEXT),
     )
 
 
-def leaf_queue(name: str, container: str, quota: Gpus, created: datetime) -> QueueFacts:
-    """The queue of a leaf."""
-    return QueueFacts(name, container, _quota(quota), created=microseconds(created))
+def leaf_queue(name: str, container: str, quotas: Mapping[str, Gpus], created: datetime) -> QueueFacts:
+    """The queue of a leaf; its quotas are by flavor."""
+    return QueueFacts(name, container, _quota(quotas), created=microseconds(created))
+
+
+def leaf_quotas(balance: PoolBalance) -> dict[str, dict[str, Gpus]]:
+    """The quotas for the scheduler of each leaf by flavor; the shared leaf has the name of its queue."""
+    found: dict[str, dict[str, Gpus]] = defaultdict(dict)
+    for flavor, each in balance.by_flavor.items():
+        found[names.SHARED_QUEUE][flavor] = each.shared_scheduling_quota
+        for part in each.subpools:
+            found[part.name][flavor] = part.scheduling_quota
+    return found
+
+
+def leaf_usage(balance: PoolBalance, leaf: str) -> dict[str, UsageCounts]:
+    """The usage of one leaf by flavor. Work that began before its pool had flavors counts in `default`."""
+    found = {flavor: each.usage_of(leaf) for flavor, each in balance.by_flavor.items()}
+    if balance.kinds:
+        whole, parts = balance.usage_of(leaf), list(found.values())
+        used = whole.used - sum(part.used for part in parts)
+        total = whole.total_usage - sum(part.total_usage for part in parts)
+        if total > 0:
+            found[DEFAULT_FLAVOR] = UsageCounts(used, total)
+    return found
 
 
 def _offline_hold(backend: Backend) -> StartHold | None:
@@ -270,12 +306,12 @@ def _offline_hold(backend: Backend) -> StartHold | None:
     return StartHold(ReasonCode.BACKEND_OFFLINE, message, f"Cluster {backend.name} is set online again")
 
 
-def _quota(gpus: Gpus) -> dict[str, Amount]:
-    return {amounts.GPU: gpus, **_UNBOUNDED}
+def _quota(gpus: Mapping[str, Gpus]) -> dict[str, Amount]:
+    return {**{gpu_key(flavor): quota for flavor, quota in gpus.items()}, **_UNBOUNDED}
 
 
-def _limit(gpus: Gpus) -> dict[str, Amount]:
-    return {} if gpus == amounts.UNLIMITED else {amounts.GPU: gpus}
+def _limit(gpus: Mapping[str, Gpus]) -> dict[str, Amount]:
+    return {gpu_key(flavor): limit for flavor, limit in gpus.items() if limit != amounts.UNLIMITED}
 
 
 def microseconds(at: datetime) -> int:
@@ -285,28 +321,60 @@ def microseconds(at: datetime) -> int:
 
 def node_facts(row: Node) -> engine.NodeFacts:
     """A node with its capacity."""
-    have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
+    have = _request(gpu_key(row.flavor), row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
     return engine.NodeFacts(row.name, have, parts=0 if row.gpus else row.advertised_gpus or 0)
 
 
-def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
-    return {amounts.GPU: gpus, CPU: cpu * MILLICORES, MEMORY: memory, STORAGE: storage}
+def nodes_with_work(rows: Iterable[Node], tasks: Iterable[engine.TaskFacts]) -> tuple[engine.NodeFacts, ...]:
+    """The nodes, with the GPUs of running tasks in the flavor that these were admitted in, where that is not the flavor
+    of the node."""
+    own = {row.name: gpu_key(row.flavor) for row in rows}
+    moved: dict[str, Counter[str]] = defaultdict(Counter)
+    for task in tasks:
+        key = next(iter(task.request), "")
+        if task.node is not None and key != own.get(task.node, key) and task.request[key]:
+            moved[task.node][key] += int(task.request[key])
+    nodes = []
+    for row in rows:
+        node = node_facts(row)
+        if row.name in moved:
+            resources = {own[row.name]: row.gpus - moved[row.name].total(), **moved[row.name]}
+            node = replace(node, resources={**node.resources, **resources})
+        nodes.append(node)
+    return tuple(nodes)
 
 
-def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[str]) -> dict[str, dict[str, int]]:
-    """The demand of the waiting work in each queue, without these workflows."""
+def _request(key: str, gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
+    return {key: gpus, CPU: cpu * MILLICORES, MEMORY: memory, STORAGE: storage}
+
+
+def _demand(backend: Backend, trees: _BackendQueues, shapes: SharedObjects, new: Collection[str]) -> dict[str, Any]:
+    """The demand of the waiting work in each queue, without these workflows. Work that may use several flavors is
+    demand of each."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     with connection.cursor() as cursor:
         cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
-        return {
-            queue_of_leaf[leaf]: _request(*map(int, requested)) for leaf, *requested in cursor if leaf in queue_of_leaf
-        }
+        for leaf, platform, wished, *requested in cursor:
+            if leaf not in trees.queue_of_leaf:
+                continue
+            gpus, *others = map(int, requested)
+            wish = TaskWish(gpus, tuple(json.loads(wished)), platform)
+            keys = [gpu_key(flavor) for flavor in shapes.flavors(trees.flavors[leaf]).permitted(wish)]
+            demand = found[trees.queue_of_leaf[leaf]]
+            demand.update(_request(keys[0] if keys else amounts.GPU, gpus if keys else 0, *others))
+            demand.update(dict.fromkeys(keys[1:], gpus))
+    return {queue: dict(demand) for queue, demand in found.items()}
 
 
-def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
-    """The usage of these nodes."""
+def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, list[dict[str, int]]]:
+    """The usage of these nodes, for each flavor that its GPUs count in."""
+    found: dict[str, list[dict[str, int]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
-        return {name: _request(*map(int, used)) for name, *used in cursor if name in names}
+        for name, flavor, *used in cursor:
+            if name in names:
+                found[name].append(_request(gpu_key(flavor or DEFAULT_FLAVOR), *map(int, used)))
+    return found
 
 
 _GANG = f"""
@@ -346,18 +414,19 @@ _SUMS = """
 """
 
 _DEMAND = f"""
-    SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name <> ALL(%s) AND NOT EXISTS (
+    SELECT work.pool_id, task.platform, task.gpu_flavors::text,
+    {_SUMS} AND gang.status = ANY(%s) AND work.name <> ALL(%s) AND NOT EXISTS (
         SELECT FROM scheduling_startreservation reserved WHERE reserved.group_id = gang.uuid
-    ) GROUP BY work.pool_id
+    ) GROUP BY work.pool_id, task.platform, task.gpu_flavors
 """
 
-_ON_NODES = f"SELECT task.node_name, {_SUMS} GROUP BY task.node_name"
+_ON_NODES = f"SELECT task.node_name, task.flavor, {_SUMS} GROUP BY task.node_name, task.flavor"
 
 # One row for each gang: its tasks as JSON are read in a third of the time of separate rows.
 _TASKS = """
     SELECT task.group_id, json_agg(json_build_array(
         task.name, task.sub_group, task.status, task.gpu_count, task.cpu_count, task.memory_bytes, task.storage_bytes,
-        task.platform, task.nodes_excluded::text, task.node_name
+        task.platform, task.nodes_excluded::text, task.node_name, task.gpu_flavors::text, task.flavor
     ) ORDER BY task.position)::text
     FROM scheduling_task task
     WHERE task.group_id = ANY(%s) AND task.status = ANY(%s)
@@ -382,8 +451,8 @@ class _BackendGangs:
         self._now = 0
         self._are_totals = totals_only
         self._reservations: list[StartReservationFacts] = []
-        self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
-        self._shapes = SharedObjects(nodes)
+        self._trees = trees
+        self.shapes = SharedObjects(nodes)
         with connection.cursor() as cursor:
             begun = [] if totals_only else _BEGUN
             always = list(_STATES) if new is None else begun
@@ -395,44 +464,47 @@ class _BackendGangs:
                 cursor.execute(_OUTSIDE, [_BEGUN, list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
                 gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
-            tasks: dict[UUID, list[engine.TaskFacts]] = defaultdict(list)
-            for group, written in cursor:
-                tasks[group] = [self._shapes.task(*columns) for columns in json.loads(written)]
+            tasks = {group: [LiveTask(*columns) for columns in json.loads(written)] for group, written in cursor}
         for gang in gangs:
-            if gang[6] in trees.outside:
-                self._add(gang, _outside_tasks(tasks[gang[0]]))
-            elif gang[6] in trees.queue_of_leaf:
-                self._add(gang, tasks[gang[0]])
+            if gang[6] in trees.queue_of_leaf:
+                self._add(gang, tasks.get(gang[0], ()))
         if totals_only:
             self.facts += [
-                _total_gang(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items() if gpus
+                _total_gang(queue, {queue: [held]}) for queue, held in trees.firm.items() if any(held.values())
             ]
             self.facts.append(_total_gang("", _usage_of_nodes(backend, {node.name for node in nodes}), has_node=True))
 
-    def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
+    def _add(self, columns: Sequence[Any], tasks: Sequence[LiveTask]) -> None:
         (
             group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many,
             now, ready, started, deadline, timeout, expected, reserved, nodes, placed, checkpoints,
         ) = columns  # fmt: skip
         self._now = now
         known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
-        if reserved is not None:
-            self._reservations.append(
-                StartReservationFacts(known, reserved, None if nodes is None else json.loads(nodes), placed)
-            )
         # The timeout counts from the first start of the workflow.
         limit = timeout if deadline is None else max(0, deadline - (now if started is None else started))
-        self.rows[known] = GangRef(group, workflow, workflow_name, name, leaf, root, self._pools[leaf])
+        variants = self.shapes.variants(tasks, self._trees.flavors[leaf])
+        if leaf in self._trees.outside:
+            variants = GangVariants(_outside_tasks(variants.tasks))
+        if reserved is not None:
+            places = None if nodes is None else json.loads(nodes)
+            choice = _reserved_choice(variants, places or {})
+            self._reservations.append(StartReservationFacts(known, reserved, places, placed, choice))
+        self.rows[known] = GangRef(
+            group, workflow, workflow_name, name, leaf, root, self._trees.pools[leaf], variants.flavors
+        )
         self.facts.append(
             GangFacts(
                 known,
-                self._queue_of_leaf[leaf],
-                tuple(tasks),
+                self._trees.queue_of_leaf[leaf],
+                variants.tasks,
+                alternatives=variants.alternatives,
+                choice=variants.choice,
                 priority=Priority(priority).priority_class_value,
                 preemptible=Priority(priority).is_preemptible,
                 submitted=submitted * MAX_GROUPS + position,
-                tree=self._shapes.tree(tree),
-                hold=self._held.get(group),
+                tree=self.shapes.tree(tree),
+                hold=self._trees.held.get(group),
                 waiting_since=ready,
                 started=started,
                 time_limit=limit,
@@ -447,6 +519,12 @@ class _BackendGangs:
         if policy is None:
             return None
         return replace(policy, now=self._now, reservations=tuple(self._reservations), are_totals=self._are_totals)
+
+
+def _reserved_choice(variants: GangVariants, places: Mapping[str, Mapping[str, Any]]) -> int:
+    """The choice of a start reservation, by the flavors of the GPUs that it holds on its nodes."""
+    held = {flavor_of(key) for amounts_there in places.values() for key in amounts_there if is_gpu(key)}
+    return next((i for i, flavors in enumerate(variants.flavors) if held <= {*flavors.values()}), 0) if held else 0
 
 
 def _checkpoint_seconds(written: str | None) -> int | None:
@@ -464,21 +542,55 @@ def policy_of(backend: Backend) -> PolicyFacts | None:
     return PolicyFacts(0, backend.reserve_after, backend.ageing, 10**6 * MAX_GROUPS, victims=rule)
 
 
-def _outside_tasks(tasks: Iterable[engine.TaskFacts]) -> Iterator[engine.TaskFacts]:
+def _outside_tasks(tasks: Iterable[engine.TaskFacts]) -> tuple[engine.TaskFacts, ...]:
     """The running and completed tasks of a gang on another backend: they hold quota, but no node of this backend."""
-    for task in tasks:
-        if task.state is not TaskState.PENDING:
-            yield replace(task, node=None, allowed_nodes=frozenset())
+    return tuple(
+        replace(task, node=None, allowed_nodes=frozenset()) for task in tasks if task.state is not TaskState.PENDING
+    )
 
 
-def _total_gang(queue: str, held: Mapping[str, Mapping[str, int]], *, has_node: bool = False) -> GangFacts:
-    """A total of work as one gang that cannot be preempted: a task for each node with usage, or one task without a
-    node. Its name cannot be the name of work; a total without a queue counts on its nodes alone."""
+def _total_gang(queue: str, held: Mapping[str, Sequence[Mapping[str, int]]], *, has_node: bool = False) -> GangFacts:
+    """A total of work as one gang that cannot be preempted: a task for each node and flavor with usage, or one task
+    without a node. Its name cannot be the name of work; a total without a queue counts on its nodes alone."""
     tasks = (
-        engine.TaskFacts(name, amount, state=TaskState.RUNNING, node=name if has_node else None)
-        for name, amount in held.items()
+        engine.TaskFacts(
+            name if not place else f"{name} {place}", amount, state=TaskState.RUNNING, node=name if has_node else None
+        )
+        for name, parts in held.items()
+        for place, amount in enumerate(parts)
     )
     return GangFacts(f"sum of {queue}", queue, tuple(tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTask:
+    """One open or completed attempt as it is read: `excluded` and `wished` (GPU flavors) are JSON lists, `flavor` is
+    the one that it counts in while it has a node."""
+
+    name: str
+    sub_group: str
+    status: str
+    gpus: int
+    cpu: int
+    memory: int
+    storage: int
+    platform: str
+    excluded: str
+    node: str
+    wished: str = "[]"
+    flavor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangVariants:
+    """The tasks of a gang, those of its other choices, and the place of the first among them, as
+    :class:`scheduling.domain.engine.facts.GangFacts` has them. `flavors`: in a pool with GPU flavors, the flavor of
+    each task by name for each choice."""
+
+    tasks: tuple[engine.TaskFacts, ...]
+    alternatives: tuple[tuple[engine.TaskFacts, ...], ...] = ()
+    choice: int = 0
+    flavors: tuple[Mapping[str, str], ...] = ()
 
 
 class SharedObjects:
@@ -487,34 +599,63 @@ class SharedObjects:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._by_platform: dict[str, set[str]] = defaultdict(set)
         self._tainted: dict[str, set[str]] = defaultdict(set)
+        self._flavors_there: dict[str, set[str]] = defaultdict(set)
         for node in nodes:
             self._by_platform[node.platform].add(node.name)
+            if node.gpus:
+                self._flavors_there[node.platform].add(node.flavor)
             if node.taint:
                 self._tainted[node.taint].add(node.name)
         self._gpu_pods_only = frozenset(node.name for node in nodes if node.gpu_pods_only)
         self._names = frozenset(node.name for node in nodes)
-        self._requests: dict[tuple[int, ...], dict[str, int]] = {}
+        self._requests: dict[tuple[object, ...], dict[str, int]] = {}
         self._allowed: dict[tuple[str, str, bool], tuple[frozenset[str] | None, tuple[NodeBar, ...]]] = {}
         self._trees: dict[str, GangTree] = {}
+        self._choices: dict[tuple[object, ...], tuple[tuple[str, ...], ...]] = {}
 
-    def task(
-        self, name: str, sub_group: str, status: str, gpus: int, cpu: int, memory: int, storage: int,
-        platform: str, excluded: str, node: str,
-    ) -> engine.TaskFacts:  # fmt: skip
-        """One open or completed attempt as a task of the facts."""
-        requested = (gpus, cpu, memory, storage)
+    def flavors(self, names: tuple[str, ...]) -> PoolFlavors:
+        """The flavors of a pool, and where its platforms have nodes of them."""
+        return PoolFlavors(names, self._flavors_there)
+
+    def variants(self, tasks: Sequence[LiveTask], names: tuple[str, ...]) -> GangVariants:
+        """The gang in each choice of flavors of its pool."""
+        if not names:
+            facts = tuple(self.task(task, task.flavor or DEFAULT_FLAVOR) for task in tasks)
+            return GangVariants(facts)
+        wishes = tuple(TaskWish(task.gpus, tuple(json.loads(task.wished)), task.platform) for task in tasks)
+        held = [task.flavor if _STATE_OF[task.status] is TaskState.RUNNING else "" for task in tasks]
+        key = names, wishes
+        if key not in self._choices:
+            self._choices[key] = self.flavors(names).choices_or_named(wishes)
+        choices, choice = self._choices[key], 0
+        if any(held):
+            own = flavors_beside(choices, held)
+            choices = choices if own in choices else (own,)
+            choice = choices.index(own)
+        facts, *others = (
+            tuple(self.task(task, flavor) for task, flavor in zip(tasks, flavors, strict=True))
+            for flavors in (choices[choice], *choices[:choice], *choices[choice + 1 :])
+        )
+        of_tasks = tuple(
+            {task.name: flavor for task, flavor in zip(tasks, flavors, strict=True) if task.gpus} for flavors in choices
+        )
+        return GangVariants(facts, tuple(others), choice, of_tasks)
+
+    def task(self, task: LiveTask, flavor: str) -> engine.TaskFacts:
+        """One open or completed attempt as a task of the facts, whose GPUs count in this flavor."""
+        requested = (gpu_key(flavor), task.gpus, task.cpu, task.memory, task.storage)
         if requested not in self._requests:
             self._requests[requested] = _request(*requested)
-        node_key = platform, excluded, gpus > 0
+        node_key = task.platform, task.excluded, task.gpus > 0
         if node_key not in self._allowed:
-            bars = self.bars([platform], json.loads(excluded), has_gpus=gpus > 0)
+            bars = self.bars([task.platform], json.loads(task.excluded), has_gpus=task.gpus > 0)
             barred = frozenset[str]().union(*(bar.nodes for bar in bars))
             self._allowed[node_key] = self._names - barred if barred else None, bars
-        state = _STATE_OF[status]
-        has_node = state is TaskState.RUNNING and node in self._names
+        state = _STATE_OF[task.status]
+        has_node = state is TaskState.RUNNING and task.node in self._names
         return engine.TaskFacts(
-            name, self._requests[requested], sub_group or DEFAULT_SUB_GROUP, state, node if has_node else None,
-            *self._allowed[node_key],
+            task.name, self._requests[requested], task.sub_group or DEFAULT_SUB_GROUP, state,
+            task.node if has_node else None, *self._allowed[node_key],
         )  # fmt: skip
 
     def bars(
@@ -541,13 +682,17 @@ class SharedObjects:
         return self._trees[written] if written != "null" else None
 
 
-def proposed_tasks(shapes: SharedObjects, group: GroupSpec) -> tuple[tuple[engine.TaskFacts, ...], GangTree | None]:
-    """The waiting tasks of a group that is not submitted yet, and its tree."""
-    tasks = tuple(
-        shapes.task(
+def proposed_variants(
+    shapes: SharedObjects, group: GroupSpec, flavors: tuple[str, ...]
+) -> tuple[GangVariants, GangTree | None]:
+    """The waiting tasks of a group that is not submitted yet, in each choice of the flavors of its pool, and its
+    tree."""
+    tasks = [
+        LiveTask(
             task.name, task.sub_group, TaskStatus.SCHEDULING.value, task.gpu, task.cpu, task.memory_bytes,
             task.storage_bytes, task.platform or "default", json.dumps(list(task.nodes_excluded)), "",
+            json.dumps(list(task.gpu_flavors)),
         )
         for task in group.tasks
-    )  # fmt: skip
-    return tasks, shapes.tree(None if group.gang is None else json.dumps(group.gang))
+    ]  # fmt: skip
+    return shapes.variants(tasks, flavors), shapes.tree(None if group.gang is None else json.dumps(group.gang))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain import names
 from pools.domain.quota.forest import pool_key
 from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.quota.tree import QuotaTree
-from pools.domain.values.amounts import GPU, UNLIMITED, Gpus
+from pools.domain.values.amounts import UNLIMITED, Gpus, gpu_key
 from pools.models import Pool
 from pools.selectors.quotas.pool_balance import read_balance
 from pools.selectors.quotas.quota_facts import read_admission_tree
@@ -24,9 +25,17 @@ def read_leaf_ids(root: Pool) -> dict[str, int]:
     return {names.SHARED_QUEUE: root.pk} | {short: pk for short, pk in subpools if short}
 
 
-def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, GatePath]:
-    """The gates of every leaf of a tree by its row id, from the leaf to the container: the scheduling view
-    (design, D4)."""
+def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, dict[str, GatePath]]:
+    """The gates of every leaf of a tree by its row id and by flavor, from the leaf to the container: the scheduling
+    view (design, D4)."""
+    found: dict[int, dict[str, GatePath]] = defaultdict(dict)
+    for flavor, balance in facts.by_flavor.items():
+        for leaf, path in _gate_paths(balance, ids).items():
+            found[leaf][flavor] = path
+    return found
+
+
+def _gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, GatePath]:
     container = Gate(facts.name, facts.scheduling_quota, facts.used, facts.maximum, facts.total_usage)
     leaves = [(names.SHARED_QUEUE, facts.shared_scheduling_quota, facts.shared_usage)]
     leaves += [(part.name, part.scheduling_quota, part.usage) for part in facts.subpools]
@@ -37,7 +46,7 @@ def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, Ga
     }
 
 
-def read_gate_paths(root: Pool) -> dict[int, GatePath]:
+def read_gate_paths(root: Pool) -> dict[int, dict[str, GatePath]]:
     """The current gates of a tree."""
     return build_gate_paths(read_balance(root), read_leaf_ids(root))
 
@@ -56,7 +65,7 @@ def read_quota_tree(tops: Collection[int], dispatched: Iterable[DispatchedUsage]
     tree = read_admission_tree(tops)
     for each in dispatched:
         if (x := tree.index.get(pool_key(each.pool))) is not None:
-            tree.columns[GPU].reserve(x, each.gpus)
+            tree.columns[gpu_key(each.flavor)].reserve(x, each.gpus)
     return tree
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from django.db import connection
 
-from pools.domain.values import amounts
-from pools.domain.values.amounts import Amount
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, flavor_of, gpu_key, is_gpu
 from scheduling.domain.engine.facts import GangFacts, TaskState
 from scheduling.domain.engine.rules.world import World
-from scheduling.domain.engine.steps import Step
-from scheduling.domain.judgement.plan_units import Gates
+from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.domain.judgement.plan_units import Gates, PlanUnit
 from scheduling.domain.receipts.causes import (
     EndCause,
     InterruptionFacts,
@@ -42,13 +41,22 @@ class PlanReceipts:
     def __init__(self, live: LiveFacts, world: World) -> None:
         self._live, self._world = live, world
 
-    def queue_numbers(self, gates: Gates, gangs: Collection[str]) -> dict[int, QueueNumbers]:
-        """The numbers of the leaves of these gangs now, before a unit of the plan."""
-        found = {}
-        for leaf, pool in {(self._live.gangs[gang].leaf, self._live.gangs[gang].pool) for gang in gangs}:
-            if path := gates.path(leaf):
-                found[leaf] = QueueNumbers(pool, path[0].quota, path[0].total_usage, self._share(leaf))
+    def queue_numbers(self, gates: Gates, unit: PlanUnit) -> dict[int, QueueNumbers]:
+        """The numbers of the leaves of the gangs of a unit that ends attempts, before it: those of the GPU flavor that
+        is taken."""
+        if not unit.ends_attempts:
+            return {}
+        flavor, found = self._taken_flavor(unit), {}
+        for leaf, pool in {(self._live.gangs[gang].leaf, self._live.gangs[gang].pool) for gang in unit.gangs}:
+            if path := gates.path(leaf, flavor):
+                found[leaf] = QueueNumbers(pool, path[0].quota, path[0].total_usage, self._share(leaf, flavor))
         return found
+
+    def _taken_flavor(self, unit: PlanUnit) -> str:
+        """The flavor of the first task that the unit ends."""
+        step = next(step for step in unit.steps if step.action is not StepAction.START)
+        task = next(task for task in self._facts[step.gang].tasks if task.name in step.tasks)
+        return next((flavor_of(key) for key in task.request if is_gpu(key)), DEFAULT_FLAVOR)
 
     def facts(self, step: Step, numbers: Mapping[int, QueueNumbers], started: datetime) -> InterruptionFacts:
         """Those of the attempts that a step ends; the first of them started at `started`."""
@@ -83,11 +91,11 @@ class PlanReceipts:
         ]
         return spared, step.eviction.has_more
 
-    def _share(self, leaf: int) -> Amount | None:
+    def _share(self, leaf: int, flavor: str) -> Amount | None:
         queue = self._world.queue_of.get(self._queue_names.get(leaf, ""))
-        if queue is None or amounts.GPU not in self._world.keys:
+        if queue is None or gpu_key(flavor) not in self._world.keys:
             return None
-        return queue.fair[self._world.keys.index(amounts.GPU)]
+        return queue.fair[self._world.keys.index(gpu_key(flavor))]
 
     @cached_property
     def _queue_names(self) -> Mapping[int, str]:
@@ -99,7 +107,8 @@ class PlanReceipts:
 
 
 def _running_gpus(gang: GangFacts) -> int:
-    return sum(int(task.request.get(amounts.GPU, 0)) for task in gang.tasks if task.state is TaskState.RUNNING)
+    running = (task for task in gang.tasks if task.state is TaskState.RUNNING)
+    return sum(int(amount) for task in running for key, amount in task.request.items() if is_gpu(key))
 
 
 def _quota_at(leaf: int, at: datetime) -> int | None:

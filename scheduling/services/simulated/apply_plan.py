@@ -21,12 +21,14 @@ from pools.database.one_by_one import note_left_out
 from pools.database.transactions import DatabaseLost, change
 from pools.domain.errors import Busy
 from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import Step, StepAction
-from scheduling.domain.judgement.plan_units import GatePath, Gates, NodeCapacity, PlanUnit, split_plan
+from scheduling.domain.flavor_choices import sum_by_flavor
+from scheduling.domain.judgement.plan_units import Gates, LeafPaths, NodeCapacity, PlanUnit, split_plan
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.causes import QueueNumbers
 from scheduling.domain.statuses import TaskStatus
@@ -57,8 +59,8 @@ StepBody = TypedDict(
     },
 )
 """A step that was done."""
-UsageChange = tuple[int, Priority, int]
-"""GPUs that work of a priority gains (or, below 0, loses) on a leaf."""
+UsageChange = tuple[int, Priority, int, str]
+"""GPUs of a flavor that work of a priority gains (or, below 0, loses) on a leaf."""
 
 
 @dataclass(slots=True)
@@ -200,8 +202,8 @@ class PlanExecution:
             self._cycle = None
         self.steps += batch.steps
         self.as_planned &= batch.as_planned
-        for leaf, priority, gpus in batch.usage_changes:
-            self._planned_gates.add_usage(leaf, priority, gpus)
+        for added in batch.usage_changes:
+            self._planned_gates.add_usage(*added)
 
     def _lock(self, root_ids: set[int], units: Sequence[PlanUnit]) -> _Batch:
         """Lock the trees of these units, and read their work and their numbers."""
@@ -212,7 +214,7 @@ class PlanExecution:
         for gang in (self._gangs[name] for unit in units for name in unit.gangs):
             workflows[gang.root].add(gang.workflow)
         transitions: dict[int, WorkflowTransition] = {}
-        paths: dict[int, GatePath] = {}
+        paths: dict[int, LeafPaths] = {}
         for root in roots:
             if root.backend_id == self._backend.pk:
                 root.backend = self._backend
@@ -223,7 +225,7 @@ class PlanExecution:
     def _apply_unit(self, batch: _Batch, unit: PlanUnit) -> None:
         """Do the unit if it is still valid, else leave everything as it is."""
         before, headroom = self._capacity.mark(), batch.headroom.snapshot()
-        numbers = self._why.queue_numbers(batch.gates, unit.gangs if unit.ends_attempts else ())
+        numbers = self._why.queue_numbers(batch.gates, unit)
         if (
             self._has_planned_state(batch, unit)
             and self._capacity.book(unit)
@@ -271,22 +273,23 @@ class PlanExecution:
         for step in unit.steps:
             # A reclaim depends on fair shares that were computed from exactly these numbers.
             leaf = self._gangs[step.gang].leaf
-            if step.action is StepAction.RECLAIM:
-                planned = self._planned_gates.leaf_numbers(leaf)
-                if batch.gates.leaf_numbers(leaf) != planned:
+            for flavor in self._gpus_by_flavor(batch, step) if step.action is StepAction.RECLAIM else ():
+                planned = self._planned_gates.leaf_numbers(leaf, flavor)
+                if batch.gates.leaf_numbers(leaf, flavor) != planned:
                     return False
         changes: list[UsageChange] = []
         for step in unit.steps:
             gang = self._gangs[step.gang]
-            priority, gpus = batch.priority(gang), self._gpus(batch, step)
+            priority, is_start = batch.priority(gang), step.action is StepAction.START
             if step.action is StepAction.MOVE:
                 continue
-            if step.action is StepAction.START and batch.gates.verdict(gang.leaf, priority, gpus) is not None:
-                for leaf, earlier, added in changes:
-                    batch.gates.add_usage(leaf, earlier, -added)
-                return False
-            changes.append((gang.leaf, priority, gpus if step.action is StepAction.START else -gpus))
-            batch.gates.add_usage(*changes[-1])
+            for flavor, gpus in self._gpus_by_flavor(batch, step).items():
+                if is_start and batch.gates.verdict(gang.leaf, priority, gpus, flavor) is not None:
+                    for leaf, earlier, added, of in changes:
+                        batch.gates.add_usage(leaf, earlier, -added, of)
+                    return False
+                changes.append((gang.leaf, priority, gpus if is_start else -gpus, flavor))
+                batch.gates.add_usage(*changes[-1])
         batch.usage_changes += changes
         return True
 
@@ -301,7 +304,8 @@ class PlanExecution:
         for step, facts in zip(steps, decided, strict=True):
             self._record(batch, step, facts)
         if steps[0].action is StepAction.START:
-            transition.start_tasks(group, dict(zip(steps[0].tasks, steps[0].nodes, strict=True)))
+            nodes = dict(zip(steps[0].tasks, steps[0].nodes, strict=True))
+            transition.start_tasks(group, nodes, _chosen_flavors(gang, steps[0]))
             return
         moved_to = {
             task: node
@@ -380,7 +384,20 @@ class PlanExecution:
         return None if step.beneficiary is None else self._gangs[step.beneficiary]
 
     def _gpus(self, batch: _Batch, step: Step) -> int:
-        return sum(task.gpu_count for task in batch.tasks(self._gangs[step.gang], step.tasks))
+        return sum(self._gpus_by_flavor(batch, step).values())
+
+    def _gpus_by_flavor(self, batch: _Batch, step: Step) -> dict[str, int]:
+        """The GPUs of a step by flavor: of a start in those of its choice, else where they count now."""
+        gang = self._gangs[step.gang]
+        tasks = batch.tasks(gang, step.tasks)
+        chosen = _chosen_flavors(gang, step) if step.action is StepAction.START else {}
+        flavors = (chosen.get(task.name) or task.flavor or DEFAULT_FLAVOR for task in tasks)
+        return sum_by_flavor((task.gpu_count for task in tasks), flavors)
+
+
+def _chosen_flavors(gang: GangRef, step: Step) -> Mapping[str, str]:
+    """The flavors of the tasks of a gang in the choice of a start; empty in a pool without flavors."""
+    return gang.choices[step.choice] if gang.choices else {}
 
 
 def _steps_by_gang(unit: PlanUnit) -> Mapping[str, list[Step]]:

@@ -20,7 +20,7 @@ from scheduling.models import Task
 
 _COPIED_FIELDS = (
     "group_id", "name", "position", "lead", "sub_group", "gpu_count", "cpu_count", "memory_bytes", "storage_bytes",
-    "platform", "nodes_excluded", "exit_actions",
+    "platform", "nodes_excluded", "gpu_flavors", "exit_actions",
 )  # fmt: skip
 
 
@@ -67,9 +67,9 @@ class TaskAttempts:
         """The number of retries of this task by its exit actions. A preemption is not a retry (design, D11)."""
         return self.count_ends(task, [TaskStatus.RESCHEDULED])
 
-    def place_on_node(self, task: Task, node: str) -> None:
-        """Start a waiting attempt on a node."""
-        self._start(task, node)
+    def place_on_node(self, task: Task, node: str, flavor: str = "") -> None:
+        """Start a waiting attempt on a node, where it counts in this GPU flavor."""
+        self._start(task, node, flavor)
         self._placed[task.pk] = task  # the row of a new attempt is inserted with these values
 
     def record_observed(
@@ -86,7 +86,7 @@ class TaskAttempts:
         self._ended[status, message, exit_code].append(task.pk)
 
     def retry(self, task: Task, node: str | None = None) -> None:
-        """Retry a task whose attempt ended: it waits, or starts on `node` at once."""
+        """Retry a task whose attempt ended: it waits, or starts on `node` at once, in the same GPU flavor."""
         following = Task(
             uuid=uuid.uuid4(),
             retry_id=task.retry_id + 1,
@@ -94,15 +94,15 @@ class TaskAttempts:
             **{name: getattr(task, name) for name in _COPIED_FIELDS},
         )
         if node is not None:
-            self._start(following, node)
+            self._start(following, node, task.flavor)
         self._new.append(following)
         found = self._open
         assert found is not None
         found[task.group_id].append(following)
         found[task.group_id].sort(key=lambda each: (each.position, each.name))
 
-    def _start(self, task: Task, node: str) -> None:
-        task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
+    def _start(self, task: Task, node: str, flavor: str) -> None:
+        task.status, task.start_time, task.node_name, task.flavor = TaskStatus.RUNNING, self._now, node, flavor
 
     def save(self) -> None:
         """Write all changes."""
@@ -121,10 +121,18 @@ def _update_placed(placed: Mapping[UUID, Task], now: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE scheduling_task AS task SET status = %s, start_time = %s, node_name = chosen.node
-            FROM unnest(%s::uuid[], %s::text[]) AS chosen(task, node) WHERE task.uuid = chosen.task
+            UPDATE scheduling_task AS task
+            SET status = %s, start_time = %s, node_name = chosen.node, flavor = chosen.flavor
+            FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS chosen(task, node, flavor)
+            WHERE task.uuid = chosen.task
             """,
-            [TaskStatus.RUNNING, now, list(placed), [task.node_name for task in placed.values()]],
+            [
+                TaskStatus.RUNNING,
+                now,
+                list(placed),
+                [task.node_name for task in placed.values()],
+                [task.flavor for task in placed.values()],
+            ],
         )
 
 

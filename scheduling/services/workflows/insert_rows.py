@@ -7,6 +7,7 @@ for a connection. Only the computed column is named here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from uuid import UUID
@@ -26,9 +27,11 @@ def insert_workflows(
     groups: Sequence[Group],
     tasks: Sequence[Task],
     needed_gpus: Sequence[int],
+    by_flavor: Sequence[Mapping[str, tuple[int, int]]],
 ) -> None:
     """Insert new workflows of a user, `owner`, with their reservations, and give each its name: `{spec_name}-{n}` with
-    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each.
+    n dense, `1 + highest`, in the order given. `needed_gpus` are those of the largest gang of each, `by_flavor` the
+    same by GPU flavor (empty in a pool without flavors).
 
     Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
     The caller holds the lock of the tree.
@@ -36,10 +39,16 @@ def insert_workflows(
     assert is_in_transaction()
     documents = [rows_as_json(rows) for rows in (workflows, groups, tasks)]
     names: dict[UUID, str] = dict(
-        read_rows(_insert_statement(), [documents[0], list(needed_gpus), *documents[1:], owner])
+        read_rows(
+            _insert_statement(),
+            [documents[0], list(needed_gpus), [json.dumps(each) for each in by_flavor], *documents[1:], owner],
+        )
     )
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
+
+
+_CLAIMS = "SELECT uuid, full_name, pool_id, %s, priority, needed_gpus, submit_time, by_flavor FROM named"
 
 
 @cache
@@ -53,7 +62,8 @@ def _insert_statement() -> str:
     return f"""
         WITH submitted AS MATERIALIZED (
             SELECT * FROM {recordset_sql(Workflow)} WITH ORDINALITY
-            JOIN unnest(%s::integer[]) WITH ORDINALITY AS need (needed_gpus, ordinality) USING (ordinality)
+            JOIN unnest(%s::integer[], %s::jsonb[]) WITH ORDINALITY AS need (needed_gpus, by_flavor, ordinality)
+                USING (ordinality)
         ), totals AS (
             SELECT spec_name, count(*)::integer AS many FROM submitted GROUP BY spec_name ORDER BY spec_name
         ), counted AS (
@@ -72,7 +82,7 @@ def _insert_statement() -> str:
         ), tasks AS (
             {insert(Task, recordset_sql(Task), {})}
         ), claims AS (
-            {reservations_sql("SELECT uuid, full_name, pool_id, %s, priority, needed_gpus, submit_time FROM named")}
+            {reservations_sql(_CLAIMS)}
         )
         SELECT uuid, full_name FROM named
     """

@@ -53,6 +53,7 @@ def build_tasks(group: Group, spec: GroupSpec) -> list[Task]:
             storage_bytes=task.storage_bytes,
             platform=task.platform or "default",
             nodes_excluded=list(task.nodes_excluded),
+            gpu_flavors=list(task.gpu_flavors),
             exit_actions={action: [list(codes) for codes in ranges] for action, ranges in task.exit_actions.items()},
         )
         for position, task in enumerate(spec.tasks)

@@ -29,6 +29,7 @@ def pool_spec_rules(root: Pool) -> SpecRules:
         exit_actions=config.get("default_exit_actions") or {},
         topology_keys=root.topology_labels,
         on_cluster=root.backend is not None and root.backend.kind == Backend.Kind.KUBERNETES,
+        gpu_flavors=root.gpu_flavors,
     )
 
 

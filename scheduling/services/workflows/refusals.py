@@ -14,7 +14,14 @@ from pools.domain.values.counting import counted
 from pools.locking import LeafReading
 from pools.models import Pool
 from pools.selectors.quotas.quota_potential import potential_limit
-from scheduling.domain.judgement.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
+from scheduling.domain.flavor_choices import PoolFlavors
+from scheduling.domain.judgement.admission import (
+    FlavorLimits,
+    LeafFacts,
+    SubmissionRefusal,
+    TreeLimit,
+    submission_verdict,
+)
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec
 
@@ -23,32 +30,46 @@ ROOM_RETRY_SECONDS = 60
 
 
 def find_refusal(
-    actor: Actor, leaf: Pool, found: LeafReading, works: Sequence[tuple[Priority, WorkflowSpec]]
+    actor: Actor,
+    leaf: Pool,
+    found: LeafReading,
+    works: Sequence[tuple[Priority, WorkflowSpec]],
+    flavors: PoolFlavors,
 ) -> DomainError | None:
     """Why the leaf does not take these workflows, or None: first the verdict on each (design, D5), then the limit of
     the user's live workflows."""
     root = found.root
-    most = potential_limit(root)
     facts = LeafFacts(
         pool=leaf.name,
-        quota=found.quota,
-        maximum=root.effective_maximum,
+        limits=_limits(root, found),
         state=found.state,
-        tree=None if most is None else TreeLimit(most.gpus, most.node, most.limit, most.bound),
         archived=root.archived,
         maintenance=root.enable_maintenance,
     )
     refusals = [
         submission_verdict(
-            facts, priority=priority, largest_gang=spec.largest_gang_gpus, ignores_maintenance=actor.is_admin
+            facts,
+            priority=priority,
+            gangs=[flavors.needs_of(group) for group in spec.groups],
+            ignores_maintenance=actor.is_admin,
         )
         for priority, spec in works
     ]
     if first := next(filter(None, refusals), None):
         if len(works) == 1 or not first.is_by_quota:  # a closed pool refuses all of them; one message is enough
             return verdict_refusal(first, works[0][1].name if len(works) == 1 else None)
-        return batch_refusal([[refusal.violation] if refusal else [] for refusal in refusals], ErrorCode.RESOURCE)
+        return batch_refusal([refusal.violations if refusal else () for refusal in refusals], ErrorCode.RESOURCE)
     return find_room_refusal(actor, found.live, len(works))
+
+
+def _limits(root: Pool, found: LeafReading) -> dict[str, FlavorLimits]:
+    """What bounds a submission to the leaf, by flavor."""
+    limits = {}
+    for flavor, quota, maximum in found.quotas:
+        most = potential_limit(root, flavor)
+        tree = None if most is None else TreeLimit(most.gpus, most.node, most.limit, most.bound)
+        limits[flavor] = FlavorLimits(quota, maximum, tree)
+    return limits
 
 
 def find_room_refusal(actor: Actor, live: int, requested: int) -> Throttled | None:
@@ -67,7 +88,7 @@ def file_refusal(faults: Sequence[Violation]) -> BadInput:
 def verdict_refusal(refusal: SubmissionRefusal, name: str | None) -> BadInput:
     """The file is valid, but the pool refuses it. `name` is the name of the workflow, if there is only one."""
     code = ErrorCode.RESOURCE if refusal.is_by_quota else ErrorCode.USAGE
-    return BadInput(refusal.violation.message, [refusal.violation], error_code=code, workflow_id=name)
+    return BadInput(refusal.message, refusal.violations, error_code=code, workflow_id=name)
 
 
 def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:

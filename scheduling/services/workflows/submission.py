@@ -21,10 +21,12 @@ from pools.locking import lock_leaf, lock_live_work, read_leaf
 from pools.models import Pool
 from pools.permissions import require_permission, unknown_pool
 from pools.selectors.submission_path import find_leaf_with_root
+from scheduling.domain.flavor_choices import PoolFlavors
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
 from scheduling.locking import hold_render_turn
 from scheduling.models import Group, Task, Workflow
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.services.workflows.gpu_workers import single_worker_violations
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.new_rows import build_group, build_tasks
@@ -148,9 +150,10 @@ def submit_prepared(
         facts = read_leaf(leaf, actor) if is_dry_run else lock_leaf(leaf, actor)
         if facts is None:
             raise unknown_pool(leaf.name)
-        if refusal := find_refusal(actor, leaf, facts, [(item.priority, item.spec) for item in items]):
+        flavors = read_pool_flavors(facts.root)
+        if refusal := find_refusal(actor, leaf, facts, [(item.priority, item.spec) for item in items], flavors):
             raise refusal
-        workflows = [None] * len(items) if is_dry_run else _insert(actor, prepared, facts.time)
+        workflows = [None] * len(items) if is_dry_run else _insert(actor, prepared, facts.time, flavors)
         if not is_dry_run and (refusal := _find_late_refusal(actor, len(items))):
             raise refusal
     return [
@@ -166,7 +169,7 @@ def _find_late_refusal(actor: Actor, inserted: int) -> DomainError | None:
     return find_room_refusal(actor, live, inserted) or find_pace_refusal(actor, inserted)
 
 
-def _insert(actor: Actor, prepared: PreparedSubmissions, now: datetime) -> list[Workflow]:
+def _insert(actor: Actor, prepared: PreparedSubmissions, now: datetime, flavors: PoolFlavors) -> list[Workflow]:
     workflows: list[Workflow] = []
     groups: list[Group] = []
     tasks: list[Task] = []
@@ -179,7 +182,8 @@ def _insert(actor: Actor, prepared: PreparedSubmissions, now: datetime) -> list[
             groups.append(group)
             tasks += build_tasks(group, group_spec)
     needed_gpus = [item.spec.largest_gang_gpus for item in prepared.items]
-    insert_workflows(actor.username, workflows, groups, tasks, needed_gpus)
+    by_flavor = [flavors.claims(item.spec.groups) for item in prepared.items]
+    insert_workflows(actor.username, workflows, groups, tasks, needed_gpus, by_flavor)
     return workflows
 
 

@@ -19,11 +19,20 @@ from pools.database.driver import is_in_transaction
 from pools.models import Backend, Pool
 from pools.services.configuration.reservations import ReservationUpdate, release_reservations, update_reservations
 from scheduling.domain.deadlines import GangDeadlines, gang_deadlines
+from scheduling.domain.flavor_choices import (
+    FlavorNeed,
+    GangNeeds,
+    PoolFlavors,
+    TaskWish,
+    counts_by_flavor,
+    sum_by_flavor,
+)
 from scheduling.domain.gang import tree_from_json
 from scheduling.domain.receipts.causes import InterruptionFacts, cause_of_end
 from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK_STATUSES, TaskStatus, derive_workflow_status
 from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.services.receipts.book import ReceiptBook
 from scheduling.services.workflows import bulk_sql, gpu_workers
 from scheduling.services.workflows.attempts import TaskAttempts
@@ -63,9 +72,10 @@ class WorkflowTransition:
         self._unblocked: list[UUID] = []
         self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
 
-    def start_tasks(self, group: Group, nodes: Mapping[str, str]) -> None:
+    def start_tasks(self, group: Group, nodes: Mapping[str, str], flavors: Mapping[str, str] | None = None) -> None:
         """Start waiting tasks (by name) on the nodes chosen for them: all tasks of a plain gang, at least the minimum
-        of an elastic gang, or more tasks of a running gang."""
+        of an elastic gang, or more tasks of a running gang. `flavors` are the GPU flavors that they count in, in a pool
+        that has some."""
         if group.status != TaskStatus.RUNNING:
             workflow = self.workflows[group.workflow_id]
             workflow.start_time = workflow.start_time or self.now
@@ -73,7 +83,7 @@ class WorkflowTransition:
             group.ends_at = self._simulated_end(workflow)
         for task in self.attempts.open_attempts(group.pk):
             if task.name in nodes:
-                self.attempts.place_on_node(task, nodes[task.name])
+                self.attempts.place_on_node(task, nodes[task.name], (flavors or {}).get(task.name, ""))
         self._touched[group.pk] = group
 
     def preempt_tasks(
@@ -329,7 +339,22 @@ class WorkflowTransition:
     def _reservation_change(self, workflow: Workflow, groups: Iterable[Group]) -> ReservationUpdate:
         unfinished = [group for group in groups if not TaskStatus(group.status).is_finished]
         held = sum(self._held_gpus(group) for group in unfinished if group.status == TaskStatus.RUNNING)
-        return ReservationUpdate(workflow.pk, held, max(group.gpus for group in unfinished))
+        by_flavor = counts_by_flavor(map(self._flavor_counts, unfinished)) if self._flavors.names else {}
+        return ReservationUpdate(workflow.pk, held, max(group.gpus for group in unfinished), by_flavor)
+
+    def _flavor_counts(self, group: Group) -> tuple[FlavorNeed, GangNeeds]:
+        """What a gang holds by GPU flavor, and what it needs: in its own flavors once it has some."""
+        tasks = self.attempts.open_attempts(group.pk)
+        holding = self.attempts.placed_attempts(group.pk)
+        running = [task for task in holding if task.status == TaskStatus.RUNNING]
+        held = sum_by_flavor((task.gpu_count for task in running), (task.flavor for task in running))
+        if holding:
+            return held, [sum_by_flavor((task.gpu_count for task in holding), (task.flavor for task in holding))]
+        return held, self._flavors.needs(
+            [TaskWish(task.gpu_count, tuple(task.gpu_flavors), task.platform, task.sub_group) for task in tasks],
+            group.gpus,
+            None if group.gang is None else tree_from_json(group.gang, len(tasks)),
+        )
 
     def has_minimum(self, group: Group, tasks: Collection[Task]) -> bool:
         """Whether these tasks, at least one, make up the gang's minimum."""
@@ -346,6 +371,10 @@ class WorkflowTransition:
         if group.gang is None and not self._is_observed:
             return group.gpus
         return sum(task.gpu_count for task in self.attempts.running(group.pk))
+
+    @cached_property
+    def _flavors(self) -> PoolFlavors:
+        return read_pool_flavors(self.root)
 
     @cached_property
     def _is_observed(self) -> bool:

@@ -53,6 +53,10 @@ BROKEN = {
     "truncate of the trail": ("TRUNCATE pools_auditentry", "no_truncate"),
     "truncate of reservations": ("TRUNCATE pools_reservation", "no_truncate"),
     "an edited counter of live work": ("UPDATE pools_livework SET workflows = 0", "live_work_follows_reservations"),
+    "an edited counter of a flavor": (
+        "UPDATE pools_flavorusage SET used = used + 1",
+        "flavor_usage_follows_reservations",
+    ),
     "an edited counter": ("UPDATE pools_leafusage SET used = used + 1", "usage_follows_reservations"),
     "usage below zero": (
         "UPDATE pools_reservation SET held_gpus = -1",

@@ -83,6 +83,8 @@ CHECKS = {
     "pool_archived_has_no_cohort": "UPDATE pools_pool SET archived = true WHERE name = 'lender'",
     "temporary_quota_is_a_raise": "UPDATE pools_pool SET quota_after = 99, quota_until = now() WHERE name = 'team--a'",
     "deadline_is_of_a_drain": "UPDATE pools_pool SET drain_by = now() WHERE name = 'team--a'",
+    "flavor_usage_never_negative": f"{UNPROTECTED} INSERT INTO pools_flavorusage (pool_id, flavor, used, total_usage,"
+    " committed) SELECT id, 'h100', -1, 0, 0 FROM pools_pool",
     "usage_never_negative": f"{UNPROTECTED} UPDATE pools_leafusage SET used = -1",
     "one_usage_progress": "UPDATE scheduling_usageprogress SET id = 2",
     "gpu_quota_namespace_rule": "UPDATE pools_gpuquota SET namespace = 'Bad_Name'",
@@ -111,6 +113,7 @@ UNIQUE = {
     "revision_once_per_type": "pools_configrevision",
     "idempotency_key_once": "pools_idempotencyrecord",
     "gpu_allocation_live_once": "pools_gpuallocation",
+    "flavor_usage_once": "pools_flavorusage",
     "node_unique_in_backend": "pools_node",
     "notice_once_per_target": "pools_notice",
     "notice_condition_once": "pools_noticecondition",

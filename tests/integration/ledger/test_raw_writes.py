@@ -16,7 +16,7 @@ from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
-from pools.models import GpuUsage, LeafUsage, LiveWork, Pool
+from pools.models import FlavorUsage, GpuUsage, LeafUsage, LiveWork, Pool, Reservation
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, PromisedStart, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -90,6 +90,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
 # Rows that follow from others: no statement but that of a trigger may write them.
 DERIVED = {
     "pools_leafusage": "used = used + 1",
+    "pools_flavorusage": "used = used + 1",
     "pools_livework": "workflows = workflows + 1",
     "pools_gpuusage": "workers = workers + 1",
     "pools_changetoken": "stamp = gen_random_uuid()",
@@ -97,7 +98,7 @@ DERIVED = {
 }
 COUNTERS = [
     f"UPDATE {model._meta.db_table} SET {field.column} = {field.column} + 1"
-    for model in (LeafUsage, LiveWork, GpuUsage)
+    for model in (LeafUsage, FlavorUsage, LiveWork, GpuUsage)
     for field in model._meta.concrete_fields
     if isinstance(field, (models.IntegerField, models.DecimalField)) and field.column != "revision"
 ]
@@ -127,6 +128,7 @@ def filled() -> None:
     world.apply_change(AllocateWorker(namespace="ns", id="w1"), actor=admin)
     world.apply_change(CreateToken(owner=admin.username, name="laptop"), actor=admin)
     Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
+    Reservation.objects.filter(workflow_name="runs-1").update(by_flavor={"h100": [8, 8]})
     world.request_quota(admin, "team", "a", 90)
     now = timezone.now()
     PromisedStart.objects.create(

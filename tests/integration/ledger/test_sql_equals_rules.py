@@ -58,7 +58,7 @@ def add_random_work(leaf: Pool, pick: random.Random) -> None:
         workflow, priority = uuid4(), pick.choice(["HIGH", "NORMAL", "LOW"])
         with connection.cursor() as cursor:
             cursor.execute(
-                reservations_sql("SELECT %s::uuid, %s, %s, 'alice', %s, %s, now()"),
+                reservations_sql("SELECT %s::uuid, %s, %s, 'alice', %s, %s, now(), '{}'::jsonb"),
                 [workflow, f"w{workflow.hex[:8]}", leaf.pk, priority, needed],
             )
         update_reservations([ReservationUpdate(workflow, pick.randint(0, 6), needed)], at=timezone.now())

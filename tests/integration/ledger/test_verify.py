@@ -17,6 +17,8 @@ pytestmark = pytest.mark.django_db
 
 BENT = {
     "counter": "UPDATE pools_leafusage SET used = used + 1, total_usage = total_usage + 1",
+    "flavor_counter": "INSERT INTO pools_flavorusage (pool_id, flavor, used, total_usage, committed)"
+    " SELECT id, 'h100', 1, 1, 1 FROM pools_pool WHERE name = 'team'",
     "user_counter": "UPDATE pools_livework SET workflows = workflows + 1",
     "promises": "UPDATE pools_pool SET guarantee = 29 WHERE name = 'team'",
     "archived": "UPDATE pools_pool SET subpool_state = 'ARCHIVED' WHERE name = 'team--a'",

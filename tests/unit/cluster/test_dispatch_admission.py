@@ -48,7 +48,9 @@ def tree(*, lend: Amount = UNLIMITED, borrow: Amount = UNLIMITED, used: int = 0,
 def verdict(
     of: QuotaTree, gpus: int, *, quota: int = 0, priority: Priority = Priority.LOW, maximum: Amount = UNLIMITED
 ) -> StartRefusal | Shortfall | None:
-    gates = Gates({LEAF: (Gate("guest--_shared", quota, 0, UNLIMITED, 0), Gate("guest", quota, 0, maximum, 0))})
+    gates = Gates(
+        {LEAF: {"default": (Gate("guest--_shared", quota, 0, UNLIMITED, 0), Gate("guest", quota, 0, maximum, 0))}}
+    )
     return dispatch_verdict(gates, TreeGates(of, {LEAF: "pool/guest"}), LEAF, priority, gpus)
 
 

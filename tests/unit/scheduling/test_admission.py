@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import UNLIMITED
-from scheduling.domain.judgement.admission import Gate, LeafFacts, TreeLimit, start_verdict, submission_verdict
+from scheduling.domain.judgement.admission import (
+    FlavorLimits,
+    Gate,
+    LeafFacts,
+    TreeLimit,
+    start_verdict,
+    submission_verdict,
+)
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
 
 HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
+
+
+def _leaf(pool: str, quota: float, maximum: float, **state: Any) -> LeafFacts:
+    return LeafFacts(pool, {"default": FlavorLimits(quota, maximum)}, **state)
 
 
 @pytest.mark.parametrize(
@@ -33,38 +46,38 @@ HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
 )
 def test_quota_and_maximum(quota: int, maximum: int, priority: Priority, gang: int, code: str | None) -> None:
     refusal = submission_verdict(
-        LeafFacts("team", quota, maximum), priority=priority, largest_gang=gang, ignores_maintenance=False
+        _leaf("team", quota, maximum), priority=priority, gangs=[[{"default": gang}]], ignores_maintenance=False
     )
 
-    assert (refusal.violation.code if refusal else None) == code
+    assert (refusal.violations[0].code if refusal else None) == code
     if refusal:
-        numbers = dict(refusal.violation.numbers)
+        numbers = dict(refusal.violations[0].numbers)
         assert refusal.is_by_quota
         assert numbers["requested"] == gang > numbers["limit"]
-        assert str(gang) in refusal.violation.message
+        assert str(gang) in refusal.violations[0].message
 
 
 @pytest.mark.parametrize(
     ("facts", "admin", "words"),
     [
-        (LeafFacts("team--a", 10, UNLIMITED, state=SubpoolState.ACTIVE), False, None),
-        (LeafFacts("team--a", 0, UNLIMITED, state=SubpoolState.DELETING), True, "DELETING"),
-        (LeafFacts("team--a", 0, UNLIMITED, state=SubpoolState.ARCHIVED), True, "ARCHIVED"),
-        (LeafFacts("team", 10, UNLIMITED, archived=True), True, "archived"),
-        (LeafFacts("team", 10, UNLIMITED, maintenance=True), False, "MAINTENANCE"),
-        (LeafFacts("team", 10, UNLIMITED, maintenance=True), True, None),
-        (LeafFacts("team--a", 10, UNLIMITED, state=SubpoolState.ACTIVE, maintenance=True), False, "MAINTENANCE"),
+        (_leaf("team--a", 10, UNLIMITED, state=SubpoolState.ACTIVE), False, None),
+        (_leaf("team--a", 0, UNLIMITED, state=SubpoolState.DELETING), True, "DELETING"),
+        (_leaf("team--a", 0, UNLIMITED, state=SubpoolState.ARCHIVED), True, "ARCHIVED"),
+        (_leaf("team", 10, UNLIMITED, archived=True), True, "archived"),
+        (_leaf("team", 10, UNLIMITED, maintenance=True), False, "MAINTENANCE"),
+        (_leaf("team", 10, UNLIMITED, maintenance=True), True, None),
+        (_leaf("team--a", 10, UNLIMITED, state=SubpoolState.ACTIVE, maintenance=True), False, "MAINTENANCE"),
     ],
 )
 def test_a_closed_pool_is_closed_to_every_priority(facts: LeafFacts, admin: bool, words: str | None) -> None:
     for priority in Priority:
-        refusal = submission_verdict(facts, priority=priority, largest_gang=1, ignores_maintenance=admin)
+        refusal = submission_verdict(facts, priority=priority, gangs=[[{"default": 1}]], ignores_maintenance=admin)
         if words is None:
             assert refusal is None
         else:
             assert refusal is not None
             assert not refusal.is_by_quota
-            assert words in refusal.violation.message
+            assert words in refusal.violations[0].message
 
 
 @pytest.mark.parametrize(
@@ -76,15 +89,15 @@ def test_a_closed_pool_is_closed_to_every_priority(facts: LeafFacts, admin: bool
     ],
 )
 def test_a_gang_that_the_idle_tree_cannot_hold_is_refused(limit: TreeLimit, gang: int, words: str | None) -> None:
-    facts = LeafFacts("team", 10, UNLIMITED, tree=limit)
-    refusal = submission_verdict(facts, priority=LOW, largest_gang=gang, ignores_maintenance=False)
+    facts = LeafFacts("team", {"default": FlavorLimits(10, UNLIMITED, limit)})
+    refusal = submission_verdict(facts, priority=LOW, gangs=[[{"default": gang}]], ignores_maintenance=False)
 
     assert (refusal is None) == (words is None)
     if refusal is not None and words is not None:
         assert refusal.is_by_quota
-        assert refusal.violation.code == "above_tree"
-        assert words in refusal.violation.message
-        assert dict(refusal.violation.numbers)["limit"] == limit.gpus
+        assert refusal.violations[0].code == "above_tree"
+        assert words in refusal.violations[0].message
+        assert dict(refusal.violations[0].numbers)["limit"] == limit.gpus
 
 
 LEAF, POOL = Gate("team--_shared", 10, 8, UNLIMITED, 8), Gate("team", 100, 50, 60, 55)
@@ -117,3 +130,49 @@ def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: Reas
 def test_priorities_are_kai_s() -> None:
     assert {priority: priority.priority_class_value for priority in Priority} == {HIGH: 125, NORMAL: 100, LOW: 50}
     assert [priority for priority in Priority if priority.is_preemptible] == [LOW]
+
+
+TWO = LeafFacts("team", {"h100": FlavorLimits(8, 16), "a100": FlavorLimits(32, UNLIMITED)})
+
+
+@pytest.mark.parametrize(
+    ("priority", "needs", "codes"),
+    [
+        (NORMAL, [{"h100": 8}, {"a100": 8}], None),
+        (NORMAL, [{"h100": 32}, {"a100": 32}], None),
+        (NORMAL, [{"h100": 9}], ["above_quota"]),
+        (NORMAL, [{"h100": 33}, {"a100": 33}], ["above_maximum", "above_quota"]),
+        (LOW, [{"h100": 33}, {"a100": 33}], None),
+        (LOW, [{"h100": 17}], ["above_maximum"]),
+        (NORMAL, [{"h100": 4, "a100": 33}], ["above_quota"]),
+        (NORMAL, [], ["unknown_flavor"]),
+    ],
+)
+def test_a_gang_needs_one_flavor_that_could_hold_it(
+    priority: Priority, needs: list[dict[str, int]], codes: list[str] | None
+) -> None:
+    refusal = submission_verdict(TWO, priority=priority, gangs=[needs], ignores_maintenance=False)
+
+    assert (None if refusal is None else [fault.code for fault in refusal.violations]) == codes
+
+
+def test_a_refusal_says_of_each_flavor_what_would_be_allowed() -> None:
+    refusal = submission_verdict(TWO, priority=NORMAL, gangs=[[{"h100": 40}, {"a100": 40}]], ignores_maintenance=False)
+
+    assert refusal is not None
+    assert refusal.message == (
+        "The largest gang fits in no GPU flavor of team. "
+        "The largest gang asks for 40 h100 GPUs at once, team may never hold more than 16. Ask for at most 16 at once. "
+        "The largest gang asks for 40 a100 GPUs at once, team guarantees NORMAL work 32. Ask for at most 32 at once. "
+        "One of these is enough, or submit with priority LOW, which may go over quota."
+    )
+    assert [dict(fault.numbers)["flavor"] for fault in refusal.violations] == ["h100", "a100"]
+    assert [dict(fault.numbers)["limit"] for fault in refusal.violations] == [16, 32]
+
+
+def test_the_smaller_gangs_of_a_workflow_are_judged_too() -> None:
+    gangs = [[{"a100": 32}], [{"h100": 9}]]
+    refusal = submission_verdict(TWO, priority=NORMAL, gangs=gangs, ignores_maintenance=False)
+
+    assert refusal is not None
+    assert dict(refusal.violations[0].numbers)["requested"] == 9

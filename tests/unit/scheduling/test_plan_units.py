@@ -113,7 +113,12 @@ class TestGates:
 
     def gates(self) -> Gates:
         pool = Gate("pool", 12, 0, 15, 0)
-        return Gates({1: (Gate("a", 10, 0, UNLIMITED, 0), pool), 2: (Gate("b", 2, 0, UNLIMITED, 0), pool)})
+        return Gates(
+            {
+                1: {"default": (Gate("a", 10, 0, UNLIMITED, 0), pool)},
+                2: {"default": (Gate("b", 2, 0, UNLIMITED, 0), pool)},
+            }
+        )
 
     def test_firm_work_counts_against_quotas_and_low_work_against_the_maximum(self) -> None:
         gates = self.gates()

@@ -24,6 +24,7 @@ from pools.database.one_by_one import work_in_batch
 from pools.database.transactions import DatabaseLost, change, database_time
 from pools.domain.errors import Busy
 from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.domain.values.stored_text import as_storable
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
@@ -130,7 +131,7 @@ class ObservedTransition(WorkflowTransition):
         if leaf_id not in self._numbers:
             leaf = Pool.objects.get(pk=leaf_id)
             root = self.root if leaf.root.pk == self.root.pk else leaf.root
-            if path := read_gate_paths(root).get(leaf_id):
+            if path := read_gate_paths(root).get(leaf_id, {}).get(DEFAULT_FLAVOR):
                 self._numbers[leaf_id] = QueueNumbers(leaf.name, path[0].quota, path[0].total_usage)
         return self._numbers.get(leaf_id)
 
