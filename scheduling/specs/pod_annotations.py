@@ -12,6 +12,7 @@ from typing import TypeVar
 from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import join_words, quote
 from scheduling.domain.cluster.devices import asks_for_uncounted_devices
+from scheduling.specs.resources import read_gpu_flavors
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.tasks import read_image
 from scheduling.specs.yaml_cursor import YamlCursor
@@ -24,7 +25,15 @@ GPUS_ANNOTATION = "osmo/gpus-per-pod"
 IMAGE_ANNOTATION = "osmo/image"
 COMMAND_ANNOTATION = "osmo/command"
 PLATFORM_ANNOTATION = "osmo/platform"
-KNOWN_ANNOTATIONS = (PODS_ANNOTATION, GPUS_ANNOTATION, IMAGE_ANNOTATION, COMMAND_ANNOTATION, PLATFORM_ANNOTATION)
+FLAVORS_ANNOTATION = "osmo/gpu-flavors"
+KNOWN_ANNOTATIONS = (
+    PODS_ANNOTATION,
+    GPUS_ANNOTATION,
+    IMAGE_ANNOTATION,
+    COMMAND_ANNOTATION,
+    PLATFORM_ANNOTATION,
+    FLAVORS_ANNOTATION,
+)
 
 _REASON_NOT_USED = {
     "kai.scheduler/preemption-delay": ": work of priority LOW may be preempted at any time, other work not at all",
@@ -52,6 +61,7 @@ class SubGroupPods:
     image: str = ""
     command: tuple[str, ...] = ()
     platform: str | None = None
+    gpu_flavors: tuple[str, ...] = ()
 
 
 def read_pods(
@@ -93,6 +103,7 @@ class _Annotations:
         images = self._read_by_sub_group(IMAGE_ANNOTATION, read_image)
         commands = self._read_by_sub_group(COMMAND_ANNOTATION, lambda place: place.texts("texts, the program first"))
         platforms = self._read_by_sub_group(PLATFORM_ANNOTATION, lambda place: place.text() or "")
+        flavors = self._read_by_sub_group(FLAVORS_ANNOTATION, lambda place: read_gpu_flavors(place, self._rules))
         self._check_counts(counts)
         self._check_images(images)
         self._check_platforms(platforms)
@@ -104,6 +115,7 @@ class _Annotations:
                 images.get(name, ""),
                 commands.get(name, ()),
                 platforms.get(name) or self._rules.default_platform,
+                flavors.get(name, ()),
             )
             for name, minimum in (self._least or {}).items()
         }

@@ -206,6 +206,7 @@ class _ManifestReader:
                     command=each.command,
                     gpu=each.gpu,
                     platform=each.platform,
+                    gpu_flavors=each.gpu_flavors,
                     exit_actions=exit_actions,
                     sub_group=leaf if group.groups else "",
                 )

@@ -81,11 +81,11 @@ def _read(place: YamlCursor, rules: SpecRules) -> ResourceEntry:
         topology=tuple(
             _topology(item, rules) for item in iterate_items(found.get("topology"), "topology requirements")
         ),
-        gpu_flavors=_gpu_flavors(found["gpu_flavors"], rules) if "gpu_flavors" in found else (),
+        gpu_flavors=read_gpu_flavors(found["gpu_flavors"], rules) if "gpu_flavors" in found else (),
     )
 
 
-def _gpu_flavors(place: YamlCursor, rules: SpecRules) -> tuple[str, ...]:
+def read_gpu_flavors(place: YamlCursor, rules: SpecRules) -> tuple[str, ...]:
     """The flavors that the work may use, in its order of preference."""
     names = place.texts("names of GPU flavors")
     if len(set(names)) < len(names):

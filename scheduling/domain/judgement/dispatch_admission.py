@@ -15,7 +15,7 @@ from typing import Any
 
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.tree import QuotaTree, Shortfall
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, amount_text, as_json
+from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Amount, amount_text, as_json, gpu_key, is_gpu
 from scheduling.domain.judgement.admission import Gate, StartRefusal
 from scheduling.domain.judgement.plan_units import Gates
 from scheduling.domain.judgement.tree_gates import TreeGates
@@ -35,23 +35,27 @@ _TREE_CODES = {
 def needs_dispatch_admission(tree: QuotaTree, backends: int) -> bool:
     """Whether queues cannot express every rule of this tree. `backends` is the number of backends that its pools
     use."""
-    return backends > 1 or bool(tree.cyclic_indexes) or any(local > 0 for local in tree.columns[GPU].local)
+    return backends > 1 or bool(tree.cyclic_indexes) or _has_lending_limit(tree)
+
+
+def _has_lending_limit(tree: QuotaTree) -> bool:
+    return any(local > 0 for key, column in tree.columns.items() if is_gpu(key) for local in column.local)
 
 
 def dispatch_verdict(
-    gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int
+    gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int, flavor: str = DEFAULT_FLAVOR
 ) -> StartRefusal | Shortfall | None:
-    """Why a gang of this size may not be dispatched on this leaf; None if it may.
+    """Why a gang with these GPUs of a flavor may not be dispatched on this leaf; None if it may.
 
     `gates` are the gates of its pool without the cohorts above. `gates` and `tree` count all dispatched work.
     """
-    wait = gates.verdict(leaf, priority, gpus)
+    wait = gates.verdict(leaf, priority, gpus, flavor)
     if wait is not None or gpus == 0:
         return wait
-    short = tree.shortfall(leaf, gpus)
-    if short is not None and short.limit != "cycle" and _is_within_leaf_quota(gates.path(leaf)[0], priority, gpus):
-        return None
-    return short
+    short = tree.shortfall(leaf, gpus, flavor)
+    if short is None or short.limit == "cycle":
+        return short
+    return None if _is_within_leaf_quota(gates.path(leaf, flavor)[0], priority, gpus) else short
 
 
 def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
@@ -61,9 +65,9 @@ def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
     return held + gpus <= leaf.quota
 
 
-def idle_unlent_gpus(tree: QuotaTree, node: str) -> Amount:
-    """Idle GPUs in the tree outside the path of this node that their owners do not lend."""
-    column, x = tree.columns[GPU], tree.index[node]
+def idle_unlent_gpus(tree: QuotaTree, node: str, flavor: str = DEFAULT_FLAVOR) -> Amount:
+    """Idle GPUs of a flavor in the tree outside the path of this node that their owners do not lend."""
+    column, x = tree.columns[gpu_key(flavor)], tree.index[node]
     path = set()
     while x >= 0:
         path.add(x)
@@ -100,9 +104,11 @@ class DispatchWait:
         }
 
 
-def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0) -> DispatchWait:
+def explain_dispatch_wait(
+    verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0, flavor: str = DEFAULT_FLAVOR
+) -> DispatchWait:
     """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that their owners do not lend."""
-    request_text = f"It asks for {_gpus(verdict.requested)}"
+    request_text = f"It asks for {_gpus(verdict.requested, flavor)}"
     if isinstance(verdict, StartRefusal):
         limit = LIMIT_OF[verdict.code]
         message = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
@@ -131,6 +137,7 @@ def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount =
 _UNTIL = "It is dispatched when enough GPUs are free."
 
 
-def _gpus(amount: Amount) -> str:
+def _gpus(amount: Amount, flavor: str = DEFAULT_FLAVOR) -> str:
+    kind = "" if flavor == DEFAULT_FLAVOR else f"{flavor} "
     text = amount_text(amount if amount == UNLIMITED else math.floor(amount))
-    return "1 GPU" if text == "1" else f"{text} GPUs"
+    return f"1 {kind}GPU" if text == "1" else f"{text} {kind}GPUs"

@@ -10,10 +10,12 @@ from uuid import UUID
 from django.db.models import Prefetch
 
 from pools.database.one_by_one import left_out_on_error
+from pools.domain.configuration.flavors import Flavor, flavors_of
 from pools.domain.structured_input.faults import join_words
 from pools.models import Backend, KubernetesSettings, Node, Pool
 from scheduling.domain.cluster.devices import NodeLabels, avoid_shared_gpus
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
+from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.cluster.pods.pod import PodAttempt, gang_context
 from scheduling.domain.cluster.pods.pod_group import GangShape, pod_group_manifest
 from scheduling.domain.cluster.pods.topology import TopologyLevels, TopologyTree, topology_tree
@@ -127,7 +129,8 @@ def _gang_manifest(
     origin = _origin(workflow, gang)
     specs = {spec.name: spec for spec in group_spec.tasks}
     topology = _topology(context.backend, workflow.root_pool, gang, group_spec)
-    attempts = [_attempt(task, specs[task.name], topology) for task in gang.tasks.all()]
+    flavors = flavors_of(context.backend.flavors)
+    attempts = [_attempt(task, specs[task.name], topology, flavors) for task in gang.tasks.all()]
     shape = GangShape(len(attempts), gang.gang, topology)
     # Every task of the gang has a host name, also a task that has ended or was created before.
     pod_context = gang_context(target, origin, _all_tasks(group_spec), workflow.env_vars, avoided)
@@ -164,7 +167,7 @@ def _origin(workflow: Workflow, gang: Group) -> GangOrigin:
     )
 
 
-def _attempt(task: Task, spec: TaskSpec, topology: TopologyTree | None) -> PodAttempt:
+def _attempt(task: Task, spec: TaskSpec, topology: TopologyTree | None, flavors: Sequence[Flavor]) -> PodAttempt:
     return PodAttempt(
         uuid=task.pk,
         retry=task.retry_id,
@@ -177,6 +180,7 @@ def _attempt(task: Task, spec: TaskSpec, topology: TopologyTree | None) -> PodAt
         platform=task.platform,
         nodes_excluded=tuple(task.nodes_excluded),
         sub_group=task.sub_group or (topology.sub_group_of.get(task.name, "") if topology else ""),
+        flavor_terms=flavor_terms(flavors, task.flavor) if task.flavor else ((),),
     )
 
 

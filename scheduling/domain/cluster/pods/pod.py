@@ -22,7 +22,8 @@ _HOST_NAME = "kubernetes.io/hostname"
 @dataclass(frozen=True, slots=True)
 class PodAttempt:
     """One attempt of a task as it was admitted: the amounts of this pod, and the `spec` of its container. `position` is
-    the position of the task in the gang, `sub_group` its leaf in the tree of the gang."""
+    the position of the task in the gang, `sub_group` its leaf in the tree of the gang, `flavor_terms` the
+    conditions on the labels of its nodes of which one has to hold, by its GPU flavor."""
 
     uuid: UUID
     retry: int
@@ -35,6 +36,7 @@ class PodAttempt:
     platform: str = DEFAULT_PLATFORM
     nodes_excluded: Sequence[str] = ()
     sub_group: str = ""
+    flavor_terms: Sequence[Sequence[Object]] = ((),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +191,8 @@ def _amounts(task: PodAttempt) -> Object:
 
 
 def _nodes(task: PodAttempt, avoided: Sequence[Object]) -> Object:
-    """Only nodes of the task's platform (a node without the label has the platform `default`), without excluded and
-    avoided nodes."""
+    """Only nodes of the task's platform (a node without the label has the platform `default`) and of its GPU flavor,
+    without excluded and avoided nodes."""
     excluded = (
         [{"key": _HOST_NAME, "operator": "NotIn", "values": sorted(task.nodes_excluded)}] if task.nodes_excluded else []
     )
@@ -198,7 +200,9 @@ def _nodes(task: PodAttempt, avoided: Sequence[Object]) -> Object:
     choices = [of_platform]
     if task.platform == DEFAULT_PLATFORM:
         choices.append({"key": naming.PLATFORM, "operator": "DoesNotExist"})
-    terms = [{"matchExpressions": [choice, *excluded, *avoided]} for choice in choices]
+    terms = [
+        {"matchExpressions": [choice, *excluded, *avoided, *term]} for choice in choices for term in task.flavor_terms
+    ]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 

@@ -7,12 +7,13 @@ once.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q
 from django.utils import timezone
 
 from pools.database.transactions import DatabaseLost, change
@@ -20,10 +21,14 @@ from pools.domain.errors import Busy
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.forest import pool_key
+from pools.domain.quota.tree import QuotaTree
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.locking import lock_cohort_trees, lock_pool_tree
 from pools.models import Backend, Pool
 from pools.selectors.quotas.quota_facts import pool_ids_below
+from scheduling.domain.flavor_choices import TaskWish, flavors_beside, sum_by_flavor
 from scheduling.domain.judgement.dispatch_admission import (
+    DispatchWait,
     dispatch_verdict,
     explain_dispatch_wait,
     idle_unlent_gpus,
@@ -31,8 +36,10 @@ from scheduling.domain.judgement.dispatch_admission import (
 )
 from scheduling.domain.judgement.plan_units import Gates
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import TaskStatus
+from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group, Task
+from scheduling.selectors.cluster.nodes import read_node_usage
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.dispatched_usage import read_dispatched_usage
 from scheduling.selectors.queue.start_gates import build_tree_gates, read_gate_paths, read_quota_tree
 from scheduling.services.kubernetes.dispatching.observation import set_waiting_reasons
@@ -40,12 +47,6 @@ from scheduling.services.workflows.gpu_workers import reserve_for_dispatch
 
 MAX_GANGS_PER_TRANSACTION = 50
 """Every other start of work in the same tree of cohorts waits for the transaction."""
-
-_UNADMITTED_GPUS = Sum(
-    "tasks__gpu_count",
-    filter=Q(tasks__status=TaskStatus.SCHEDULING, tasks__dispatched_at=None, tasks__admitted_at=None),
-    default=0,
-)
 
 
 def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Callable[[], None]) -> list[UUID]:
@@ -80,10 +81,12 @@ class _GangToAdmit:
 
 def _read_gangs(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_GangToAdmit]]:
     """The gangs that need admission, by their top-level pool; non-preemptible work first, then by age. A gang without
-    cohorts above it and without a namespace for GPU quota needs none."""
+    cohorts above it, without GPU flavors and without a namespace for GPU quota needs none."""
     root = "workflow__root_pool"
     rows = Group.objects.filter(
-        Q(**{f"{root}__cohort__isnull": False}) | Q(**{f"{root}__config__{GPU_NAMESPACE}__isnull": False}),
+        Q(**{f"{root}__cohort__isnull": False})
+        | Q(**{f"{root}__config__{GPU_NAMESPACE}__isnull": False})
+        | ~Q(**{f"{root}__flavors": []}),
         pk__in=groups,
         workflow__root_pool__backend=backend,
     ).order_by("workflow__submit_time", "workflow__name", "position")
@@ -104,73 +107,157 @@ def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapp
         root = lock_pool_tree(root_id)
         rows = Group.objects.filter(pk__in=[gang.group_id for gang in gangs], workflow__root_pool=root)
         rows = rows.select_related("workflow").defer("workflow__spec", "workflow__template_spec")
-        by_id = {row.pk: row for row in rows.annotate(unadmitted_gpus=_UNADMITTED_GPUS)}
-        gate = _lock_cohort_gate(root)
+        by_id = {row.pk: row for row in rows}
+        gate = _lock_gate(root)
+        tasks = _read_tasks(by_id) if gate is not None else {}
         refusals: dict[UUID, Mapping[str, Any] | None] = {}
-        admitted = []
+        admitted: list[_Request] = []
         for row in (by_id[gang.group_id] for gang in gangs if gang.group_id in by_id):
-            reason = None if gate is None else gate.admit(row)
-            if reason is not None:
-                refusals[row.pk] = reason
-            elif reserve_for_dispatch(root, row):
-                admitted.append(row.pk)
+            request: _Request | None = None
+            if gate is not None:
+                answer = gate.admit(row, tasks.get(row.pk, ()))
+                if not isinstance(answer, _Request):
+                    refusals[row.pk] = answer
+                    continue
+                request = answer
+            if reserve_for_dispatch(root, row):
+                admitted += [] if request is None else [request]
             else:
                 refusals[row.pk] = None
-                if gate is not None:
-                    gate.release(row)
-        if gate is not None:
-            _unadmitted_tasks(admitted).update(admitted_at=timezone.now())
+                if gate is not None and request is not None:
+                    gate.release(request)
+        _mark_admitted(admitted, has_flavors=bool(root.flavors))
         return refusals
 
 
-def _unadmitted_tasks(groups: Collection[UUID]) -> QuerySet[Task]:
-    return Task.objects.filter(
-        group__in=groups, status=TaskStatus.SCHEDULING, dispatched_at=None, admitted_at=None, gpu_count__gt=0
-    )
+def _read_tasks(groups: Collection[UUID]) -> dict[UUID, list[Task]]:
+    """The open tasks with GPUs of these gangs."""
+    found: dict[UUID, list[Task]] = defaultdict(list)
+    for task in Task.objects.filter(group__in=groups, status__in=UNFINISHED_TASK_STATUSES, gpu_count__gt=0):
+        found[task.group_id].append(task)
+    return found
 
 
-def _lock_cohort_gate(root: Pool) -> _CohortGate | None:
-    """The gate of a locked pool's cohorts, whose tree is locked here; None where the cluster's queues are enough."""
-    if root.cohort_id is None:
+def _is_unadmitted(task: Task) -> bool:
+    return task.status == TaskStatus.SCHEDULING and task.dispatched_at is None and task.admitted_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a gang asks for: the tasks that are not admitted yet, with the flavor of each, and their GPUs by flavor."""
+
+    leaf: int
+    priority: Priority
+    tasks: Sequence[Task]
+    flavors: Sequence[str]
+
+    @property
+    def gpus(self) -> dict[str, int]:
+        """GPUs by flavor; a gang without any asks for 0 of one."""
+        return sum_by_flavor((task.gpu_count for task in self.tasks), self.flavors) or {DEFAULT_FLAVOR: 0}
+
+
+def _mark_admitted(requests: Sequence[_Request], *, has_flavors: bool) -> None:
+    """Write that the tasks are admitted, in a pool with flavors each in its flavor: their pods go to nodes of it."""
+    of_flavor: dict[str, list[UUID]] = defaultdict(list)
+    for request in requests:
+        for task, flavor in zip(request.tasks, request.flavors, strict=True):
+            of_flavor[flavor if has_flavors else ""].append(task.pk)
+    now = timezone.now()
+    for flavor, tasks in of_flavor.items():
+        Task.objects.filter(pk__in=tasks).update(admitted_at=now, flavor=flavor)
+
+
+def _lock_gate(root: Pool) -> _StartGate | None:
+    """The gate of a locked pool, whose tree of cohorts is locked here; None where the cluster's queues are enough: they
+    have one number of GPUs, and know neither flavors nor lending limits."""
+    tops = [] if root.cohort_id is None else lock_cohort_trees({root.cohort_id})
+    if root.flavors:
+        return _StartGate(root, tops)
+    if not tops:
         return None
-    tops = lock_cohort_trees({root.cohort_id})
-    gate = _CohortGate(root, tops)
+    gate = _StartGate(root, tops)
     backends = Pool.objects.filter(pk__in=pool_ids_below(tops), archived=False).values("backend").distinct().count()
     return gate if needs_dispatch_admission(gate.tree, backends) else None
 
 
-class _CohortGate:
+class _StartGate:
     """The numbers of a pool and of its cohorts while gangs are admitted one after the other."""
 
     def __init__(self, root: Pool, tops: Collection[int]) -> None:
         self._root = root
-        dispatched = read_dispatched_usage(tops)
-        self.tree = read_quota_tree(tops, dispatched)
+        dispatched = read_dispatched_usage(tops, [root.pk])
+        in_trees = dispatched if tops else []
+        self.tree = read_quota_tree(tops, in_trees) if tops else QuotaTree([])
         self._tree_gates = build_tree_gates(self.tree, [root])
         self._pool_gates = Gates(read_gate_paths(root))
+        self._flavors = read_pool_flavors(root)
+        self._free = _read_free(root) if root.flavors else Counter()
         for usage in dispatched:
             if usage.root == root.pk:
-                self._pool_gates.add_usage(usage.leaf, usage.priority, usage.gpus)
+                self._pool_gates.add_usage(usage.leaf, usage.priority, usage.gpus, usage.flavor)
 
-    def admit(self, row: Group) -> Mapping[str, Any] | None:
-        """Count a gang and return None, or return the reason against it."""
-        leaf, priority, gpus = _request_of(row)
-        verdict = dispatch_verdict(self._pool_gates, self._tree_gates, leaf, priority, gpus)
-        if verdict is not None:
-            return explain_dispatch_wait(verdict, idle_unlent_gpus(self.tree, pool_key(self._root.name))).as_json()
-        self._add_usage(row, 1)
+    def admit(self, row: Group, tasks: Sequence[Task]) -> _Request | Mapping[str, Any]:
+        """Count a gang and return what it gets, or return the reason against it. Of the flavors whose quotas let it
+        start, it gets the first with free GPUs, else the first."""
+        requests = self._requests(row, tasks)
+        waits = [self._wait(request) for request in requests]
+        allowed = [request for request, wait in zip(requests, waits, strict=True) if wait is None]
+        if not allowed:
+            return _nearest_first(requests, [wait for wait in waits if wait is not None])
+        request = next((each for each in allowed if self._has_free(each)), allowed[0])
+        self._add_usage(request, 1)
+        return request
+
+    def release(self, request: _Request) -> None:
+        """Stop counting an admitted gang."""
+        self._add_usage(request, -1)
+
+    def _requests(self, row: Group, tasks: Sequence[Task]) -> list[_Request]:
+        """What the gang asks for in each of its choices."""
+        leaf, priority = row.workflow.pool_id, Priority(row.workflow.priority)
+        new = [place for place, task in enumerate(tasks) if _is_unadmitted(task)]
+        if not self._root.flavors:
+            return [_Request(leaf, priority, [tasks[place] for place in new], [DEFAULT_FLAVOR] * len(new))]
+        wishes = [TaskWish(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
+        held = ["" if _is_unadmitted(task) else task.flavor for task in tasks]
+        choices = self._flavors.choices_or_named(wishes)
+        return [
+            _Request(leaf, priority, [tasks[place] for place in new], [flavors[place] for place in new])
+            for flavors in ([flavors_beside(choices, held)] if any(held) else choices)
+        ]
+
+    def _wait(self, request: _Request) -> DispatchWait | None:
+        """Why a gang may not be dispatched with this choice, or None if it may."""
+        for flavor, gpus in request.gpus.items():
+            verdict = dispatch_verdict(self._pool_gates, self._tree_gates, request.leaf, request.priority, gpus, flavor)
+            if verdict is not None:
+                idle = idle_unlent_gpus(self.tree, pool_key(self._root.name), flavor) if self.tree.names else 0
+                return explain_dispatch_wait(verdict, idle, flavor)
         return None
 
-    def release(self, row: Group) -> None:
-        """Stop counting an admitted gang."""
-        self._add_usage(row, -1)
+    def _has_free(self, request: _Request) -> bool:
+        return all(self._free[flavor] >= gpus for flavor, gpus in request.gpus.items())
 
-    def _add_usage(self, row: Group, sign: int) -> None:
-        leaf, priority, gpus = _request_of(row)
-        self._pool_gates.add_usage(leaf, priority, sign * gpus)
-        self._tree_gates.add_usage(leaf, sign * gpus)
+    def _add_usage(self, request: _Request, sign: int) -> None:
+        for flavor, gpus in request.gpus.items():
+            self._pool_gates.add_usage(request.leaf, request.priority, sign * gpus, flavor)
+            self._tree_gates.add_usage(request.leaf, sign * gpus, flavor)
+            self._free[flavor] -= sign * gpus
 
 
-def _request_of(row: Group) -> tuple[int, Priority, int]:
-    gpus = int(row.unadmitted_gpus)  # type: ignore[attr-defined]
-    return row.workflow.pool_id, Priority(row.workflow.priority), gpus
+def _nearest_first(requests: Sequence[_Request], waits: Sequence[DispatchWait]) -> Mapping[str, Any]:
+    """The reason of a gang that may start in none of its choices: that of the nearest one, with a line for each."""
+    if len(waits) == 1:
+        return waits[0].as_json()
+    by_need = sorted(zip(requests, waits, strict=True), key=lambda pair: pair[1].requested - pair[1].free)
+    lines = [f"{' and '.join(request.gpus)}: {wait.message.removesuffix('.')}" for request, wait in by_need]
+    return {**by_need[0][1].as_json(), "message": f"{'; '.join(lines)}. One of them is enough."}
+
+
+def _read_free(root: Pool) -> Counter[str]:
+    """The free GPUs of the backend by flavor, as far as its nodes are known."""
+    found: Counter[str] = Counter()
+    for node in read_node_usage(backend=root.backend_id):
+        found[node.flavor or DEFAULT_FLAVOR] += node.free_gpus
+    return found
