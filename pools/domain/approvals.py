@@ -12,13 +12,16 @@ from typing import Any, Self
 
 from pools.domain.configuration.pool_config import PoolSettings
 from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
+from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict, Fault, Violation
+from pools.domain.quota.stored_quotas import flavor_quotas
 from pools.domain.values.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
 
 LASTING_QUOTA = "lasting quota"
 
 
 COHORT_AMOUNTS = ("borrowing limit", "lending limit")
+POOL_AMOUNTS = ("guarantee", "maximum", *COHORT_AMOUNTS)
 
 
 class ApprovalState(StrEnum):
@@ -67,20 +70,38 @@ def pool_amounts(settings: PoolSettings | None) -> dict[str, Gpus]:
     """The amounts of a pool that count: guarantee, maximum, and what it may borrow and lend in its cohort. A pool that
     does not exist, or is archived (None), has none."""
     if settings is None:
-        return dict.fromkeys(("guarantee", "maximum", *COHORT_AMOUNTS), 0)
+        return dict.fromkeys(POOL_AMOUNTS, 0)
     in_cohort, lending = settings.cohort is not None, settings.lending_limit
     return {
         "guarantee": settings.effective_guarantee,
         "maximum": decode_gpus(settings.maximum),
         "borrowing limit": decode_gpus(settings.borrowing_limit) if in_cohort else 0,
         "lending limit": (settings.effective_guarantee if lending is None else lending) if in_cohort else 0,
+        **_flavor_amounts(settings),
     }
 
 
-def subpool_amounts(quota: int, quota_after: int | None = None) -> dict[str, Gpus]:
-    """The amounts of a subpool that count. `quota_after` is the lasting quota while a temporary one is in force: a
-    temporary quota that becomes lasting is a change, too."""
-    return {"quota": quota, LASTING_QUOTA: quota if quota_after is None else quota_after}
+def _flavor_amounts(settings: PoolSettings) -> dict[str, Gpus]:
+    """The same by flavor: a pool that gives GPUs of one for GPUs of another has the same sums."""
+    in_cohort = settings.cohort is not None
+    found: dict[str, Gpus] = {}
+    for each in flavor_quotas(settings.flavors):
+        lending = each.quota if each.lending_limit == UNLIMITED else each.lending_limit
+        amounts = (each.quota, each.maximum, *((each.borrowing_limit, lending) if in_cohort else (0, 0)))
+        found |= {f"{name} of {each.flavor}": gpus for name, gpus in zip(POOL_AMOUNTS, amounts, strict=True)}
+    return found
+
+
+def subpool_amounts(quota: FlavorsAsked, after: FlavorsAsked | None = None) -> dict[str, Gpus]:
+    """The amounts of a subpool that count, also by flavor. `after` is the lasting quota while a temporary one is in
+    force: a temporary quota that becomes lasting is a change, too."""
+    lasting = quota if after is None else after
+    return {
+        "quota": quota.gpus,
+        LASTING_QUOTA: lasting.gpus,
+        **{f"quota of {flavor}": gpus for flavor, gpus in quota.by_flavor.items()},
+        **{f"{LASTING_QUOTA} of {flavor}": gpus for flavor, gpus in lasting.by_flavor.items()},
+    }
 
 
 def pool_changes_above(before: PoolSettings | None, after: PoolSettings | None, limit: int) -> tuple[AmountChange, ...]:
@@ -95,7 +116,10 @@ def pool_changes_above(before: PoolSettings | None, after: PoolSettings | None, 
         if before.backend != after.backend:
             clusters = (f"cluster {before.backend}", f"cluster {after.backend}")
             moved |= dict.fromkeys(("guarantee", "maximum"), clusters)
-    changes = [AmountChange(name, amount, later[name], moved.get(name)) for name, amount in earlier.items()]
+    changes = [
+        AmountChange(name, earlier.get(name, 0), later.get(name, 0), moved.get(name.partition(" of ")[0]))
+        for name in earlier | later
+    ]
     return tuple(change for change in changes if change.size > limit)
 
 
@@ -103,17 +127,23 @@ def moved_limits_above(settings: PoolSettings, moved: tuple[str, str], limit: in
     """The limits of a pool that are more than `limit` GPUs and move with a cohort above it, between two places as of
     :class:`AmountChange`: the same loss and gain as when the pool itself moves to another cohort."""
     amounts = pool_amounts(settings)
-    changes = [AmountChange(name, amounts[name], amounts[name], moved) for name in COHORT_AMOUNTS]
+    names = [name for name in amounts if name.partition(" of ")[0] in COHORT_AMOUNTS]
+    changes = [AmountChange(name, amounts[name], amounts[name], moved) for name in names]
     return tuple(change for change in changes if change.size > limit)
 
 
 def changes_above(before: Mapping[str, Gpus], after: Mapping[str, Gpus], limit: int) -> tuple[AmountChange, ...]:
     """The amounts that change by more than `limit` GPUs."""
-    changes = [AmountChange(name, amount, after[name]) for name, amount in before.items()]
+    changes = [AmountChange(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
     above = [change for change in changes if change.size > limit]
-    named = {(change.before, change.after) for change in above if change.name != LASTING_QUOTA}
+    named = {(change.name, change.before, change.after) for change in above}
     # Without a temporary quota the lasting one is the quota, which is named once.
-    return tuple(each for each in above if each.name != LASTING_QUOTA or (each.before, each.after) not in named)
+    return tuple(
+        each
+        for each in above
+        if not each.name.startswith(LASTING_QUOTA)
+        or (each.name.removeprefix("lasting "), each.before, each.after) not in named
+    )
 
 
 def loosens_limit(before: int | None, after: int | None) -> bool:

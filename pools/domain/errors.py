@@ -134,6 +134,8 @@ class Fault(StrEnum):
     UNKNOWN_BACKEND = "unknown_backend", "a cluster (backend) that does not exist"
     UNKNOWN_POOL = "unknown_pool", "a pool that does not exist or that the caller has no role on"
     UNKNOWN_SUBPOOL = "unknown_subpool", "a subpool that the pool does not have"
+    FLAVOR_NEEDED = "flavor_needed", "a quota without its flavor, of a pool with several"
+    SUM_DIFFERS = "sum_differs", "a number that is not the sum of its parts"
     UNKNOWN_FLAVOR = "unknown_flavor", "a GPU flavor that the pool or the cluster does not have"
     UNKNOWN_PLATFORM = "unknown_platform", "a platform that the pool does not have"
     UNKNOWN_ROLE = "unknown_role", "a role that does not exist"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, NotRequired, TypedDict
 
 from pools.domain import names
 from pools.domain.numbers import CAN_START_NOW, LOW_CAN_START_NOW, POOL_NUMBERS
-from pools.domain.quota.pool_balance import Subpool
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.quota.usage_bar import UsageBarAnswer
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import encode_gpus
+from pools.domain.values.amounts import Gpus, encode_gpus
 from pools.models import Pool
 from pools.selectors.quotas.pool_balance import read_balance
 
@@ -25,6 +25,10 @@ class SubpoolAnswer(TypedDict):
     subpool_state: Annotated[str, SubpoolState]
     quota: Annotated[int, "GPUs that the subpool has now; 0 unless it is ACTIVE."]
     last_quota: Annotated[int | None, "Its quota when it was ACTIVE."]
+    quotas: NotRequired[Annotated[dict[str, int], "`quota` by flavor, where the pool has flavors."]]
+    last_quotas: NotRequired[Annotated[dict[str, int], "`last_quota` by flavor."]]
+    quotas_after: NotRequired[Annotated[dict[str, int], "`quota_after` by flavor."]]
+    flavors: NotRequired[Annotated[list[FlavorAnswer], "Its numbers by flavor, in the order of the pool."]]
     quota_until: Annotated[datetime | None, "The end of a temporary quota (UTC without a zone)."]
     quota_after: Annotated[int | None, "The quota after that."]
     drain_by: Annotated[datetime | None, "The time at which its work should have ended (UTC without a zone)."]
@@ -43,12 +47,24 @@ class SubpoolAnswer(TypedDict):
     bar: NotRequired[UsageBarAnswer]
 
 
+class FlavorAnswer(TypedDict):
+    """The numbers of a pool, a subpool or the shared part in one flavor, in GPUs; -1 is unlimited."""
+
+    flavor: str
+    quota: int
+    scheduling_quota: int
+    used: Annotated[int, POOL_NUMBERS["used"].meaning]
+    available: Annotated[int, POOL_NUMBERS["available"].meaning]
+    total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
+
+
 class SharedAnswer(TypedDict):
     """The part of a pool that no subpool has."""
 
     queue: str
     k8s_queue: str
     quota: int
+    flavors: NotRequired[list[FlavorAnswer]]
     scheduling_quota: int
     used: Annotated[int, POOL_NUMBERS["used"].meaning]
     total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
@@ -64,6 +80,7 @@ class PoolTreeAnswer(TypedDict):
 
     pool: str
     quota: int
+    flavors: NotRequired[list[FlavorAnswer]]
     scheduling_quota: int
     unallocated: int
     shared: SharedAnswer
@@ -75,9 +92,16 @@ class PoolTreeAnswer(TypedDict):
     bar: NotRequired[UsageBarAnswer]
 
 
-def subpool_body(row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False) -> SubpoolAnswer:
+def subpool_body(
+    row: Pool,
+    part: Subpool,
+    kinds: Mapping[str, PoolBalance] | None = None,
+    *,
+    warnings: Iterable[str] = (),
+    reactivated: bool = False,
+) -> SubpoolAnswer:
     """One subpool as the API shows it (design, A2)."""
-    return {
+    body: SubpoolAnswer = {
         "name": row.name,
         "parent_pool": row.root.name,
         "subpool_name": row.subpool_name,
@@ -98,6 +122,29 @@ def subpool_body(row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reac
         "version": row.version,
         "reactivated": reactivated,
     }
+    if names := list(kinds or part.last_quotas):
+        none = dict.fromkeys(names, 0)
+        body["quotas"], body["last_quotas"] = none | part.quotas, none | dict(part.last_quotas)
+        if part.quota_after is not None:
+            body["quotas_after"] = none | dict(part.quotas_after)
+    if kinds:
+        own = {flavor: next(each for each in kind.subpools if each.name == part.name) for flavor, kind in kinds.items()}
+        body["flavors"] = [
+            _flavor_body(flavor, each.quota, each.scheduling_quota, each.available, each.usage)
+            for flavor, each in own.items()
+        ]
+    return body
+
+
+def _flavor_body(flavor: str, quota: Gpus, scheduling: Gpus, available: Gpus, usage: UsageCounts) -> FlavorAnswer:
+    return {
+        "flavor": flavor,
+        "quota": encode_gpus(quota),
+        "scheduling_quota": encode_gpus(scheduling),
+        "used": usage.used,
+        "available": encode_gpus(available),
+        "total_usage": usage.total_usage,
+    }
 
 
 def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAnswer:
@@ -107,7 +154,7 @@ def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAns
     rows = Pool.objects.filter(parent=root).select_related("parent__backend", "usage").order_by("subpool_name")
     if not include_archived:
         rows = rows.not_archived()
-    return {
+    body: PoolTreeAnswer = {
         "pool": root.name,
         "quota": encode_gpus(facts.guarantee),
         "scheduling_quota": encode_gpus(facts.scheduling_quota),
@@ -124,5 +171,20 @@ def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAns
         },
         "container_queue": names.queue_name(root.namespace, root.name, None),
         "version": root.version,
-        "subpools": [subpool_body(row, parts[row.subpool_name]) for row in rows if row.subpool_name],
+        "subpools": [subpool_body(row, parts[row.subpool_name], facts.kinds) for row in rows if row.subpool_name],
     }
+    if facts.kinds:
+        body["flavors"] = [
+            _flavor_body(
+                flavor, kind.guarantee, kind.scheduling_quota, kind.guarantee - kind.used,
+                UsageCounts(kind.used, kind.total_usage),
+            )
+            for flavor, kind in facts.kinds.items()
+        ]  # fmt: skip
+        body["shared"]["flavors"] = [
+            _flavor_body(
+                flavor, kind.unallocated, kind.shared_scheduling_quota, kind.shared_available, kind.shared_usage
+            )
+            for flavor, kind in facts.kinds.items()
+        ]
+    return body

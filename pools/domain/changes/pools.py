@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.configuration.pool_flavors import flavors_list
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
 from pools.domain.structured_input.fields import FieldReader
@@ -32,7 +33,16 @@ def _read_name(reader: FieldReader, key: str) -> str:
     return ""
 
 
+def _write_configuration(given: Any) -> Any:
+    """The configuration with its flavors in a list, because the store of requests for approval sorts keys."""
+    resources = given.get("resources") if isinstance(given, Mapping) else None
+    if not isinstance(resources, Mapping) or "flavors" not in resources:
+        return given
+    return {**given, "resources": {**resources, "flavors": flavors_list(resources["flavors"])}}
+
+
 _NAME = replace(TEXT, read=_read_name)
+_CONFIGURATION = replace(JSON, write=_write_configuration)
 _CONFIGURATIONS = replace(JSON, read=_read_configurations)
 
 
@@ -56,7 +66,7 @@ class PutPool(PoolChange):
     audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_UPDATED, AuditAction.POOL_REACTIVATED)
     may_need_approval: ClassVar = True
 
-    body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the pool, with every key.")
+    body: Mapping[str, Any] = value(_CONFIGURATION, "Configuration", "The configuration of the pool, with every key.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,30 @@ def _read_quotas(reader: FieldReader, key: str) -> Any:
     return found
 
 
-_QUOTAS = replace(JSON, schema={"type": "object", "additionalProperties": QUOTA.schema}, read=_read_quotas)
+_FLAVORS_SCHEMA = {"type": "object", "additionalProperties": QUOTA.schema}
+_QUOTAS = replace(
+    JSON,
+    schema={"type": "object", "additionalProperties": {"anyOf": [*QUOTA.schema["anyOf"], _FLAVORS_SCHEMA]}},
+    read=_read_quotas,
+)
+_BY_FLAVOR = replace(JSON, schema=_FLAVORS_SCHEMA, read=lambda reader, key: reader.body[key])
+_FLAVORS_HELP = (
+    "GPUs of each flavor, of a pool that has several: whole GPUs, or a share of the pool's such as 25%. A flavor that "
+    "is left out keeps what it has."
+)
+
+
+def _quota_field() -> Any:
+    return value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, default=None, metavar="GPUS", short="-q", unit="GPUs", missing="")
+
+
+def _flavors_field() -> Any:
+    return value(_BY_FLAVOR, "Quotas by flavor", _FLAVORS_HELP, default=None, metavar="FLAVOR=GPUS", option="--flavor")
+
+
+def _note_missing_quota(reader: FieldReader) -> None:
+    if not reader.is_given("quota") and not reader.is_given("quotas"):
+        reader.add_fault("quota", Fault.MISSING, "is missing.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +83,12 @@ class CreateSubpool(SubpoolChange):
         metavar="SUBPOOL",
         positional=True,
     )
-    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q", unit="GPUs")
+    quota: object = _quota_field()
+    quotas: Mapping[str, object] | None = _flavors_field()
+
+    @classmethod
+    def note_faults(cls, reader: FieldReader) -> None:
+        _note_missing_quota(reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +110,8 @@ class ResizeSubpool(NamedSubpoolChange):
     audit: ClassVar = (AuditAction.SUBPOOL_UPDATED,)
     may_need_approval: ClassVar = True
 
-    quota: object = value(QUOTA, _QUOTA_LABEL, _QUOTA_HELP, metavar="GPUS", short="-q", unit="GPUs")
+    quota: object = _quota_field()
+    quotas: Mapping[str, object] | None = _flavors_field()
     until: datetime | None = value(
         TIME,
         "Until",
@@ -90,6 +119,10 @@ class ResizeSubpool(NamedSubpoolChange):
         default=None,
         metavar="TIME",
     )
+
+    @classmethod
+    def note_faults(cls, reader: FieldReader) -> None:
+        _note_missing_quota(reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

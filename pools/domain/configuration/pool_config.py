@@ -22,9 +22,17 @@ from pools.domain.configuration.platforms import (
 )
 from pools.domain.configuration.platforms import UNUSED_KEYS as PLATFORM_UNUSED_KEYS
 from pools.domain.configuration.pool_fields import EDITABLE_KEYS, POOL_FIELDS
+from pools.domain.configuration.pool_flavors import (
+    SWITCHES,
+    flavors_body,
+    read_pool_flavors,
+    total_maximum,
+    total_quota,
+)
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
+from pools.domain.quota.stored_quotas import StoredFlavors
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings, unused_key_warning
@@ -51,7 +59,8 @@ class GpuResources(TypedDict):
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
     """The configuration of a top-level pool as the ledger stores it, in GPUs. -1 is unlimited. None means "nothing
-    configured"; for the two limits inside the cohort it means "no limit". `config` has every other key that differs
+    configured"; for the two limits inside the cohort it means "no limit". `flavors` are the quotas by flavor, of which
+    guarantee and maximum are the sums. `config` has every other key that differs
     from its default."""
 
     backend: str
@@ -63,6 +72,7 @@ class PoolSettings:
     borrowing_limit: int | None = None
     lending_limit: int | None = None
     enable_maintenance: bool = False
+    flavors: StoredFlavors = field(default_factory=list)
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -112,16 +122,21 @@ def editable_body(settings: PoolSettings) -> dict[str, Any]:
     """The JSON that a PUT takes, with every key."""
     config = settings.config
     gpu = settings.gpu_resources
+    resources: dict[str, Any] = {} if gpu is None else {"gpu": gpu}
+    if settings.flavors:
+        resources["flavors"] = flavors_body(settings.flavors)
     special = {
         "backend": settings.backend,
         "default_platform": default_platform(config),
-        "resources": {} if gpu is None else {"gpu": gpu},
+        "resources": resources,
         "cohort": settings.cohort,
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
         **{each.key: getattr(settings, each.column) for each in POOL_FIELDS if each.is_column and "." not in each.key},
         **{each.key: copy(config.get(each.key, each.default)) for each in POOL_FIELDS if each.read is not None},
     }
-    return {key: special[key] for key in EDITABLE_KEYS}
+    if settings.flavors:
+        special |= {key: config.get(key, words[0]) for key, words in SWITCHES.items()}
+    return {key: special[key] for key in EDITABLE_KEYS if key in special}
 
 
 def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings, list[Violation]]:
@@ -136,8 +151,8 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
         pool.add_fault(
             "backend", Fault.MISSING, "is missing: name the cluster (backend) on which the pool's work runs."
         )
-    guarantee, maximum, weight = _gpu(pool)
-    cohort, borrowing, lending = _cohort(pool, guarantee)
+    guarantee, maximum, weight, flavors = _gpu(pool)
+    cohort, borrowing, lending = _cohort(pool, guarantee, has_flavors=bool(flavors))
     settings = PoolSettings(
         backend=pool.read_text("backend"),
         description=pool.read_text("description"),
@@ -148,37 +163,75 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
         borrowing_limit=borrowing,
         lending_limit=lending,
         enable_maintenance=pool.boolean("enable_maintenance"),
-        config={key: value for key, value in _config(pool).items() if value or value == 0},
+        flavors=flavors,
+        config={
+            key: value
+            for key, value in {**_config(pool), **_switches(pool, bool(flavors))}.items()
+            if value or value == 0
+        },
     )
     return settings, faults
 
 
-def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
+def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None, StoredFlavors]:
     resources = pool.nested("resources")
     if resources is None:
-        return None, None, None
-    resources.reject_unknown_keys(("gpu",))
+        return None, None, None, []
+    resources.reject_unknown_keys(("gpu", "flavors"))
+    flavors = read_pool_flavors(resources, has_cohort=bool(pool.body.get("cohort")))
     gpu = resources.nested("gpu")
     if gpu is None:
-        return None, None, None
+        return (total_quota(flavors), total_maximum(flavors), None, flavors) if flavors else (None, None, None, [])
     gpu.reject_unknown_keys(("guarantee", "maximum", "weight"))
-    guarantee = gpu.whole_number(
-        "guarantee", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA
+    guarantee, maximum = (
+        gpu.whole_number(key, NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
+        for key in ("guarantee", "maximum")
     )
-    maximum = gpu.whole_number("maximum", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
-    if NO_LIMIT < maximum < guarantee:
+    if flavors:
+        guarantee = _sum_of_flavors(gpu, "guarantee", guarantee, total_quota(flavors))
+        maximum = _sum_of_flavors(gpu, "maximum", maximum, total_maximum(flavors))
+    elif NO_LIMIT < maximum < guarantee:
         gpu.add_fault(
             "maximum",
             Fault.MAXIMUM_BELOW_GUARANTEE,
             "is below the guarantee: the quota of a pool cannot be above its maximum. "
             "Raise it, or give -1 for no limit.",
         )
-    return guarantee, maximum, gpu.whole_number("weight", DEFAULT_WEIGHT, minimum=0, maximum=MAX_GPUS)
+    return guarantee, maximum, gpu.whole_number("weight", DEFAULT_WEIGHT, minimum=0, maximum=MAX_GPUS), flavors
 
 
-def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int | None, int | None]:
+def _sum_of_flavors(gpu: FieldReader, key: str, given: int, total: int) -> int:
+    """The sum of the flavors, which a given number has to be."""
+    if gpu.is_given(key) and given != total:
+        path = gpu.path_of(key)
+        message = f"{path} is {given}, and the flavors have {total} together. Leave it out, or give the sum."
+        gpu.faults.append(Violation(path, Fault.SUM_DIFFERS, message, numbers=(("given", given), ("sum", total))))
+    return total
+
+
+def _switches(pool: FieldReader, has_flavors: bool) -> dict[str, str]:
+    """What the pool does where a flavor would need borrowing or preemption; the default is not stored."""
+    found = {}
+    for key, words in SWITCHES.items():
+        word = pool.read_text(key) or words[0]
+        if word not in words:
+            pool.add_fault(key, Fault.BAD_VALUE, f"must be one of {', '.join(words)}.")
+        elif word != words[0] and not has_flavors:
+            pool.add_fault(key, Fault.BAD_VALUE, "is of pools with flavors: give resources.flavors, or leave it out.")
+        found[key] = "" if word == words[0] else word
+    return found
+
+
+def _cohort(
+    pool: FieldReader, guarantee: int | None, *, has_flavors: bool
+) -> tuple[str | None, int | None, int | None]:
     """The cohort of the pool, with its borrowing and lending limits there."""
     cohort = pool.read_text("cohort") or None
+    if has_flavors:
+        for key in LIMIT_KEYS:
+            if pool.is_given(key):
+                pool.add_fault(key, Fault.FLAVOR_NEEDED, "is said for each flavor: give it in resources.flavors.")
+        return cohort, None, None
     borrowing, lending = (
         pool.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if pool.is_given(key) else None
         for key in LIMIT_KEYS

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pools.domain.configuration.platforms import FLAG_KEYS, GPU_CAPACITY_KEYS, LIST_KEYS, parse_variables
 from pools.domain.configuration.platforms import KEYS as PLATFORM_KEYS
+from pools.domain.configuration.pool_flavors import FLAVORS_SCHEMA, SWITCHES
 from pools.domain.errors import Fault
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
@@ -156,6 +157,23 @@ POOL_FIELDS: Final = (
         is_column=True, input="weight", section=QUOTA_SECTION,
     ),
     ConfigField(
+        "resources.flavors", FLAVORS_SCHEMA, "Quotas by flavor",
+        "The quota of each flavor with its limits, in the order in which the pool prefers them.",
+        default=[], is_column=True, section=QUOTA_SECTION,
+    ),
+    ConfigField(
+        "when_can_borrow", {"enum": [*SWITCHES["when_can_borrow"]]}, "Where work can borrow",
+        "Of a pool with flavors: where LOW work would have to borrow GPUs of a flavor, borrow them, or try the next "
+        "flavor first.",
+        default=SWITCHES["when_can_borrow"][0],
+    ),
+    ConfigField(
+        "when_can_preempt", {"enum": [*SWITCHES["when_can_preempt"]]}, "Where work can preempt",
+        "Of a pool with flavors: where work would have to preempt other work of a flavor, try the next flavor first, "
+        "or preempt.",
+        default=SWITCHES["when_can_preempt"][0],
+    ),
+    ConfigField(
         "cohort", {"type": ["string", "null"]}, "Cohort",
         "The group of pools that lend each other unused GPUs. A new name creates a cohort.",
         input="cohort", looks="text", section=LENDING, empty="none",
@@ -208,7 +226,7 @@ POOL_FIELDS: Final = (
     ),
 )  # fmt: skip
 EDITABLE_KEYS: Final = tuple(dict.fromkeys(each.key.partition(".")[0] for each in POOL_FIELDS))
-"""The keys of a configuration, in the order of its JSON."""
+"""The keys of a configuration, in the order of its JSON; the switches are those of pools with flavors."""
 COLUMNS: Final = tuple(each.column for each in POOL_FIELDS if each.is_column)
 """The columns of a pool that hold a value of its configuration as it is."""
 FIELDS_OF_FORM: Final = {each.input: each for each in POOL_FIELDS if each.input}
@@ -222,14 +240,16 @@ PLATFORM_ANSWER: Final = PLATFORM_SCHEMA | {"required": list(PLATFORM_KEYS)}
 def pool_answer() -> dict[str, Any]:
     """The schema of an answer with a whole configuration; a verbose one has more keys in each platform."""
     platforms = {"type": "object", "additionalProperties": PLATFORM_ANSWER | {"additionalProperties": True}}
-    return object_schema(pool_properties() | {"platforms": platforms}, EDITABLE_KEYS)
+    required = tuple(key for key in EDITABLE_KEYS if key not in SWITCHES)
+    return object_schema(pool_properties() | {"platforms": platforms}, required)
 
 
 def pool_properties() -> dict[str, Any]:
     """The JSON schemas of the keys of a configuration."""
     own = properties_of(each for each in POOL_FIELDS if "." not in each.key)
     gpu = {each.column: each.schema for each in POOL_FIELDS if each.key.startswith("resources.gpu.")}
-    own["resources"] = object_schema({"gpu": object_schema(gpu)})
+    flavors = properties_of(each for each in POOL_FIELDS if each.key == "resources.flavors")
+    own["resources"] = object_schema({"gpu": object_schema(gpu), "flavors": flavors["resources.flavors"]})
     return {key: own[key] for key in EDITABLE_KEYS}
 
 

@@ -117,7 +117,8 @@ class Subpool:
 class PoolBalance:
     """A pool with all its leaves; the shared leaf has the quota that no subpool has. `is_closed`: no new work starts in
     it, because it is archived, in maintenance or offline. `kinds` has the balance of each flavor, in the order of the
-    pool's preference; it is empty for a pool without flavors, all of which is of the flavor `default`."""
+    pool's preference; it is empty for a pool without flavors, all of which is of the flavor `default`. `flavors` are
+    those that the pool has a quota of; work may hold others still, which come last in `kinds`."""
 
     name: str
     guarantee: Gpus
@@ -126,6 +127,7 @@ class PoolBalance:
     shared_usage: UsageCounts = UsageCounts()
     is_closed: bool = False
     kinds: Mapping[str, PoolBalance] = field(default_factory=dict)
+    flavors: tuple[str, ...] = ()
 
     @property
     def by_flavor(self) -> Mapping[str, PoolBalance]:
@@ -208,7 +210,7 @@ def split_by_flavor(
         )
         for flavor, each in quotas.items()
     }
-    return replace(balance, kinds=kinds)
+    return replace(balance, kinds=kinds, flavors=tuple(each.flavor for each in flavors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +256,13 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     return ParsedQuota(gpus, f"{amount}: quotas are whole GPUs, so {gpus} was taken; the rest stays unallocated.")
 
 
-def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:
+def _gpus(flavor: str) -> str:
+    return f"{flavor} GPUs" if flavor else "GPUs"
+
+
+def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int, flavor: str = "") -> Violation | None:
     """The reason why `name` (new, archived or ACTIVE) may not have `quota`: the quotas of the ACTIVE subpools together
-    stay within the guarantee."""
+    stay within the guarantee. `flavor` names the flavor of the balance, if the pool has some."""
     if balance.is_unlimited:
         return Violation(
             "quota",
@@ -269,16 +275,20 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
     if quota <= free:
         return None
     return Violation(
-        "quota",
+        f"quotas.{flavor}" if flavor else "quota",
         Fault.QUOTA_EXCEEDS_PARENT,
-        f"{quota} GPUs requested for {balance.name}--{name}, {free} are free to give: pool {balance.name} guarantees "
-        f"{balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most {free}, or shrink "
-        "another subpool.",
-        numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free)),
+        f"{quota} {_gpus(flavor)} requested for {balance.name}--{name}, {free} are free to give: pool {balance.name} "
+        f"guarantees {balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most "
+        f"{free}, or shrink another subpool.",
+        numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free), *_flavor_number(flavor)),
     )
 
 
-def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int]) -> Violation | None:
+def _flavor_number(flavor: str) -> tuple[tuple[str, str], ...]:
+    return (("flavor", flavor),) if flavor else ()
+
+
+def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int], *, flavor: str = "") -> Violation | None:
     """The reason why these ACTIVE subpools (short name → GPUs) may not have these quotas at the same time: with the
     other ACTIVE subpools they stay within the guarantee."""
     total = sum(quotas.get(part.name, part.quota) for part in balance.subpools)
@@ -287,16 +297,16 @@ def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int]) -> Vi
     return Violation(
         "quotas",
         Fault.QUOTA_EXCEEDS_PARENT,
-        f"The subpools of {balance.name} would hold {total} GPUs; pool {balance.name} guarantees {balance.guarantee}. "
-        f"Ask for {counted(total - balance.guarantee, 'GPU')} less.",
-        numbers=(("requested", total), ("limit", balance.guarantee)),
+        f"The subpools of {balance.name} would hold {total} {_gpus(flavor)}; pool {balance.name} guarantees "
+        f"{balance.guarantee}. Ask for {counted(total - balance.guarantee, 'GPU')} less.",
+        numbers=(("requested", total), ("limit", balance.guarantee), *_flavor_number(flavor)),
     )
 
 
-def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | None:
+def guarantee_violation(balance: PoolBalance, guarantee: Gpus, *, flavor: str = "") -> Violation | None:
     """The reason why the guarantee of the pool may not become `guarantee`: it stays at least the sum of the quotas of
     its ACTIVE subpools."""
-    path = "resources.gpu.guarantee"
+    path = f"resources.flavors.{flavor}.guarantee" if flavor else "resources.gpu.guarantee"
     if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
         return Violation(
             path,
@@ -308,9 +318,9 @@ def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | No
     return Violation(
         path,
         Fault.GUARANTEE_BELOW_SUBPOOLS,
-        f"A guarantee of {guarantee} is below the {balance.allocated} GPUs allocated to subpools of {balance.name}: "
-        f"{_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
-        numbers=(("requested", guarantee), ("limit", balance.allocated)),
+        f"A guarantee of {guarantee} is below the {balance.allocated} {_gpus(flavor)} allocated to subpools of "
+        f"{balance.name}: {_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
+        numbers=(("requested", guarantee), ("limit", balance.allocated), *_flavor_number(flavor)),
     )
 
 

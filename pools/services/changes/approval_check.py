@@ -20,7 +20,9 @@ from pools.domain.approvals import (
 )
 from pools.domain.configuration.pool_config import PoolSettings
 from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
+from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
 from pools.representations.pool import pool_settings_of
@@ -145,19 +147,21 @@ def require_no_subpool_approval(
     subject: str,
     *,
     row: Pool | None,
-    quota: int,
-    quota_after: int | None = None,
+    asked: FlavorsAsked,
+    after: FlavorsAsked | None = None,
     resolved: Mapping[str, Any] | None = None,
 ) -> None:
     """Raise ApprovalNeeded if this quota of a subpool needs an approval. `row` is the subpool now, None for a new one;
-    one that is not ACTIVE has no quota."""
+    one that is not ACTIVE has no quota. `after`: what follows a temporary quota."""
     limit = approval_limit(root)
     if limit is None or _is_approved.get():
         return
-    before = subpool_amounts(0)
+    before = subpool_amounts(FlavorsAsked(0))
     if row is not None and row.subpool_state == SubpoolState.ACTIVE:
-        before = subpool_amounts(row.last_quota or 0, row.quota_after)
-    changes = changes_above(before, subpool_amounts(quota, quota_after), limit)
+        now = FlavorsAsked(row.last_quota or 0, gpus_by_flavor(row.flavors))
+        lasting = None if row.quota_after is None else FlavorsAsked(row.quota_after, gpus_by_flavor(row.flavors_after))
+        before = subpool_amounts(now, lasting)
+    changes = changes_above(before, subpool_amounts(asked, after), limit)
     if changes:
         raise ApprovalNeeded.for_change(
             subject=subject,

@@ -19,8 +19,10 @@ from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Stale, Violation
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.capacity import oversubscription_message
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.structured_input.faults import join_words
 from pools.domain.structured_input.unset_keys import unset_key_warnings
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.domain.values.counting import counted
 from pools.locking import lock_backend, lock_configuration, lock_flavors
 from pools.models import Backend, Node
@@ -71,6 +73,7 @@ def put_backend(
             flavors = flavors_of(row.flavors) if spec.flavors is None else spec.flavors
             if spec.flavors is not None:
                 lock_flavors(row)
+                _check_flavors(row, flavors)
             changed, warnings = _put_nodes(row, spec.nodes, flavors) if spec.nodes is not None else (False, [])
             changed |= _update(row, _columns(spec))
             if spec.flavors is not None:
@@ -200,6 +203,28 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
             f"{counted(len(pools), 'pool')} ({_join_names(pools)}). Make another cluster and move them there."
         )
         raise Conflict(message, [Violation("namespace", Fault.IN_USE, message)])
+
+
+def _check_flavors(row: Backend, flavors: Sequence[Flavor]) -> None:
+    """A flavor of which a pool has a quota stays. Raises Conflict, which names the pools."""
+    names = {each.name for each in flavors}
+    users: defaultdict[str, list[str]] = defaultdict(list)
+    for pool, stored in row.pools.filter(archived=False).order_by("name").values_list("name", "flavors"):
+        for flavor in gpus_by_flavor(stored).keys() - names - {DEFAULT_FLAVOR}:
+            users[flavor].append(pool)
+    if users:
+        raise Conflict.of(
+            [
+                Violation(
+                    "flavors",
+                    Fault.IN_USE,
+                    f"Cluster {row.name} keeps the flavor {flavor}: {counted(len(pools), 'pool has', 'pools have')} a "
+                    f"quota of it ({_join_names(pools)}). Take it out of their resources.flavors first.",
+                    numbers=(("flavor", flavor), ("pools", len(pools))),
+                )
+                for flavor, pools in sorted(users.items())
+            ]
+        )
 
 
 def _check_version(name: str, row: Backend | None, expected: int | None) -> None:

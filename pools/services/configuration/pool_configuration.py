@@ -21,7 +21,10 @@ from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
+from pools.domain.quota.stored_quotas import StoredFlavors, gpus_by_flavor
 from pools.domain.structured_input.faults import join_words
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Gpus
 from pools.domain.values.counting import counted
 from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Pool
@@ -141,6 +144,9 @@ def _pool_violations(
     if backend is None and desired.settings.backend:
         message = "There is no cluster of this name. osmo-admin makes one with PUT /api/configs/backend."
         yield Violation(f"{at}backend", Fault.UNKNOWN_BACKEND, message)
+    if backend is not None:
+        for fault in _unknown_flavors(desired.settings, backend):
+            yield replace(fault, path=f"{at}{fault.path}")
     if desired.settings.cohort:
         yield from names.cohort_name_violations(desired.settings.cohort, f"{at}cohort")
     if desired.row is None or facts is None:
@@ -151,8 +157,72 @@ def _pool_violations(
         return
     if backend is not None and backend.pk != desired.row.backend_id:
         yield from _move_violations(desired, facts, backend, f"{at}backend")
-    if cut := guarantee_violation(facts, desired.settings.effective_guarantee):
+    flavors = desired.settings.flavors
+    if not flavors and (cut := guarantee_violation(facts, desired.settings.effective_guarantee)):
         yield replace(cut, path=f"{at}{cut.path}")
+    for fault in _flavor_violations(facts, flavors):
+        yield replace(fault, path=f"{at}{fault.path}")
+
+
+def _unknown_flavors(settings: PoolSettings, backend: Backend) -> Iterator[Violation]:
+    """The flavors of the pool that its cluster does not name."""
+    known = [each["name"] for each in backend.flavors]
+    for row in settings.flavors:
+        if row["flavor"] not in (*known, DEFAULT_FLAVOR):
+            names = join_words([*known, DEFAULT_FLAVOR])
+            yield Violation(
+                f"resources.flavors.{row['flavor']}",
+                Fault.UNKNOWN_FLAVOR,
+                f"Cluster {backend.name} names no flavor {row['flavor']}. It has {names}.",
+                numbers=(("flavors", [*known, DEFAULT_FLAVOR]),),
+            )
+
+
+def _flavor_violations(facts: PoolBalance, flavors: StoredFlavors) -> Iterator[Violation]:
+    """The reasons why the quota of the pool may not be divided so: its ACTIVE subpools stay within each flavor, and a
+    flavor goes only when no subpool and no work has it any more."""
+    wanted = gpus_by_flavor(flavors)
+    if bool(wanted) != bool(facts.flavors):
+        if drain := _drain_violation(facts):
+            yield drain
+        elif wanted and (cut := guarantee_violation(facts, next(iter(wanted.values())), flavor=next(iter(wanted)))):
+            yield cut  # the subpools get their quotas of the first flavor
+        return
+    for flavor, kind in facts.kinds.items():
+        if flavor in wanted:
+            if cut := guarantee_violation(kind, wanted[flavor], flavor=flavor):
+                yield cut
+        elif flavor in facts.flavors and (used := _left_of(kind)):
+            yield Violation(
+                f"resources.flavors.{flavor}",
+                Fault.IN_USE,
+                f"Pool {facts.name} keeps the flavor {flavor}: {used}. Give it a guarantee of 0, and leave it out when "
+                "nothing is left.",
+                numbers=(("allocated", kind.allocated), ("total_usage", kind.total_usage)),
+            )
+
+
+def _left_of(kind: PoolBalance) -> str:
+    """What subpools and work still have of a flavor, in words."""
+    draining = sum(part.last_quota for part in kind.subpools if part.state is SubpoolState.DELETING)
+    parts = (
+        (kind.allocated, "its subpools have {} GPUs of it"),
+        (draining, "subpools that drain have {} GPUs of it"),
+        (kind.total_usage, "its work holds {} GPUs of it"),
+    )
+    return ", ".join(text.format(gpus) for gpus, text in parts if gpus)
+
+
+def _drain_violation(facts: PoolBalance) -> Violation | None:
+    """While a subpool drains, its quota is frozen, so the pool cannot begin or stop to have flavors."""
+    draining = [part.name for part in facts.subpools if part.state is SubpoolState.DELETING and part.last_quota]
+    if not draining:
+        return None
+    message = (
+        f"Subpools of pool {facts.name} drain ({join_words(draining)}), so it cannot begin or stop to have quotas by "
+        "flavor. Wait until they are archived."
+    )
+    return Violation("resources.flavors", Fault.WRONG_STATE, message)
 
 
 def _move_violations(desired: _DesiredPool, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
@@ -186,6 +256,7 @@ def _write(
             *_drain_warnings(facts[each.row.pk], each.settings),
             *_topology_warnings(each.row, each.settings),
         )
+        warnings[each.name] += _follow_flavors(each.row, each.settings.flavors)
         different = [column for column, value in columns.items() if getattr(each.row, column) != value]
         for column in different:
             setattr(each.row, column, columns[column])
@@ -210,6 +281,23 @@ def _write(
         )
         for each in desired
     ]
+
+
+def _follow_flavors(row: Pool, flavors: StoredFlavors) -> tuple[str, ...]:
+    """Where a pool begins to have flavors, give its ACTIVE subpools their quotas of the first one; where it stops, take
+    the flavors away. A warning says what happened."""
+    if bool(row.flavors) == bool(flavors):
+        return ()
+    parts = list(Pool.objects.filter(parent=row, subpool_state=SubpoolState.ACTIVE).order_by("name"))
+    for part in parts:
+        quotas = (part.last_quota, part.quota_after)
+        part.flavors, part.flavors_after = (
+            [{"flavor": flavors[0]["flavor"], "quota": quota}] if flavors and quota else [] for quota in quotas
+        )
+        part.save(update_fields=["flavors", "flavors_after"])
+    if not parts or not flavors:
+        return ()
+    return (f"The quotas of {join_words([part.name for part in parts])} are of the flavor {flavors[0]['flavor']} now.",)
 
 
 def _oversubscription_messages(
@@ -245,12 +333,24 @@ def _no_effect_warnings(desired: _DesiredPool) -> Iterator[str]:
 
 def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
     """Warn about work that a smaller quota leaves to drain; none of it is stopped."""
-    after = replace(facts, guarantee=settings.effective_guarantee)
+    if not settings.flavors:
+        return _drain_messages(facts, settings.effective_guarantee)
+    wanted = gpus_by_flavor(settings.flavors)
+    return tuple(
+        message
+        for flavor, kind in facts.kinds.items()
+        for message in _drain_messages(kind, wanted.get(flavor, 0), f"{flavor} ")
+    )
+
+
+def _drain_messages(facts: PoolBalance, guarantee: Gpus, flavor: str = "") -> tuple[str, ...]:
+    after = replace(facts, guarantee=guarantee)
     if after.shared_available >= 0:
         return ()
     message = (
-        f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "
-        f"{after.unallocated}: nothing is stopped, {-after.shared_available} GPUs drain as that work ends."
+        f"{after.shared_usage.used} {flavor}GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, "
+        f"which is {after.unallocated}: nothing is stopped, {-after.shared_available} {flavor}GPUs drain as that work "
+        "ends."
     )
     return (message,)
 

@@ -28,6 +28,7 @@ from pools.domain.changes.pools import (
 )
 from pools.domain.configuration.config_merge import merge_patch
 from pools.domain.configuration.pool_config import editable_body
+from pools.domain.configuration.pool_flavors import without_old_sums
 from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -110,7 +111,7 @@ def patch_pool(command: PatchPool, **note: Unpack[Note]) -> PoolResult:
     def edit(body: dict[str, Any]) -> Body:
         result, faults = merge_patch(body, command.patch)
         raise_violations(faults)
-        return result
+        return without_old_sums(result, command.patch)
 
     return _edit(command, edit, **note)
 

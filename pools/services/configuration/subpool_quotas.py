@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pools.database.transactions import change
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpools
+from pools.domain.configuration.pool_flavors import FlavorsAsked, read_subpool_quota, sums_violations
 from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission
-from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, parse_quota, pool_quotas_violation
+from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_pool_trees
 from pools.models import Pool
@@ -71,15 +73,20 @@ def resize_subpools(
         parsed, faults = _read_quotas(quotas, locked, rows, balances)
         if faults:
             raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
-        different = {name: quota for name, quota in parsed.items() if quota.gpus != rows[name].last_quota}
+        different = {name: quota for name, quota in parsed.items() if _differs(rows[name], quota)}
         _require_no_approvals(locked, rows, different)
         # Lower quotas first: at no moment do the quotas of a pool sum to more than before and after.
         for name, quota in sorted(different.items(), key=lambda item: item[1].gpus - (rows[item[0]].last_quota or 0)):
             row = rows[name]
-            row.last_quota, row.quota_until, row.quota_after = quota.gpus, None, None
-            row.save(update_fields=["last_quota", "quota_until", "quota_after"])
+            row.last_quota, row.flavors = quota.gpus, quota.stored
+            row.quota_until, row.quota_after, row.flavors_after = None, None, []
+            row.save(update_fields=["last_quota", "flavors", "quota_until", "quota_after", "flavors_after"])
         results = tuple(read_result(locked[split_name(name).parent], rows[name]) for name in sorted(different))
-        return QuotasResult(results, tuple(quota.warning for quota in different.values() if quota.warning))
+        return QuotasResult(results, tuple(warning for quota in different.values() for warning in quota.warnings))
+
+
+def _differs(row: Pool, quota: FlavorsAsked) -> bool:
+    return quota.gpus != row.last_quota or gpus_by_flavor(quota.stored) != gpus_by_flavor(row.flavors)
 
 
 def effect_on_quotas(command: ResizeSubpools, operation: Callable[[], object], actor: Actor) -> EffectAnswer:
@@ -109,9 +116,9 @@ def _read_quotas(
     roots: Mapping[str, Pool],
     rows: Mapping[str, Pool],
     balances: Mapping[str, PoolBalance],
-) -> tuple[dict[str, ParsedQuota], list[Violation]]:
+) -> tuple[dict[str, FlavorsAsked], list[Violation]]:
     """The quotas in GPUs by name, and every fault."""
-    parsed: dict[str, ParsedQuota] = {}
+    parsed: dict[str, FlavorsAsked] = {}
     faults: list[Violation] = []
     for name, requested in quotas.items():
         path, parent = f"quotas.{name}", split_name(name).parent
@@ -124,9 +131,11 @@ def _read_quotas(
         if state := _state_violation(root, row, path):
             faults.append(state)
             continue
-        quota = parse_quota(requested, parent=balances[parent].guarantee, path=path)
-        if isinstance(quota, Violation):
-            faults.append(quota)
+        alone, by_flavor = (None, requested) if isinstance(requested, Mapping) else (requested, None)
+        present = gpus_by_flavor(row.flavors)
+        quota = read_subpool_quota(alone, by_flavor, balances[parent], present=present, path=path, paths=path)
+        if isinstance(quota, list):
+            faults += quota
         else:
             parsed[name] = quota
     return parsed, faults or list(_sum_violations(parsed, balances))
@@ -141,11 +150,10 @@ def _state_violation(root: Pool, row: Pool, path: str) -> Violation | None:
     return None
 
 
-def _sum_violations(parsed: Mapping[str, ParsedQuota], balances: Mapping[str, PoolBalance]) -> Iterator[Violation]:
+def _sum_violations(parsed: Mapping[str, FlavorsAsked], balances: Mapping[str, PoolBalance]) -> Iterator[Violation]:
     for parent in sorted({split_name(name).parent for name in parsed}):
-        own = {split_name(name).subpool or "": quota.gpus for name, quota in parsed.items() if _is_of(name, parent)}
-        if found := pool_quotas_violation(balances[parent], own):
-            yield found
+        own = {split_name(name).subpool or "": quota for name, quota in parsed.items() if _is_of(name, parent)}
+        yield from sums_violations(balances[parent], own)
 
 
 def _is_of(name: str, parent: str) -> bool:
@@ -153,12 +161,12 @@ def _is_of(name: str, parent: str) -> bool:
 
 
 def _require_no_approvals(
-    roots: Mapping[str, Pool], rows: Mapping[str, Pool], quotas: Mapping[str, ParsedQuota]
+    roots: Mapping[str, Pool], rows: Mapping[str, Pool], quotas: Mapping[str, FlavorsAsked]
 ) -> None:
     refused: list[Violation] = []
     for name, quota in sorted(quotas.items()):
         try:
-            require_no_subpool_approval(roots[split_name(name).parent], name, row=rows[name], quota=quota.gpus)
+            require_no_subpool_approval(roots[split_name(name).parent], name, row=rows[name], asked=quota)
         except ApprovalNeeded as need:
             refused += need.violations
     if refused:

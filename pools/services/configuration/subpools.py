@@ -5,7 +5,7 @@ Source: design, D1, D3, D4, D7, D8.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,10 +16,12 @@ from pools.database.one_by_one import work_in_batch
 from pools.database.transactions import change, database_time
 from pools.domain import names, subpool_lifecycle
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline
+from pools.domain.configuration.pool_flavors import FlavorsAsked, asked_violations, read_subpool_quota
 from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.people.roles import SYSTEM, Actor, Permission
-from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Subpool, parse_quota, subpool_quota_violation
+from pools.domain.quota.pool_balance import PoolBalance, Subpool
+from pools.domain.quota.stored_quotas import StoredFlavors, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.durations import minute_text
 from pools.locking import lock_pool_tree, lock_pool_trees
@@ -50,8 +52,8 @@ def create_subpool(
 ) -> SubpoolResult:
     """Create a subpool, or restore an ARCHIVED one of that name (design, D8).
 
-    `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
-    is ACTIVE or DELETING), NotFound/Forbidden (role).
+    `quota` is whole GPUs, a fraction or a percentage of the parent; `quotas` is the same by flavor. Raises BadInput
+    (name, quota), Conflict (the name is ACTIVE or DELETING), NotFound/Forbidden (role).
     """
     require_permission(actor, Permission.POOL_PARTITION, command.parent)
     visible_root = get_visible_root(actor, command.parent)
@@ -65,25 +67,26 @@ def create_subpool(
         if row is not None and row.subpool_state != SubpoolState.ARCHIVED:
             _check_version(row, expected_version)
             raise _name_conflict(row)
-        gpus = _parse_allowed_quota(facts, command.subpool_name, command.quota, found)
+        asked = _allowed_quota(facts, command.subpool_name, command.quota, command.quotas, found)
         if row is not None:
             _check_version(row, expected_version)
         name = names.canonical_name(root.name, command.subpool_name)
-        require_no_subpool_approval(root, name, row=row, quota=gpus.gpus, resolved={"quota": gpus.gpus})
+        require_no_subpool_approval(root, name, row=row, asked=asked, resolved=asked.as_asked)
         if row is None:
             row = Pool.objects.create(
                 name=name,
                 parent=root,
                 subpool_name=command.subpool_name,
                 subpool_state=SubpoolState.ACTIVE,
-                last_quota=gpus.gpus,
+                last_quota=asked.gpus,
+                flavors=asked.stored,
             )
             reactivated = False
         else:
-            row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
-            row.save(update_fields=["subpool_state", "last_quota"])
+            row.subpool_state, row.last_quota, row.flavors = SubpoolState.ACTIVE, asked.gpus, asked.stored
+            row.save(update_fields=["subpool_state", "last_quota", "flavors"])
             reactivated = True
-        return read_result(root, row, warnings=_quota_warnings(gpus), reactivated=reactivated)
+        return read_result(root, row, warnings=asked.warnings, reactivated=reactivated)
 
 
 def resize_subpool(
@@ -102,28 +105,31 @@ def resize_subpool(
         row = _find_subpool(root, command.subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
-        gpus = _parse_allowed_quota(read_balance(root), command.subpool_name, command.quota, [])
-        lasting = row.last_quota if row.quota_after is None else row.quota_after
-        assert lasting is not None
+        present = gpus_by_flavor(row.flavors)
+        asked = _allowed_quota(read_balance(root), command.subpool_name, command.quota, command.quotas, [], present)
+        lasting, flavors = lasting_quota(row)
         if command.until is not None:
-            _check_temporary(row, quota=gpus.gpus, lasting=lasting, until=command.until)
-        require_no_subpool_approval(
-            root,
-            row.name,
-            row=row,
-            quota=gpus.gpus,
-            quota_after=None if command.until is None else lasting,
-            resolved={"quota": gpus.gpus},
-        )
-        warnings = _quota_warnings(gpus)
+            _check_temporary(row, asked, FlavorsAsked(lasting, gpus_by_flavor(flavors)), until=command.until)
+        after = None if command.until is None else FlavorsAsked(lasting, gpus_by_flavor(flavors))
+        require_no_subpool_approval(root, row.name, row=row, asked=asked, after=after, resolved=asked.as_asked)
+        warnings = asked.warnings
         if command.until is None and row.quota_until is not None:
             warnings += (
                 f"The temporary quota of {row.name} until {minute_text(row.quota_until)} ends with this change.",
             )
-        row.last_quota = gpus.gpus
-        row.quota_until, row.quota_after = (command.until, lasting) if command.until is not None else (None, None)
-        row.save(update_fields=["last_quota", "quota_until", "quota_after"])
+        row.last_quota, row.flavors = asked.gpus, asked.stored
+        row.quota_until, row.quota_after, row.flavors_after = (
+            (command.until, lasting, flavors) if command.until is not None else (None, None, [])
+        )
+        row.save(update_fields=["last_quota", "flavors", "quota_until", "quota_after", "flavors_after"])
         return read_result(root, row, warnings=warnings)
+
+
+def lasting_quota(row: Pool) -> tuple[int, StoredFlavors]:
+    """The quota of a subpool without its temporary raise, in all and by flavor."""
+    quota, flavors = (row.last_quota, row.flavors) if row.quota_after is None else (row.quota_after, row.flavors_after)
+    assert quota is not None, "a subpool has a quota (constraint pool_is_root_or_slice)"
+    return quota, flavors
 
 
 def delete_subpool(
@@ -141,15 +147,15 @@ def delete_subpool(
         _require_active(row, "it cannot be deleted again")
         if command.drain_by is not None:
             _check_deadline(command.drain_by)
-        require_no_subpool_approval(root, row.name, row=row, quota=0)
+        require_no_subpool_approval(root, row.name, row=row, asked=FlavorsAsked(0))
         if command.cancel_pending:
             pending_work.cancel(actor=actor, leaf=row)
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
-        row.quota_until = row.quota_after = None
+        row.quota_until, row.quota_after, row.flavors_after = None, None, []
         drains = row.subpool_state == SubpoolState.DELETING
         row.drain_by = command.drain_by if drains else None
-        row.save(update_fields=["subpool_state", "quota_until", "quota_after", "drain_by"])
+        row.save(update_fields=["subpool_state", "quota_until", "quota_after", "flavors_after", "drain_by"])
         is_needless = command.drain_by is not None and not drains
         warnings = (f"{row.name} has no active work, so it needs no deadline.",) if is_needless else ()
         return read_result(root, row, warnings=warnings)
@@ -200,7 +206,10 @@ def _end_temporary(subpools: Sequence[int]) -> int:
     with change(actor=SYSTEM, description=TEMPORARY_QUOTA_ENDED):
         due = Pool.objects.filter(pk__in=subpools, quota_until__lte=Now())
         lock_pool_trees(set(due.exclude(parent=None).values_list("parent_id", flat=True)))
-        return due.update(last_quota=F("quota_after"), quota_until=None, quota_after=None)
+        return due.update(
+            last_quota=F("quota_after"), flavors=F("flavors_after"), quota_until=None, quota_after=None,
+            flavors_after=[],
+        )  # fmt: skip
 
 
 def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
@@ -286,21 +295,24 @@ def _check_version(row: Pool, expected: int | None) -> None:
     check_version(row.name, expected, row.version)
 
 
-def _parse_allowed_quota(facts: PoolBalance, name: str, requested: object, found: Collection[Violation]) -> ParsedQuota:
-    """The requested quota, parsed. Raises BadInput with the faults found before and those of the quota itself."""
-    violations = list(found)
-    parsed = parse_quota(requested, parent=facts.guarantee)
-    if isinstance(parsed, Violation):
-        violations.append(parsed)
-    elif too_much := subpool_quota_violation(facts, name=name, quota=parsed.gpus):
-        violations.append(too_much)
-    if violations:
-        raise BadInput.of(violations)
-    assert isinstance(parsed, ParsedQuota)
-    return parsed
+def _allowed_quota(
+    facts: PoolBalance,
+    name: str,
+    quota: object,
+    quotas: object,
+    found: Collection[Violation],
+    present: Mapping[str, int] | None = None,
+) -> FlavorsAsked:
+    """The requested quota. Raises BadInput with the faults found before and those of the quota itself."""
+    asked = read_subpool_quota(quota, quotas, facts, present=present)
+    faults = asked if isinstance(asked, list) else list(asked_violations(facts, name, asked))
+    if found or faults:
+        raise BadInput.of([*found, *faults])
+    assert isinstance(asked, FlavorsAsked)
+    return asked
 
 
-def _check_temporary(row: Pool, *, quota: int, lasting: int, until: datetime) -> None:
+def _check_temporary(row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, *, until: datetime) -> None:
     """Raise BadInput unless the subpool may have this quota until this time."""
     now = database_time()
     if not now < until <= now + LONGEST_TEMPORARY_QUOTA:
@@ -310,13 +322,21 @@ def _check_temporary(row: Pool, *, quota: int, lasting: int, until: datetime) ->
             f"most {days} days later, or leave the end out for a lasting quota."
         )
         raise BadInput.of([Violation("until", Fault.BAD_END, message, numbers=(("longest_days", days),))])
-    if quota <= lasting:
+    if asked.gpus <= lasting.gpus:
         message = (
-            f"A temporary quota of {quota} GPUs is not above the lasting quota of {row.name}, {lasting}. Only a raise "
-            f"can be temporary: at its end {row.name} would need GPUs that another subpool may own by then. Ask for "
-            f"more than {lasting}, or leave the end out."
+            f"A temporary quota of {asked.gpus} GPUs is not above the lasting quota of {row.name}, {lasting.gpus}. "
+            f"Only a raise can be temporary: at its end {row.name} would need GPUs that another subpool may own by "
+            f"then. Ask for more than {lasting.gpus}, or leave the end out."
         )
-        raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting),))])
+        raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting.gpus),))])
+    for flavor, gpus in lasting.by_flavor.items():
+        if (quota := asked.by_flavor.get(flavor, 0)) < gpus:
+            message = (
+                f"A temporary quota of {quota} {flavor} GPUs is below the lasting quota of {row.name}, {gpus}. Only a "
+                f"raise can be temporary. Ask for at least {gpus}, or leave the end out."
+            )
+            numbers = (("flavor", flavor), ("requested", quota), ("lasting", gpus))
+            raise BadInput.of([Violation(f"quotas.{flavor}", Fault.TEMPORARY_CUT, message, numbers=numbers)])
 
 
 def _check_deadline(drain_by: datetime) -> None:
@@ -331,10 +351,6 @@ def _check_deadline(drain_by: datetime) -> None:
     raise BadInput.of(
         [Violation("drain_by", Fault.BAD_DEADLINE, message, numbers=(("longest_days", LONGEST_DRAIN.days),))]
     )
-
-
-def _quota_warnings(quota: ParsedQuota) -> tuple[str, ...]:
-    return (quota.warning,) if quota.warning else ()
 
 
 def read_result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
