@@ -1,0 +1,137 @@
+"""Work of a pool with quotas by GPU flavor on a cluster: one flavor is chosen before the dispatch, and its pods go to
+nodes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pools.domain.changes.pools import PatchPool
+from pools.models import Backend, FlavorUsage, KubernetesSettings
+from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
+from scheduling.domain.priorities import Priority
+from scheduling.kube.connection import resource_kinds
+from scheduling.models import Task, Workflow
+from scheduling.selectors.cluster.desired_queues import read_desired_state
+from scheduling.services.verify import verify
+from tests.integration.dispatch.test_nodes import add_node
+from tests.support import world
+from tests.support.agent_harness import AgentHarness, find_group
+
+FLAVORS = [{"name": name, "node_labels": {"gpu.product": name}} for name in ("h100", "a100")]
+
+
+def give_flavors(harness: AgentHarness, **quotas: int) -> None:
+    """Two nodes of 8 GPUs of each kind, and these quotas of the pool, in its order of preference."""
+    Backend.objects.filter(pk=harness.backend.pk).update(flavors=FLAVORS)
+    for kind in ("h100", "a100"):
+        for number in range(2):
+            add_node(harness, f"{kind}-{number}", labels={"gpu.product": kind})
+    flavors = {flavor: {"guarantee": gpus} for flavor, gpus in quotas.items()}
+    world.apply_change(PatchPool(name=harness.pool.name, patch={"resources": {"flavors": flavors}}))
+    harness.pool.refresh_from_db()
+    harness.run_agent()
+
+
+def gang(gpus: int, *flavors: str, tasks: int = 1) -> str:
+    named = f", gpu_flavors: [{', '.join(flavors)}]" if flavors else ""
+    lines = [
+        f"workflow:\n  name: job\n  resources: {{r: {{gpu: {gpus}{named}}}}}\n  groups:\n  - name: gang\n    tasks:"
+    ]
+    for number in range(tasks):
+        lead = ", lead: true" if not number else ""
+        lines.append(f"    - {{name: t{number}, image: i, command: [c], resource: r{lead}}}")
+    return "\n".join(lines) + "\n"
+
+
+def flavors_of_tasks(work: Workflow) -> list[str]:
+    return list(Task.objects.filter(group__workflow=work).order_by("position").values_list("flavor", flat=True))
+
+
+def affinity_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    rule = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return [each for term in rule["nodeSelectorTerms"] for each in term["matchExpressions"]]
+
+
+def test_a_gang_gets_one_flavor_and_its_pods_the_nodes_of_it(harness: AgentHarness) -> None:
+    give_flavors(harness, h100=8, a100=16)
+    first, second = harness.submit(gang(4, tasks=2)), harness.submit(gang(4, tasks=2))
+    harness.run_agent()
+
+    assert flavors_of_tasks(first) == ["h100", "h100"]
+    assert flavors_of_tasks(second) == ["a100", "a100"]
+    for work, kind in ((first, "h100"), (second, "a100")):
+        for pod in harness.list_pods(work):
+            assert {"key": "gpu.product", "operator": "In", "values": [kind]} in affinity_of(pod)
+
+    harness.run_pods(*harness.list_pods(first))
+    harness.run_agent()
+    usage = {row.flavor: (row.used, row.committed) for row in FlavorUsage.objects.all()}
+    assert usage == {"h100": (8, 8), "a100": (0, 8)}
+    assert verify() == []
+
+
+def test_the_queue_of_the_cluster_has_the_sums(fake_harness: AgentHarness) -> None:
+    give_flavors(fake_harness, h100=8, a100=16)
+    settings = KubernetesSettings.objects.get(backend=fake_harness.backend)
+    desired = read_desired_state(fake_harness.backend, settings, uuid4())
+    quotas = {name: queue.quota for name, queue in desired.queues.items()}
+    assert quotas["osmo-pool-osmo-team"] == quotas["osmo-pool-osmo-team---shared"] == 24
+
+
+def test_work_that_no_flavor_lets_start_waits_here_and_hears_about_each(harness: AgentHarness) -> None:
+    give_flavors(harness, a100=8, h100=8)
+    for _ in range(2):
+        harness.submit(gang(6))
+    harness.run_agent()
+    waits = harness.submit(gang(4))
+    harness.run_agent()
+
+    assert flavors_of_tasks(waits) == [""]
+    assert harness.list_pods(waits) == []
+    reason = find_group(waits).waiting_reason
+    assert reason is not None
+    assert reason["message"] == (
+        "a100: It asks for 4 a100 GPUs; the quota of team--_shared (8) leaves 2. It is dispatched when enough GPUs are "
+        "free; h100: It asks for 4 h100 GPUs; the quota of team--_shared (8) leaves 2. It is dispatched when enough "
+        "GPUs are free. One of them is enough."
+    )
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_admission_is_repeated_after_a_crash_without_another_choice(harness: AgentHarness, *, kill: bool) -> None:
+    give_flavors(harness, h100=8, a100=16)
+    work = harness.submit(gang(8))
+    harness.run_agent()
+    if kill:
+        harness.agent = harness.new_agent()
+    harness.run_agent()
+    assert flavors_of_tasks(work) == ["h100"]
+    assert len(harness.list_pods(work)) == 1
+
+
+def test_low_work_prefers_a_flavor_with_free_gpus(harness: AgentHarness) -> None:
+    give_flavors(harness, h100=16, a100=16)
+    other = harness.submit(gang(8, "h100", tasks=2))
+    harness.run_agent()
+    pods = harness.list_pods(other)
+    for number, pod in enumerate(pods):
+        harness.cluster.merge(
+            resource_kinds.POD, pod["metadata"]["name"], {"spec": {"nodeName": f"h100-{number}"}},
+            field_manager="kai-scheduler", namespace=harness.backend.namespace,
+        )  # fmt: skip
+    harness.run_pods(*harness.list_pods(other))
+    harness.run_agent()
+    work = harness.submit(gang(8), priority=Priority.LOW)
+    harness.run_agent()
+    assert flavors_of_tasks(work) == ["a100"]
+
+
+def test_a_pool_without_flavors_sends_pods_as_before(harness: AgentHarness) -> None:
+    work = harness.submit(gang(4))
+    harness.run_agent()
+    [pod] = harness.list_pods(work)
+    assert [each["key"] for each in affinity_of(pod)] == ["osmo.platform", "osmo.platform"]
+    assert flavor_terms((), "default") == [[]]
