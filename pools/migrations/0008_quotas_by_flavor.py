@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pools", "0006_flavors"),
+        ("pools", "0007_shared_gpus"),
     ]
 
     operations = [
