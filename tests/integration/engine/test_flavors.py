@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from django.db.models import Sum
 
 from pools.database.transactions import change
 from pools.domain.changes.backends import PutBackend
 from pools.domain.errors import BadInput
 from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import FlavorUsage, Pool, Reservation
+from pools.models import FlavorUsage, LeafUsage, Pool, Reservation
+from pools.selectors.quotas.pool_balance import read_balance
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task, Workflow
 from scheduling.services.verify import verify
@@ -134,3 +139,55 @@ def test_a_gang_takes_the_first_flavor_that_serves_and_stays_whole(actor: Actor)
     assert where(third) == []
     assert usage("team--a") == {"h100": (8, 8, 16), "a100": (8, 8, 16)}
     assert verify() == []
+
+
+def test_evicted_work_may_choose_again(actor: Actor) -> None:
+    borrows = [put(actor, 8, priority=Priority.LOW, to="team") for _ in range(2)]
+    world.reconcile()
+    assert [where(each) for each in borrows] == [[("h100", "h")], [("h100", "h")]]
+    takes = put(actor, 8, "h100", to="team--a")
+    world.reconcile()
+    assert where(takes) == [("h100", "h")]
+    assert sorted(where(each) for each in borrows) == [[("a100", "a")], [("h100", "h")]]
+    assert verify() == []
+
+
+def test_what_runs_counts_where_it_was_admitted(actor: Actor) -> None:
+    runs = put(actor, 8, "h100", to="team")
+    world.reconcile()
+    [node] = Task.objects.filter(group__workflow=runs).values_list("node_name", flat=True)
+    nodes = [{"name": f"h{i}", "gpus": 8, "labels": {"gpu": "a100" if f"h{i}" == node else "h100"}} for i in range(2)]
+    nodes += [{"name": f"a{i}", "gpus": 8, "labels": {"gpu": "a100"}} for i in range(4)]
+    world.apply_change(PutBackend(name="sim", body={"nodes": nodes}))
+    others = [put(actor, 8, "a100", to="team", priority=Priority.LOW) for _ in range(5)]
+    world.reconcile()
+    assert usage("team") == {"h100": (8, 8, 8), "a100": (0, 32, 0)}  # the node of `runs` has nothing free
+    assert sum(where(each) == [] for each in others) == 1
+    world.apply_change(CancelWorkflow(name=runs.name), actor=actor)
+    world.reconcile()
+    assert usage("team") == {"h100": (0, 0, 0), "a100": (0, 40, 0)}
+    assert verify() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_counters_of_the_flavors_are_those_of_the_leaves(actor: Actor, seed: int) -> None:
+    draw = random.Random(seed)
+    live: list[Workflow] = []
+    for _ in range(25):
+        if draw.random() < 0.3 and live:
+            world.apply_change(CancelWorkflow(name=live.pop(draw.randrange(len(live))).name), actor=actor)
+        else:
+            flavors = draw.choice([(), ("h100",), ("a100",), ("a100", "h100")])
+            priority, leaf = draw.choice(list(Priority)), draw.choice(["team", "team--a"])
+            live.append(put(actor, draw.randint(0, 4), *flavors, to=leaf, priority=priority, tasks=draw.randint(1, 2)))
+        if draw.random() < 0.4:
+            world.reconcile()
+        assert verify() == []
+        for leaf in LeafUsage.objects.filter(pool__name__startswith="team"):
+            of_flavors = FlavorUsage.objects.filter(pool=leaf.pool).aggregate(Sum("used"), Sum("total_usage"))
+            assert (of_flavors["used__sum"] or 0, of_flavors["total_usage__sum"] or 0) == (leaf.used, leaf.total_usage)
+        balance = read_balance(Pool.objects.get(name="team"))
+        for each in balance.kinds.values():
+            assert each.unallocated + each.allocated == each.guarantee
+            assert each.used <= each.guarantee
+            assert each.total_usage <= each.maximum
