@@ -28,7 +28,7 @@ class SubpoolAnswer(TypedDict):
     quotas: NotRequired[Annotated[dict[str, int], "`quota` by flavor, where the pool has flavors."]]
     last_quotas: NotRequired[Annotated[dict[str, int], "`last_quota` by flavor."]]
     quotas_after: NotRequired[Annotated[dict[str, int], "`quota_after` by flavor."]]
-    flavors: NotRequired[Annotated[list[FlavorAnswer], "Its numbers by flavor, in the order of the pool."]]
+    flavors: NotRequired[Annotated[list[FlavorNumbers], "Its numbers by flavor, in the order of the pool."]]
     quota_until: Annotated[datetime | None, "The end of a temporary quota (UTC without a zone)."]
     quota_after: Annotated[int | None, "The quota after that."]
     drain_by: Annotated[datetime | None, "The time at which its work should have ended (UTC without a zone)."]
@@ -47,7 +47,7 @@ class SubpoolAnswer(TypedDict):
     bar: NotRequired[UsageBarAnswer]
 
 
-class FlavorAnswer(TypedDict):
+class FlavorNumbers(TypedDict):
     """The numbers of a pool, a subpool or the shared part in one flavor, in GPUs; -1 is unlimited."""
 
     flavor: str
@@ -64,7 +64,7 @@ class SharedAnswer(TypedDict):
     queue: str
     k8s_queue: str
     quota: int
-    flavors: NotRequired[list[FlavorAnswer]]
+    flavors: NotRequired[list[FlavorNumbers]]
     scheduling_quota: int
     used: Annotated[int, POOL_NUMBERS["used"].meaning]
     total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
@@ -80,7 +80,7 @@ class PoolTreeAnswer(TypedDict):
 
     pool: str
     quota: int
-    flavors: NotRequired[list[FlavorAnswer]]
+    flavors: NotRequired[list[FlavorNumbers]]
     scheduling_quota: int
     unallocated: int
     shared: SharedAnswer
@@ -122,8 +122,8 @@ def subpool_body(
         "version": row.version,
         "reactivated": reactivated,
     }
-    if names := list(kinds or part.last_quotas):
-        none = dict.fromkeys(names, 0)
+    if flavors := row.root.gpu_flavors or part.last_quotas:
+        none = dict.fromkeys(flavors, 0)
         body["quotas"], body["last_quotas"] = none | part.quotas, none | dict(part.last_quotas)
         if part.quota_after is not None:
             body["quotas_after"] = none | dict(part.quotas_after)
@@ -136,7 +136,7 @@ def subpool_body(
     return body
 
 
-def _flavor_body(flavor: str, quota: Gpus, scheduling: Gpus, available: Gpus, usage: UsageCounts) -> FlavorAnswer:
+def _flavor_body(flavor: str, quota: Gpus, scheduling: Gpus, available: Gpus, usage: UsageCounts) -> FlavorNumbers:
     return {
         "flavor": flavor,
         "quota": encode_gpus(quota),

@@ -6,6 +6,7 @@ so an export is the same text whatever its installation was made from.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,8 +35,9 @@ from pools.domain.configuration.flavors import Flavor, flavors_json
 from pools.domain.configuration.ownership import OwnedKind, OwnerKind
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, PARSED_PREFIX, platform_shown
 from pools.domain.configuration.pool_config import ANSWER_KEYS as POOL_ANSWER_KEYS
-from pools.domain.configuration.pool_config import PoolSettings, parse_pool
+from pools.domain.configuration.pool_config import DEFAULT_WEIGHT, PoolSettings, parse_pool
 from pools.domain.configuration.pool_fields import COLUMNS, EDITABLE_KEYS
+from pools.domain.configuration.pool_flavors import flavors_body, unknown_flavor
 from pools.domain.errors import Fault, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.quota.pool_balance import MAX_GPUS
@@ -46,6 +48,8 @@ from pools.domain.values.byte_sizes import exact_size_text
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings
 
 Body = Mapping[str, Any]
+Quota = int | Mapping[str, int]
+"""The quota of a subpool: GPUs, by flavor where its pool has flavors."""
 SUBPOOLS: Final = "subpools"
 SUBPOOLS_OWNER: Final = "subpools_owner"
 USERS: Final = "users"
@@ -87,18 +91,24 @@ _UNSET: Final[tuple[object, ...]] = (None, "", [], {})
 def pool_body(settings: PoolSettings) -> dict[str, Any]:
     """The form of a pool, without its subpools."""
     config = settings.config
+    resources = {"gpu": settings.gpu_resources} if settings.gpu_resources else None
     values: dict[str, Any] = {
-        "resources": {"gpu": settings.gpu_resources} if settings.gpu_resources else None,
+        "resources": None if settings.flavors else resources,
         "cohort": settings.cohort,
         "backend": settings.backend,
         **{key: getattr(settings, key) for key in COLUMNS if key in EDITABLE_KEYS},
         **{key: config[key] for key in EDITABLE_KEYS if key in config},
     }
     body = {key: plain_json(value) for key, value in values.items() if value is not False and value not in _UNSET}
+    if settings.flavors:
+        # Their order is the order of preference, so it counts when two forms are compared.
+        body["resources"] = {"flavors": OrderedDict(flavors_body(settings.flavors))}
+        if settings.weight not in (None, DEFAULT_WEIGHT):
+            body["resources"]["gpu"] = {"weight": settings.weight}
     return {key: body[key] for key in EDITABLE_KEYS if key in body}
 
 
-def with_subpools(body: Body, subpools: Mapping[str, int], *, are_owned: bool) -> dict[str, Any]:
+def with_subpools(body: Body, subpools: Mapping[str, Quota], *, are_owned: bool) -> dict[str, Any]:
     """The form of a pool with its subpools; `are_owned` if Git owns them."""
     more: dict[str, Any] = {SUBPOOLS: dict(sorted(subpools.items()))} if subpools else {}
     if are_owned:
@@ -207,19 +217,41 @@ def _read_pool(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:
     own = {key: value for key, value in body.items() if key not in (SUBPOOLS, SUBPOOLS_OWNER)}
     settings, faults = parse_pool(own)
     pool = FieldReader(body, "", faults)
-    subpools: dict[str, int] = {}
+    subpools: dict[str, Quota] = {}
+    flavors = [row["flavor"] for row in settings.flavors]
     if table := pool.nested(SUBPOOLS):
         for short in table.body:
             quota = FieldReader({short: table.body[short]}, SUBPOOLS, faults)
             if not quota.is_given(short):
                 quota.add_fault(short, Fault.MISSING, "has no quota: give whole GPUs, as in `train: 8`.")
-            subpools[short] = quota.whole_number(short, 0, minimum=0, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
+            subpools[short] = _read_quota(name, quota, short, flavors)
     owner = pool.read_text(SUBPOOLS_OWNER, str(OwnerKind.ADMIN))
     if owner not in tuple(OwnerKind):
         pool.add_fault(SUBPOOLS_OWNER, Fault.BAD_VALUE, f"must be one of {', '.join(OwnerKind)}.")
     if faults:
         return {}, faults
     return with_subpools(pool_body(settings), subpools, are_owned=owner == OwnerKind.GIT), []
+
+
+def _read_quota(pool: str, subpools: FieldReader, short: str, flavors: Sequence[str]) -> Quota:
+    """The quota of a subpool in a file: a number, or a map from the flavors of its pool to numbers."""
+    if isinstance(subpools.body[short], Mapping) and flavors:
+        by_flavor = subpools.nested(short)
+        assert by_flavor is not None
+        for flavor in by_flavor.body:
+            if flavor not in flavors:
+                by_flavor.faults.append(unknown_flavor(pool, flavors, by_flavor.path_of(str(flavor))))
+        return {flavor: _whole_gpus(by_flavor, flavor) for flavor in flavors}
+    gpus = _whole_gpus(subpools, short)
+    if len(flavors) > 1:
+        subpools.add_fault(
+            short, Fault.FLAVOR_NEEDED, f"has no flavors: give GPUs of each, as {{{flavors[0]}: {gpus}}}."
+        )
+    return {flavors[0]: gpus} if flavors else gpus
+
+
+def _whole_gpus(reader: FieldReader, key: str) -> int:
+    return reader.whole_number(key, 0, minimum=0, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
 
 
 def _read_cohort(name: str, body: Body) -> tuple[dict[str, Any], list[Violation]]:

@@ -48,10 +48,10 @@ _POOL: Final = object_schema(
         **pool_properties(),
         "platforms": _map(PLATFORM_SCHEMA),
         SUBPOOLS: _map(
-            dict(COUNT),
+            {"anyOf": [dict(COUNT), {"type": "object", "additionalProperties": dict(COUNT)}]},
             SHORT_NAME_PATTERN,
-            "Quotas in GPUs by the short names of subpools. Unless subpools_owner is git, they are only the first "
-            "subpools of a pool that `apply` creates.",
+            "Quotas in GPUs, by flavor where the pool has flavors, by the short names of subpools. Unless "
+            "subpools_owner is git, they are only the first subpools of a pool that `apply` creates.",
         ),
         SUBPOOLS_OWNER: {
             "enum": [str(kind) for kind in OwnerKind],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,12 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
+def _represent_ordered(dumper: _Dumper, data: OrderedDict[str, Any]) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", data)
+
+
 _Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(OrderedDict, _represent_ordered)
 
 
 def file_texts(objects: Objects) -> dict[str, str]:

@@ -50,6 +50,7 @@ from scheduling.configuration.bodies import (
     SUBPOOLS,
     SUBPOOLS_OWNER,
     USERS,
+    Quota,
     full_backend_body,
 )
 from scheduling.configuration.comparison import Comparison, Difference, ObjectAction, ObjectKey, compare
@@ -274,26 +275,28 @@ class _Writer:
                 self._note(each, [Violation(path, fault.code, fault.message, numbers=fault.numbers)])
 
     def _shrink_subpools(self) -> None:
-        """Delete and cut subpools first, so that a pool may give up the GPUs."""
+        """Delete and cut subpools first, so that a pool may give up the GPUs. By flavor, each one is cut that shall be
+        smaller, as far as the pool has it now."""
         for each in self._of_kind(OwnedKind.POOL, ObjectAction.CHANGE):
             wanted = _subpools(each.after)
             for short, quota in _subpools(each.before).items():
                 if short not in wanted:
                     self._delete_subpool(each, short, SUBPOOLS)
-                elif wanted[short] < quota:
-                    self._set_quota(each, short)
+                elif (smaller := _smaller(quota, wanted[short])) != quota:
+                    self._set_quota(each, short, smaller)
 
     def _grow_subpools(self) -> None:
         for each in self._of_kind(OwnedKind.POOL, *WRITTEN):
             present = _subpools(each.before)
             for short, quota in _subpools(each.after).items():
                 if short not in present:
-                    self._set_quota(each, short, is_new=True)
-                elif quota > present[short]:
-                    self._set_quota(each, short)
+                    self._set_quota(each, short, quota, is_new=True)
+                elif _smaller(present[short], quota) != quota:
+                    self._set_quota(each, short, quota)
 
-    def _set_quota(self, each: Difference, short: str, *, is_new: bool = False) -> None:
-        values: dict[str, Any] = {"parent": each.name, "subpool_name": short, "quota": _subpools(each.after)[short]}
+    def _set_quota(self, each: Difference, short: str, quota: Quota, *, is_new: bool = False) -> None:
+        values: dict[str, Any] = {"parent": each.name, "subpool_name": short}
+        values["quotas" if isinstance(quota, Mapping) else "quota"] = quota
         operation = (
             partial(create_subpool, CreateSubpool(**values), **self._how)
             if is_new
@@ -400,8 +403,15 @@ class _Writer:
         )
 
 
-def _subpools(body: Mapping[str, Any] | None) -> dict[str, int]:
+def _subpools(body: Mapping[str, Any] | None) -> dict[str, Quota]:
     return dict((body or {}).get(SUBPOOLS, {}))
+
+
+def _smaller(quota: Quota, wanted: Quota) -> Quota:
+    """The smaller quota, flavor by flavor; of a pool that begins or stops to have flavors the present one."""
+    if isinstance(quota, Mapping) and isinstance(wanted, Mapping):
+        return {flavor: min(gpus, wanted.get(flavor, 0)) for flavor, gpus in quota.items()}
+    return quota if isinstance(quota, Mapping) or isinstance(wanted, Mapping) else min(quota, wanted)
 
 
 def _without_subpools(body: Mapping[str, Any] | None) -> dict[str, Any] | None:

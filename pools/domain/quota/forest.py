@@ -9,13 +9,13 @@ Cohorts and pools may have the same name, so the keys of nodes are `cohort/org` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from pools.domain.quota.stored_quotas import StoredQuotas, quotas_from_stored
 from pools.domain.quota.tree import NO_QUOTA, NodeQuota, QuotaNode, QuotaTree
-from pools.domain.values.amounts import GPU, UNLIMITED, Gpus, Number
+from pools.domain.values.amounts import GPU, UNLIMITED, Gpus, Number, gpu_key
 
 COHORT_PREFIX: Final = "cohort/"
 POOL_PREFIX: Final = "pool/"
@@ -48,6 +48,8 @@ class PoolQuotaFacts:
 
     Leaves have no limits of their own, so a verdict does not need them one by one: without `leaves` the pool itself has
     the sum of their `quota` and `usage`, and every number above it is the same. `limits` are those that are configured.
+    `kinds` has the same of each flavor, in place of `limits`, `quota` and `usage` and of those of its leaves; it is
+    empty for a pool without flavors, which is all of the flavor `default`.
     """
 
     name: str
@@ -59,6 +61,12 @@ class PoolQuotaFacts:
     leaves: Sequence[LeafQuotaFacts] = ()
     quota: Gpus = 0
     usage: int = 0
+    kinds: Mapping[str, PoolQuotaFacts] = field(default_factory=dict)
+
+    @property
+    def by_flavor(self) -> Mapping[str, PoolQuotaFacts]:
+        """The facts of each flavor by the key of its GPUs."""
+        return {gpu_key(flavor): kind for flavor, kind in self.kinds.items()} or {GPU: self}
 
 
 def cohort_key(name: str) -> str:
@@ -90,17 +98,22 @@ def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaF
     usage: dict[str, dict[str, Number]] = {node.name: {GPU: 0} for node in nodes}
     for pool in pools:
         nodes.append(_pool(pool))
+        kinds = pool.by_flavor
         if not pool.leaves:
-            usage[pool_key(pool.name)] = {GPU: pool.usage}
-        for leaf in pool.leaves:
-            nodes.append(QuotaNode(pool_key(leaf.name), pool_key(pool.name), {GPU: NodeQuota(leaf.quota)}))
-            usage[pool_key(leaf.name)] = {GPU: leaf.usage}
+            usage[pool_key(pool.name)] = {key: kind.usage for key, kind in kinds.items()}
+        leaves = zip(*(kind.leaves for kind in kinds.values()), strict=True)
+        for parts in leaves:
+            name, of_flavor = pool_key(parts[0].name), dict(zip(kinds, parts, strict=True))
+            quotas = {key: NodeQuota(part.quota) for key, part in of_flavor.items()}
+            nodes.append(QuotaNode(name, pool_key(pool.name), quotas))
+            usage[name] = {key: part.usage for key, part in of_flavor.items()}
     return QuotaTree(nodes, usage)
 
 
 def _pool(pool: PoolQuotaFacts) -> QuotaNode:
     parent = None if pool.cohort is None else cohort_key(pool.cohort)
-    return QuotaNode(pool_key(pool.name), parent, {GPU: pool_node_quota(pool)}, pool.weight)
+    quotas = {key: pool_node_quota(kind) for key, kind in pool.by_flavor.items()}
+    return QuotaNode(pool_key(pool.name), parent, quotas, pool.weight)
 
 
 def pool_node_quota(pool: PoolQuotaFacts) -> NodeQuota:

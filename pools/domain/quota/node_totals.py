@@ -14,9 +14,9 @@ from pools.domain.quota.forest import pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree, ResourceColumn
-from pools.domain.quota.usage_bar import UsageBar, leaf_bar, subpool_bar
+from pools.domain.quota.usage_bar import UsageBar, leaf_bar, subpool_bar, sum_bars
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus, Number
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Gpus, Number, flavor_of, is_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,12 @@ def node_totals(
     """The totals of every node, by its key. `balances` are those of the pools that have their leaves in the tree;
     `numbers` are those of `node_numbers`, if the caller has them. Only GPUs have leaves."""
     held = numbers or node_numbers(tree, key)
-    parts = dict(_leaf_parts(balances)) if key == GPU else {}
+    flavor = flavor_of(key)
+    parts = (
+        dict(_leaf_parts(each.by_flavor[flavor] for each in balances if flavor in each.by_flavor))
+        if is_gpu(key)
+        else {}
+    )
     column = tree.columns[key]
     quota = [parts[name].quota if name in parts else column.nominal[x] for x, name in enumerate(tree.names)]
     usage = list(column.own)
@@ -84,6 +89,28 @@ def node_totals(
             closed[x],
         )
         for x, name in enumerate(tree.names)
+    }
+
+
+def gpu_totals(tree: QuotaTree, balances: Sequence[PoolBalance]) -> dict[str, NodeTotals]:
+    """The totals of every node in GPUs of all flavors together."""
+    of_flavors = [node_totals(tree, balances, key) for key in tree.keys if is_gpu(key)]
+    return of_flavors[0] if len(of_flavors) == 1 else add_totals(of_flavors)
+
+
+def add_totals(of_flavors: Sequence[Mapping[str, NodeTotals]]) -> dict[str, NodeTotals]:
+    """The sums of the totals of several flavors, by the key of the node."""
+    return {
+        name: NodeTotals(
+            sum(each[name].quota for each in of_flavors),
+            sum(each[name].total_usage for each in of_flavors),
+            sum(each[name].guaranteed_free for each in of_flavors),
+            sum(each[name].can_start_now for each in of_flavors),
+            sum(each[name].low_can_start_now for each in of_flavors),
+            sum_bars(each[name].bar for each in of_flavors),
+            any(each[name].is_closed for each in of_flavors),
+        )
+        for name in of_flavors[0]
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pools.domain import names
 from pools.domain.quota.forest import build_forest, pool_key
-from pools.domain.quota.node_totals import NodeTotals, node_totals
+from pools.domain.quota.node_totals import NodeTotals, gpu_totals
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.values.amounts import UNLIMITED, Amount, Gpus
@@ -59,5 +59,5 @@ def read_pool_totals(roots: Sequence[Pool], balances: Mapping[int, PoolBalance])
     totals: dict[str, NodeTotals] = {}
     for tree in (alone, shared):
         if tree.names:
-            totals |= node_totals(tree, [balances[row.pk] for row in roots if pool_key(row.name) in tree.index])
+            totals |= gpu_totals(tree, [balances[row.pk] for row in roots if pool_key(row.name) in tree.index])
     return PoolTotals(totals)

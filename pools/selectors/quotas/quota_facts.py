@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from django.db.models import QuerySet
@@ -12,10 +13,11 @@ from pools.domain import names
 from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import CohortQuotaFacts, LeafQuotaFacts, PoolQuotaFacts, build_forest
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
+from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA, NodeQuota, QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import decode_gpus, simplify
 from pools.models import Cohort, Pool
+from pools.selectors.quotas.pool_balance import read_balances
 
 _BELOW = """
     WITH RECURSIVE tree (id) AS (
@@ -44,26 +46,40 @@ _POOLS = f"""
     )
     SELECT member.name, member.cohort_name, member.guarantee, member.maximum,
         {", ".join(f"member.{key}" for key in LIMIT_KEYS)}, COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
-        (held.total_usage + COALESCE(parts.used, 0))::bigint
+        (held.total_usage + COALESCE(parts.used, 0))::bigint, CASE WHEN member.flavors <> '[]' THEN member.id END
     FROM member JOIN pools_leafusage held ON held.pool_id = member.id LEFT JOIN parts ON parts.parent_id = member.id
 """
 
 
 def read_admission_tree(roots: Collection[int], *, detailed: Mapping[str, PoolQuotaFacts] = NO_POOLS) -> QuotaTree:
     """The trees below these cohorts with what their pools hold right now, a pool being one node. Three queries, or none
-    for no cohort. Pools of the trees that are in `detailed`, by name, have their leaves."""
+    for no cohort; a constant number more where pools have flavors. Pools of the trees that are in `detailed`, by name,
+    and those with flavors, have their leaves."""
     if not roots:
         return QuotaTree([])
     rows = read_rows(_POOLS, [list(roots)])
+    detailed = {
+        **_facts_by_flavor([row[-1] for row in rows if row[-1] is not None and row[0] not in detailed]),
+        **detailed,
+    }
     pools = [
         detailed.get(name) or PoolQuotaFacts(
             name, cohort, decode_gpus(guarantee), decode_gpus(maximum),
             NodeQuota(0, decode_gpus(borrowing), decode_gpus(lending)), weight,
             quota=max(decode_gpus(guarantee), kept), usage=usage,
         )
-        for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage in rows
+        for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage, _ in rows
     ]  # fmt: skip
     return build_forest(read_cohort_facts(Cohort.objects.filter(pk__in=cohort_ids_below(roots))), pools)
+
+
+def _facts_by_flavor(pools: Collection[int]) -> dict[str, PoolQuotaFacts]:
+    """The facts of pools with flavors, by name. No query without one."""
+    if not pools:
+        return {}
+    rows = list(Pool.objects.select_related("cohort").filter(pk__in=pools))
+    balances = read_balances(rows)
+    return {row.name: pool_facts_with_leaves(row, balances[row.pk]) for row in rows}
 
 
 def pool_facts_with_leaves(
@@ -71,21 +87,37 @@ def pool_facts_with_leaves(
 ) -> PoolQuotaFacts:
     """A pool with its leaves, ARCHIVED ones left out. `waiting` has pending GPUs by the canonical name of the leaf, the
     shared leaf having the name of its pool. The cohort must be loaded with the row."""
-    shared, use = names.canonical_name(row.name, names.SHARED_QUEUE), balance.shared_usage.total_usage
-    leaves = [LeafQuotaFacts(shared, balance.shared_scheduling_quota, use, waiting.get(row.name, 0))]
-    for part in balance.subpools:
-        if part.state is not SubpoolState.ARCHIVED:
-            name = names.canonical_name(row.name, part.name)
-            leaves.append(LeafQuotaFacts(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
-    return PoolQuotaFacts(
+    facts = PoolQuotaFacts(
         name=row.name,
         cohort=row.cohort.name if row.cohort else None,
         guarantee=balance.guarantee,
         maximum=balance.maximum,
         limits=row.limits,
         weight=1 if row.weight is None else row.weight,
-        leaves=leaves,
+        leaves=_leaf_facts(row.name, balance, waiting),
     )
+    limits = row.limits_by_flavor
+    kinds = {
+        flavor: replace(
+            facts,
+            guarantee=kind.guarantee,
+            maximum=kind.maximum,
+            limits=limits.get(flavor, NO_QUOTA),
+            leaves=_leaf_facts(row.name, kind),
+        )
+        for flavor, kind in balance.kinds.items()
+    }
+    return replace(facts, kinds=kinds) if kinds else facts
+
+
+def _leaf_facts(pool: str, balance: PoolBalance, waiting: Mapping[str, int] = NOTHING_WAITS) -> list[LeafQuotaFacts]:
+    shared, use = names.canonical_name(pool, names.SHARED_QUEUE), balance.shared_usage.total_usage
+    leaves = [LeafQuotaFacts(shared, balance.shared_scheduling_quota, use, waiting.get(pool, 0))]
+    for part in balance.subpools:
+        if part.state is not SubpoolState.ARCHIVED:
+            name = names.canonical_name(pool, part.name)
+            leaves.append(LeafQuotaFacts(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
+    return leaves
 
 
 def read_cohort_facts(rows: QuerySet[Cohort]) -> list[CohortQuotaFacts]:

@@ -18,11 +18,11 @@ from pools.domain.names import split_name
 from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
-from pools.domain.quota.node_totals import NodeTotals, node_totals
+from pools.domain.quota.node_totals import NodeTotals, add_totals, node_totals
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
-from pools.domain.values.amounts import GPU, Amount
+from pools.domain.values.amounts import GPU, Amount, is_gpu
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
 from pools.selectors.quotas.pool_balance import read_balances
@@ -142,6 +142,8 @@ def _view(
         raise _no_such_root(start.name)
     numbers = {key: node_numbers(tree, key) for key in tree.keys}
     totals = {key: node_totals(tree, balances.values(), key, numbers[key]) for key in tree.keys}
+    if any(each.kinds for each in balances.values()):
+        totals[GPU] = add_totals([found for key, found in totals.items() if is_gpu(key)])
     return QuotaView(tree, nodes, numbers, totals, _pending_gpus_by_node(tree, pools))
 
 

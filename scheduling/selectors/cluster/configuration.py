@@ -12,9 +12,11 @@ from pools.database.transactions import one_snapshot
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, NodeSpec
 from pools.domain.configuration.flavors import flavors_of
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigurationOwner, GpuQuota, KubernetesSettings, Pool, RoleAssignment
 from pools.representations.pool import pool_settings_of
+from pools.services.configuration.subpools import lasting_quota
 from pools.sign_on.identities import roles_given_by_groups
 from scheduling.configuration import bodies
 from scheduling.configuration.comparison import ObjectKey
@@ -98,18 +100,19 @@ def _pools(owners: dict[ObjectKey, GitOwner]) -> Bodies:
     for row in rows.prefetch_related(Prefetch("subpools", queryset=active)):
         key = (OwnedKind.POOL, row.name)
         owner = owners.get(key)
-        subpools = {part.subpool_name or "": lasting_quota(part) for part in row.subpools.all()}
+        subpools = {part.subpool_name or "": _quota_body(row, part) for part in row.subpools.all()}
         found[key] = bodies.with_subpools(
             bodies.pool_body(pool_settings_of(row)), subpools, are_owned=owner is not None and owner.subpools
         )
     return found
 
 
-def lasting_quota(subpool: Pool) -> int:
-    """The quota of a subpool without its temporary raise."""
-    quota = subpool.last_quota if subpool.quota_after is None else subpool.quota_after
-    assert quota is not None, "a subpool has a quota (constraint pool_is_root_or_slice)"
-    return quota
+def _quota_body(root: Pool, subpool: Pool) -> bodies.Quota:
+    """The quota of a subpool without its temporary raise; by flavor where its pool has flavors."""
+    quota, flavors = lasting_quota(subpool)
+    if not root.flavors:
+        return quota
+    return dict.fromkeys(root.gpu_flavors, 0) | gpus_by_flavor(flavors)
 
 
 def _cohorts() -> Bodies:
