@@ -6,9 +6,10 @@ pools until a quota or limit changes, and a submission costs one query, however 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
+from pools.domain.quota.stored_quotas import flavor_quotas
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota, QuotaTree
 from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Amount, decode_gpus, gpu_key
 from pools.models import Cohort, Pool
@@ -45,18 +46,24 @@ def potential_limit(pool: Pool, flavor: str = DEFAULT_FLAVOR) -> PotentialLimit 
 
 def _read_idle_tree() -> QuotaTree:
     """The idle tree of all pools in cohorts, a pool being one node."""
-    rows = Pool.objects.exclude(cohort=None).values_list("name", "cohort__name", "guarantee", "maximum", *LIMIT_KEYS)
-    pools = [
-        PoolQuotaFacts(
-            name,
-            cohort,
-            decode_gpus(guarantee),
-            decode_gpus(maximum),
-            NodeQuota(0, decode_gpus(borrowing), decode_gpus(lending)),
-            quota=decode_gpus(guarantee),
-        )
-        for name, cohort, guarantee, maximum, borrowing, lending in rows
-    ]
+    columns = ("name", "cohort__name", "guarantee", "maximum", *LIMIT_KEYS, "flavors")
+    pools = []
+    rows = Pool.objects.exclude(cohort=None).values_list(*columns)
+    for name, cohort, guarantee, maximum, borrowing, lending, flavors in rows:
+        limits = NodeQuota(0, decode_gpus(borrowing), decode_gpus(lending))
+        quota = decode_gpus(guarantee)
+        facts = PoolQuotaFacts(name, cohort, quota, decode_gpus(maximum), limits, quota=quota)
+        kinds = {
+            each.flavor: replace(
+                facts,
+                guarantee=each.quota,
+                maximum=each.maximum,
+                limits=NodeQuota(0, each.borrowing_limit, each.lending_limit),
+                quota=each.quota,
+            )
+            for each in flavor_quotas(flavors)
+        }
+        pools.append(replace(facts, kinds=kinds) if kinds else facts)
     return build_forest(read_cohort_facts(Cohort.objects.all()), pools)
 
 
