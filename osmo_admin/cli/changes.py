@@ -34,7 +34,7 @@ from osmo_admin.cli.base.options import DescriptionOption, IfMatchOption, Reques
 from osmo_admin.cli.base.output import confirm, print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.times import parse_time
-from osmo_admin.cli.base.yaml_files import parse_amounts, parse_number
+from osmo_admin.cli.base.yaml_files import parse_amounts, parse_flavors, parse_number
 from osmo_admin.cli.text.effect_text import as_it_is, print_effect, show_effect
 from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
 from pools.domain.errors import Fault
@@ -52,7 +52,9 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
 }
 """By the word of the argument."""
 _TYPES: Mapping[str, Any] = {"boolean": bool, "texts": list[str], "number": int}
-_READERS: Mapping[str, Callable[[str], Any]] = {"amounts": parse_amounts, "quota": parse_number, "time": parse_time}
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "amounts": parse_amounts, "flavors": parse_flavors, "quota": parse_number, "time": parse_time,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,17 @@ def parse_number(text: str) -> int | float | str:
     return typed_number(text)
 
 
+def parse_flavors(text: str) -> dict[str, int | float | str]:
+    """`h100=4,a100=25%` as an object. Raises :class:`ClientError` for other text; the server checks the numbers."""
+    result: dict[str, int | float | str] = {}
+    for part in text.split(","):
+        flavor, equals, gpus = (word.strip() for word in part.partition("="))
+        if not equals or not flavor or flavor in result:
+            raise ClientError("This is not a quota by flavor: write h100=4,a100=8, each flavor once.")
+        result[flavor] = parse_number(gpus)
+    return result
+
+
 def parse_amounts(text: str) -> dict[str, str]:
     """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for other text; the server checks quantities."""
     result: dict[str, str] = {}

@@ -59,6 +59,8 @@ def _subpool_url(parent: str, *sub: str) -> str:
 def create(session: ClientSession, change: TypedChange) -> None:
     """Create a subpool. The name of an archived subpool reactivates it.
 
+    Where the pool has flavors, the quota is by flavor: --quotas h100=4,a100=8.
+
     Example: osmo pool subpool create vision detect --quota 8
     """
     answer = change.send("POST", _subpool_url(change["parent"]))
@@ -108,15 +110,16 @@ def export(
         str | None, typer.Option("--pool", "-p", metavar="NAME", help="Only subpools of this pool.")
     ] = None,
 ) -> None:
-    """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota.
+    """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota, and the flavor where a pool has flavors.
 
     Example: osmo pool subpool export --pool vision > quotas.csv
     """
-    from pools.domain.configuration.quota_file import COLUMNS
+    from pools.domain.configuration.quota_file import quota_rows
     from pools.domain.names import split_name
 
     answer = session.http().get(QUOTAS_URL, query={"pool": pool} if pool else {})
-    table = build_table(COLUMNS, [[*split_name(name), quota] for name, quota in answer["quotas"].items()])
+    columns, rows = quota_rows({split_name(name): quota for name, quota in answer["quotas"].items()})
+    table = build_table(columns, rows)
     if session.output is OutputFormat.TABLE:
         session.output = OutputFormat.CSV
     print_answer(session, answer, lambda: table)
@@ -131,13 +134,16 @@ def import_file(
 ) -> None:
     """Change the quotas of many subpools to those of a CSV file, all of them or none.
 
-    The file has a line pool,subpool,quota first, then a line for each subpool, as in the output of export; other
-    columns are not read. --dry-run shows the effect.
+    The file has a line pool,subpool,quota first, then a line for each subpool (with a column flavor, for each flavor),
+    as in the output of export; other columns are not read. --dry-run shows the effect.
 
     Example: osmo pool subpool import quotas.csv --dry-run
     """
     read = _read_quota_file(file)
-    quotas = {name: parse_number(text) for name, text in read.quotas.items()}
+    quotas = {
+        name: parse_number(text) if isinstance(text, str) else {key: parse_number(each) for key, each in text.items()}
+        for name, text in read.quotas.items()
+    }
     answer = TypedChange(session, ResizeSubpools, {"quotas": quotas}, description).send("PATCH", QUOTAS_URL)
     if read.left_out:
         lines = "1 line" if read.left_out == 1 else f"{read.left_out} lines"
@@ -167,7 +173,8 @@ def _read_quota_file(file: str) -> QuotaFile:
 def _result_message(answer: dict[str, Any], action: str) -> str:
     name, state = answer["name"], answer["subpool_state"]
     if state == "ACTIVE":
-        numbers = f"quota {answer['quota']}, guaranteed in use {answer['used']}, guaranteed free {answer['available']}"
+        quota = f"quota {answer['quota']}{_flavors_text(answer)}"
+        numbers = f"{quota}, guaranteed in use {answer['used']}, guaranteed free {answer['available']}"
         until = format_local_time(answer.get("quota_until"))
         end = f" At {until} it is {answer.get('quota_after')} again." if until else ""
         return f"Subpool {name} {action}: {state}, {numbers}.{end}"
@@ -179,6 +186,11 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
             f"{f' Deadline: {deadline}.' if deadline else ''}"
         )
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}."
+
+
+def _flavors_text(answer: dict[str, Any]) -> str:
+    parts = ", ".join(f"{gpus} {flavor}" for flavor, gpus in (answer.get("quotas") or {}).items())
+    return f" ({parts})" if parts else ""
 
 
 @list_command(app, "list", SubpoolQuery, watches=True)
@@ -234,6 +246,7 @@ def _subpool_facts(answer: dict[str, Any]) -> Facts:
             ("Parent", answer["parent_pool"]),
             ("State", answer["subpool_state"]),
             (QUOTA.label, answer["quota"]),
+            *((f"{QUOTA.label} of {flavor}", gpus) for flavor, gpus in (answer.get("quotas") or {}).items()),
             ("Last quota", answer["last_quota"]),
             ("Temporary until", format_local_time(answer.get("quota_until"))),
             ("Quota after that", answer.get("quota_after")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from django.forms import Field
 from django.http import HttpRequest, HttpResponse
@@ -16,9 +17,12 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.live_notes import free_in_cluster, free_in_clusters
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.pools import CreatePool, PatchPool, PutPool
+from pools.domain.configuration.config_merge import ACTION, DELETE, REPLACE
 from pools.domain.configuration.pool_config import editable_body
-from pools.domain.configuration.pool_fields import ABOUT, FIELDS_OF_FORM, SECTIONS
+from pools.domain.configuration.pool_fields import ABOUT, FIELDS_OF_FORM, POOL_FIELDS, QUOTA_SECTION, SECTIONS
+from pools.domain.configuration.pool_flavors import SWITCHES
 from pools.domain.people.roles import Permission
+from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
 from pools.domain.values.amounts import NO_LIMIT
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, Pool, Reservation
@@ -35,13 +39,69 @@ class PoolConfigForm(ChangeForm):
 
     field_by_path = {each.key: name for name, each in FIELDS_OF_FORM.items()}
     groups = section_groups(FIELDS_OF_FORM, SECTIONS, {ABOUT: ("description",)})
+    flavors: ClassVar[Sequence[str]] = ()
+    """Those that the cluster names: the form has the numbers of each."""
 
     def own_fields(self) -> dict[str, Field]:
         """The fields of the configuration, and the reason."""
         names = [name for name in FIELDS_OF_FORM if name not in ("about", "maintenance")]
         found = {name: FIELDS_OF_FORM[name] for name in (*names, "about", "maintenance")}
         fields = {name: input_field(about, about.looks) for name, about in found.items()}
+        for flavor in self.flavors:
+            fields |= {flavor_input(flavor, key): input_field(FIELDS_OF_FORM[key], "number") for key in FLAVOR_KEYS}
+        if self.flavors:
+            fields |= {
+                key: forms.choice_field(about.label, help_text=about.help, choices=_SWITCH_CHOICES[key], required=False)
+                for about in POOL_FIELDS
+                if (key := about.key) in SWITCHES
+            }
         return {**fields, "description": reason_field()}
+
+
+FLAVOR_KEYS = ("guarantee", *FLAVOR_LIMITS)
+_SWITCH_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
+    "when_can_borrow": (("borrow", "borrow"), ("next", "try the next flavor first")),
+    "when_can_preempt": (("next", "try the next flavor first"), ("preempt", "preempt")),
+}
+
+
+def flavor_input(flavor: str, key: str) -> str:
+    """The name of the input with a number of a flavor."""
+    return f"{key}-{flavor}"
+
+
+def pool_form(form_class: type[PoolConfigForm], flavors: Sequence[str]) -> type[PoolConfigForm]:
+    """The form with the numbers of each of these flavors; without flavors the form as it is."""
+    if not flavors:
+        return form_class
+    each_flavor = [
+        FieldGroup(f"Flavor {flavor}", names, dict.fromkeys(names, ""))
+        for flavor in flavors
+        if (names := tuple(flavor_input(flavor, key) for key in FLAVOR_KEYS))
+    ]
+    usual = {key: words[0] for key, words in SWITCHES.items()}
+    choices = FieldGroup("The choice among flavors", tuple(SWITCHES), usual)
+    at = next(place for place, group in enumerate(form_class.groups) if group.title == QUOTA_SECTION) + 1
+    paths = {
+        f"resources.flavors.{flavor}.{key}": flavor_input(flavor, key) for flavor in flavors for key in FLAVOR_KEYS
+    }
+    paths |= {f"resources.flavors.{flavor}": flavor_input(flavor, "guarantee") for flavor in flavors}
+    more = {
+        "flavors": tuple(flavors),
+        "groups": (*form_class.groups[:at], *each_flavor, choices, *form_class.groups[at:]),
+        "field_by_path": {**form_class.field_by_path, **paths},
+    }
+    return type(form_class.__name__, (form_class,), more)
+
+
+def _flavors_from(form: ChangeForm) -> dict[str, dict[str, Any]]:
+    """The numbers of each flavor that has some, in the order of the form."""
+    found: dict[str, dict[str, Any]] = {}
+    for flavor in getattr(form, "flavors", ()):
+        texts = {key: form.cleaned_data[flavor_input(flavor, key)].strip() for key in FLAVOR_KEYS}
+        if any(texts.values()):
+            found[flavor] = {key: typed_number(text) for key, text in texts.items() if text}
+    return found
 
 
 class CreatePoolForm(PoolConfigForm):
@@ -58,11 +118,20 @@ class CreatePoolForm(PoolConfigForm):
         self.fields["backend"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
 
 
-def pool_config_from(form: ChangeForm) -> dict[str, Any]:
+def pool_config_from(form: ChangeForm, *, as_patch: bool = False) -> dict[str, Any]:
     """The input as the configuration's JSON: an empty amount is what its declaration says. A number that was not sent,
-    and an empty weight, are left out."""
+    and an empty weight, are left out. With numbers by flavor those of the pool are their sums."""
     body: dict[str, Any] = {"resources": {"gpu": {}}}
+    flavors = _flavors_from(form)
+    if getattr(form, "flavors", ()):
+        action = REPLACE if flavors else DELETE
+        body["resources"]["flavors"] = {**({ACTION: action} if as_patch else {}), **flavors}
+        body |= {key: form.cleaned_data[key] or words[0] for key, words in SWITCHES.items()}
     for name, about in FIELDS_OF_FORM.items():
+        if flavors and name in FLAVOR_KEYS:
+            if not about.key.startswith("resources.gpu."):
+                body[about.key] = None
+            continue
         value = form.cleaned_data[name]
         if about.looks == "number":
             value = typed_number(value.strip()) if value.strip() else about.empty_value
@@ -95,7 +164,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         title="Create a pool",
         button=f"Create {name}",
         breadcrumbs=pool_breadcrumbs(None),
-        form_class=CreatePoolForm,
+        form_class=pool_form(CreatePoolForm, _named_flavors(Backend.objects.order_by("name"))),
         initial={"guarantee": "0", "weight": "1"},
         preview=PoolTreePreview(
             actor=actor,
@@ -113,6 +182,17 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     return ConfirmFlow(admin, request, change).respond()
 
 
+def _named_flavors(backends: Iterable[Backend]) -> tuple[str, ...]:
+    """The flavors that these clusters name."""
+    return tuple(dict.fromkeys(each["name"] for row in backends for each in row.flavors))
+
+
+def _flavors_of(root: Pool) -> tuple[str, ...]:
+    """The flavors of a pool in its order, then the others of its cluster."""
+    backend = [root.backend] if root.backend else []
+    return tuple(dict.fromkeys((*root.gpu_flavors, *_named_flavors(backend))))
+
+
 def page_of_result(result: PoolResult) -> str:
     """The page of a pool after its change."""
     return pool_url(result.row.name)
@@ -125,7 +205,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
     def command(form: ChangeForm) -> PutPool | PatchPool:
         if root.archived:
             return PutPool(name=root.name, body=editable_body(pool_settings_of(root)) | pool_config_from(form))
-        return PatchPool(name=root.name, patch=pool_config_from(form))
+        return PatchPool(name=root.name, patch=pool_config_from(form, as_patch=True))
 
     def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult) -> tuple[str, ...]:
         found = list(consequence_messages(nodes))
@@ -142,7 +222,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         button=f"Bring {root.name} back" if root.archived else "Save the configuration",
         unavailable_reason=owned_reason(PatchPool, root.name),
         breadcrumbs=pool_breadcrumbs(root),
-        form_class=PoolConfigForm,
+        form_class=pool_form(PoolConfigForm, _flavors_of(root)),
         initial=pool_form_values(root),
         version=root.version,
         preview=PoolTreePreview(
@@ -165,7 +245,13 @@ def pool_form_values(root: Pool) -> dict[str, Any]:
     """A pool as the values of its form."""
     gpu = pool_settings_of(root).gpu_resources or {"guarantee": NO_LIMIT, "maximum": NO_LIMIT, "weight": 1}
     special = {**gpu, "cohort": root.cohort.name if root.cohort else ""}
-    return {
+    by_flavor = {
+        flavor_input(row["flavor"], key): row["quota"] if key == "guarantee" else row.get(key, "")
+        for row in root.flavors
+        for key in FLAVOR_KEYS
+    }
+    switches = {key: root.config.get(key, words[0]) for key, words in SWITCHES.items()} if _flavors_of(root) else {}
+    return by_flavor | switches | {
         name: about.form_value(
             special[name] if name in special
             else getattr(root, about.column) if about.is_column

@@ -21,7 +21,7 @@ from pools.admin.configuration.pool_tree_preview import (
     pool_url,
     reading_bars,
 )
-from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, typed_input
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, FieldGroup, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.changes.subpools import ResizeSubpools
@@ -105,7 +105,7 @@ def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Htt
     require_permission(actor, Permission.POOL_PARTITION, pool)
     present = visible_quotas(actor, [root])
     typed = typed_input(request)
-    quotas: dict[str, object] = {name: typed[key] for name in present if (key := _field_of(name)) in typed}
+    quotas = {name: found for name, quota in present.items() if (found := _typed_quota(name, quota, typed)) is not None}
     return _respond(
         admin,
         request,
@@ -115,7 +115,7 @@ def resize_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Htt
         unavailable_reason=owned_reason(ResizeSubpools, root.name)
         or ("" if present else f"Pool {root.name} has no ACTIVE subpools."),
         form_class=_pool_form(present),
-        initial={_field_of(name): quota for name, quota in present.items()},
+        initial={key: gpus for name, quota in present.items() for key, gpus in _inputs_of(name, quota).items()},
         success_url=pool_url(root.name),
     )
 
@@ -163,7 +163,7 @@ def _respond(
 class QuotaFileForm(ChangeForm):
     """A CSV file. After it was read, the text has only the lines that change a quota."""
 
-    present: ClassVar[Mapping[str, int]] = {}
+    present: ClassVar[Mapping[str, int | Mapping[str, int]]] = {}
     upload = FileField(label="CSV file", required=False, widget=FileInput(), help_text="Replaces the text below.")
     quotas = forms.code_field(
         "Lines",
@@ -188,7 +188,7 @@ class QuotaFileForm(ChangeForm):
 
     def _changes(self, file: QuotaFile) -> QuotaFile:
         """The lines that change a quota, which the form shows from now on. Raises BadInput without any."""
-        changed = {name: text for name, text in file.quotas.items() if str(self.present.get(name, "")) != text}
+        changed = {name: text for name, text in file.quotas.items() if _as_typed(self.present.get(name, "")) != text}
         if not changed:
             have = counted(len(file.quotas), "subpool has its quota", "subpools have these quotas")
             message = f"The file changes no quota: {have} already."
@@ -204,17 +204,45 @@ class QuotaFileForm(ChangeForm):
         return QuotaFile(changed, file.lines, file.left_out)
 
 
-def _field_of(name: str) -> str:
-    return f"{QUOTA_FIELD}{split_name(name).subpool}"
+def _field_of(name: str, flavor: str = "") -> str:
+    return f"{QUOTA_FIELD}{split_name(name).subpool}{f'.{flavor}' if flavor else ''}"
 
 
-def _pool_form(present: Mapping[str, int]) -> type[ChangeForm]:
-    """A form with a number for each subpool."""
-    fields: dict[str, Any] = {
-        _field_of(name): forms.text_field(split_name(name).subpool or "", inputmode="decimal") for name in present
-    }
+def _inputs_of(name: str, quota: int | Mapping[str, int]) -> dict[str, int]:
+    """The inputs of a subpool with its present numbers."""
+    if isinstance(quota, int):
+        return {_field_of(name): quota}
+    return {_field_of(name, flavor): gpus for flavor, gpus in quota.items()}
+
+
+def _typed_quota(name: str, quota: int | Mapping[str, int], typed: Mapping[str, str]) -> object:
+    """What was typed for a subpool; None for nothing."""
+    if isinstance(quota, int):
+        return typed.get(_field_of(name))
+    return {flavor: typed[key] for flavor in quota if typed.get(key := _field_of(name, flavor))} or None
+
+
+def _as_typed(quota: object) -> object:
+    if isinstance(quota, Mapping):
+        return {flavor: str(gpus) for flavor, gpus in quota.items()}
+    return str(quota)
+
+
+def _pool_form(present: Mapping[str, int | Mapping[str, int]]) -> type[ChangeForm]:
+    """A form with a number for each subpool, or for each flavor of it."""
+    fields: dict[str, Any] = {"field_by_path": {}}
+    groups = []
+    for name, quota in present.items():
+        label, flavors = split_name(name).subpool or "", quota if isinstance(quota, Mapping) else {"": quota}
+        for flavor in flavors:
+            fields[_field_of(name, flavor)] = forms.text_field(flavor or label, inputmode="decimal")
+            path = f"quotas.{name}.{flavor}" if flavor else f"quotas.{name}"
+            fields["field_by_path"][path] = _field_of(name, flavor)
+        if isinstance(quota, Mapping):
+            groups.append(FieldGroup(label, tuple(_field_of(name, flavor) for flavor in flavors)))
     fields["description"] = reason_field()
-    fields["field_by_path"] = {f"quotas.{name}": _field_of(name) for name in present}
+    if groups:
+        fields["groups"] = (*groups, FieldGroup("", ("description",)))
     return type("PoolQuotasForm", (ChangeForm,), fields)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from pools.admin.command_forms import flavor_values
 from pools.admin.configuration.backends import simulated_form_values
 from pools.admin.configuration.cluster_forms import cluster_form_values
 from pools.admin.configuration.cohort_changes import cohort_form_values
@@ -24,6 +25,7 @@ from pools.domain.configuration.pool_fields import FIELDS_OF_FORM
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import SEPARATOR, split_name
 from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, Pool, User
 from pools.selectors.gpu_usage import spec_form_values
 
@@ -106,9 +108,15 @@ def _pool_revert(entry: AuditEntry, name: str) -> Typed | None:
 
 
 def _resize_revert(entry: AuditEntry, name: str) -> Typed | None:
-    if "last_quota" not in _changed(entry):
+    if not _changed(entry) & {"last_quota", "flavors"}:
         return None
-    return "pools_subpool_resize_preview", name.split(SEPARATOR), {"quota": (entry.before or {})["last_quota"]}
+    return "pools_subpool_resize_preview", name.split(SEPARATOR), _old_quota(entry)
+
+
+def _old_quota(entry: AuditEntry) -> dict[str, Any]:
+    before = entry.before or {}
+    quotas = gpus_by_flavor(before.get("flavors") or [])
+    return {"quota": before["last_quota"], **flavor_values(list(quotas), quotas)}
 
 
 def _subpool_creation_revert(entry: AuditEntry, name: str) -> Typed | None:
@@ -116,7 +124,7 @@ def _subpool_creation_revert(entry: AuditEntry, name: str) -> Typed | None:
 
 
 def _subpool_deletion_revert(entry: AuditEntry, name: str) -> Typed | None:
-    return "pools_subpool_recreate_preview", name.split(SEPARATOR), {"quota": (entry.before or {})["last_quota"]}
+    return "pools_subpool_recreate_preview", name.split(SEPARATOR), _old_quota(entry)
 
 
 def _find_explicit(name: str) -> Cohort | None:

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.command_forms import CommandForm, flavor_values, form_for
 from pools.admin.configuration.pool_tree_preview import (
     EffectMessages,
     PoolTreePreview,
@@ -25,6 +25,7 @@ from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Permission
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
@@ -51,7 +52,7 @@ def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         title=f"Create a subpool of {root.name}",
         unavailable_reason=owned_reason(CreateSubpool, root.name),
         button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
-        form_class=form_for(CreateSubpool, parent=root.name),
+        form_class=form_for(CreateSubpool, root.gpu_flavors, parent=root.name),
         service=create_subpool,
         success_message=_creation_message,
         quota_of="",
@@ -73,8 +74,8 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         title=f"Resize {row.name}",
         unavailable_reason=_unavailable_reason(ResizeSubpool, row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
-        form_class=form_for(ResizeSubpool, parent=root.name, subpool_name=subpool),
-        initial={"quota": row.last_quota},
+        form_class=form_for(ResizeSubpool, root.gpu_flavors, parent=root.name, subpool_name=subpool),
+        initial=quota_values(row),
         version=row.version,
         service=resize_subpool,
         success_message=_quota_message,
@@ -92,13 +93,18 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
         title=f"Recreate {row.name}",
         unavailable_reason=_unavailable_reason(CreateSubpool, row, SubpoolState.ARCHIVED),
         button=f"Recreate {row.name}",
-        form_class=form_for(CreateSubpool, parent=root.name, subpool_name=subpool),
-        initial={"quota": row.last_quota},
+        form_class=form_for(CreateSubpool, root.gpu_flavors, parent=root.name, subpool_name=subpool),
+        initial=quota_values(row),
         version=row.version,
         service=create_subpool,
         success_message=_creation_message,
         quota_of=row.name,
     )
+
+
+def quota_values(row: Pool) -> dict[str, Any]:
+    """The quota of a subpool as the values of its form."""
+    return {"quota": row.last_quota, **flavor_values(row.root.gpu_flavors, gpus_by_flavor(row.flavors))}
 
 
 def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
@@ -175,7 +181,7 @@ def _respond(
     subpool that gets a quota, empty for a new one; None: the form has no quota."""
 
     def note(tree: PoolTree | None) -> LiveNote | None:
-        return None if tree is None or quota_of is None else free_in_pool(tree, quota_of)
+        return None if tree is None or quota_of is None or len(root.flavors) > 1 else free_in_pool(tree, quota_of)
 
     preview = PoolTreePreview(
         actor=actor_of(request),

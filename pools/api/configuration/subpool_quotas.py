@@ -18,9 +18,9 @@ from pools.services.configuration.subpool_quotas import QuotasResult, effect_on_
 
 
 class QuotasAnswer(TypedDict):
-    """GPUs by the names of the subpools."""
+    """GPUs by the names of the subpools, by flavor where the pool has flavors."""
 
-    quotas: dict[str, int]
+    quotas: dict[str, int | dict[str, int]]
 
 
 class ResizedAnswer(TypedDict):

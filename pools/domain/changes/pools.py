@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
+from pools.domain.configuration.config_merge import ACTION, REPLACE
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.configuration.pool_flavors import flavors_list
 from pools.domain.errors import Fault
@@ -34,11 +35,22 @@ def _read_name(reader: FieldReader, key: str) -> str:
 
 
 def _write_configuration(given: Any) -> Any:
-    """The configuration with its flavors in a list, because the store of requests for approval sorts keys."""
+    """The configuration, or the part of it, with its flavors in a list, because the store of requests for approval
+    sorts keys. Flavors that a part does not replace are merged into present ones, in their order."""
     resources = given.get("resources") if isinstance(given, Mapping) else None
-    if not isinstance(resources, Mapping) or "flavors" not in resources:
+    flavors = resources.get("flavors") if isinstance(resources, Mapping) else None
+    if not isinstance(resources, Mapping) or not isinstance(flavors, Mapping):
         return given
-    return {**given, "resources": {**resources, "flavors": flavors_list(resources["flavors"])}}
+    return {**given, "resources": {**resources, "flavors": flavors_list(flavors)}}
+
+
+def _write_patch(given: Any) -> Any:
+    resources = given.get("resources") if isinstance(given, Mapping) else None
+    flavors = resources.get("flavors") if isinstance(resources, Mapping) else None
+    if not isinstance(resources, Mapping) or not isinstance(flavors, Mapping) or flavors.get(ACTION) != REPLACE:
+        return given
+    rows = {flavor: row for flavor, row in flavors.items() if flavor != ACTION}
+    return _write_configuration({**given, "resources": {**resources, "flavors": rows}})
 
 
 _NAME = replace(TEXT, read=_read_name)
@@ -77,7 +89,7 @@ class PatchPool(PoolChange):
     audit: ClassVar = (AuditAction.POOL_UPDATED,)
     may_need_approval: ClassVar = True
 
-    patch: Mapping[str, Any] = value(JSON, "Configuration", "The keys that change.")
+    patch: Mapping[str, Any] = value(replace(JSON, write=_write_patch), "Configuration", "The keys that change.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ _QUOTAS = replace(
     schema={"type": "object", "additionalProperties": {"anyOf": [*QUOTA.schema["anyOf"], _FLAVORS_SCHEMA]}},
     read=_read_quotas,
 )
-_BY_FLAVOR = replace(JSON, schema=_FLAVORS_SCHEMA, read=lambda reader, key: reader.body[key])
+_BY_FLAVOR = replace(JSON, looks="flavors", schema=_FLAVORS_SCHEMA, read=lambda reader, key: reader.body[key])
 _FLAVORS_HELP = (
     "GPUs of each flavor, of a pool that has several: whole GPUs, or a share of the pool's such as 25%. A flavor that "
     "is left out keeps what it has."
@@ -48,7 +48,7 @@ def _quota_field() -> Any:
 
 
 def _flavors_field() -> Any:
-    return value(_BY_FLAVOR, "Quotas by flavor", _FLAVORS_HELP, default=None, metavar="FLAVOR=GPUS", option="--flavor")
+    return value(_BY_FLAVOR, "Quotas by flavor", _FLAVORS_HELP, default=None, metavar="FLAVOR=GPUS,…")
 
 
 def _note_missing_quota(reader: FieldReader) -> None:

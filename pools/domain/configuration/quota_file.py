@@ -1,5 +1,5 @@
 """Quotas of subpools as CSV: columns `pool`, `subpool` and `quota`, others are not read. The list of pools as CSV has
-this form, so an edited export can be given back."""
+this form, so an edited export can be given back. With a column `flavor`, a subpool has a line for each flavor."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from pools.domain.names import canonical_name
 from pools.domain.subpool_lifecycle import SubpoolState
 
 COLUMNS = ("pool", "subpool", "quota")
+FLAVOR = "flavor"
 MAX_FILE_LENGTH = 200_000
 """Characters; a line is about 30."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaFile:
-    """The quotas of a file by canonical name, as typed, each with its line (from 1, the header is 1). `left_out` counts
-    the lines of pools, of remainders, and of subpools that are not ACTIVE: other commands change those."""
+    """The quotas of a file by canonical name, as typed (by flavor where the file names flavors), each with its first
+    line (from 1, the header is 1). `left_out` counts the lines of pools, of remainders, and of subpools that are not
+    ACTIVE: other commands change those."""
 
-    quotas: Mapping[str, str]
+    quotas: Mapping[str, str | Mapping[str, str]]
     lines: Mapping[str, int]
     left_out: int = 0
 
@@ -42,22 +44,34 @@ def parse_quota_file(text: str) -> QuotaFile:
                 f"{','.join(COLUMNS)}.",
                 1,
             )
-        return _read_lines(reader, {name: header.index(name) for name in {*COLUMNS, "state"} & set(header)})
+        return _read_lines(reader, {name: header.index(name) for name in {*COLUMNS, FLAVOR, "state"} & set(header)})
     except csv.Error as error:
         raise _refusal(f"Line {reader.line_num} is not CSV: {error}.", reader.line_num) from None
 
 
 def format_quota_file(quotas: Mapping[tuple[str, str | None], object]) -> str:
-    """The same as a file: (pool, subpool) → quota."""
+    """The same as a file: (pool, subpool) → quota, or quotas by flavor."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows((pool, subpool, quota) for (pool, subpool), quota in quotas.items())
+    columns, rows = quota_rows(quotas)
+    writer.writerow(columns)
+    writer.writerows(rows)
     return text.getvalue()
 
 
+def quota_rows(quotas: Mapping[tuple[str, str | None], object]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """The columns and rows of such a file; the column of the flavors only where a quota is by flavor."""
+    if not any(isinstance(quota, Mapping) for quota in quotas.values()):
+        return COLUMNS, [(pool, subpool, quota) for (pool, subpool), quota in quotas.items()]
+    rows: list[tuple[object, ...]] = []
+    for (pool, subpool), quota in quotas.items():
+        by_flavor = quota if isinstance(quota, Mapping) else {"": quota}
+        rows += [(pool, subpool, gpus, flavor) for flavor, gpus in by_flavor.items()]
+    return (*COLUMNS, FLAVOR), rows
+
+
 def _read_lines(reader: Any, columns: Mapping[str, int]) -> QuotaFile:
-    quotas: dict[str, str] = {}
+    quotas: dict[str, str | dict[str, str]] = {}
     lines: dict[str, int] = {}
     faults: list[Violation] = []
     left_out = 0
@@ -69,15 +83,23 @@ def _read_lines(reader: Any, columns: Mapping[str, int]) -> QuotaFile:
             faults.append(_fault(f"Line {number} has {len(cells)} columns, fewer than the first line.", number))
             continue
         pool, subpool, quota = (cells[columns[name]].strip() for name in COLUMNS)
-        state = cells[columns["state"]].strip() if len(cells) > columns.get("state", len(cells)) else ""
+        state, flavor = (
+            cells[columns[name]].strip() if len(cells) > columns.get(name, len(cells)) else ""
+            for name in ("state", FLAVOR)
+        )
         if not subpool or state in {SubpoolState.DELETING, SubpoolState.ARCHIVED}:
             left_out += 1
             continue
         name = canonical_name(pool, subpool)
-        if name in quotas:
-            faults.append(_fault(f"Line {number} names {name} again, after line {lines[name]}.", number))
-            continue
-        quotas[name], lines[name] = quota, number
+        by_flavor = quotas.setdefault(name, {}) if flavor else quotas.get(name)
+        if isinstance(by_flavor, dict) and flavor and flavor not in by_flavor:
+            by_flavor[flavor] = quota
+        elif name not in lines:
+            quotas[name] = quota
+        else:
+            again = f"{name} with the flavor {flavor}" if flavor else name
+            faults.append(_fault(f"Line {number} names {again} again, after line {lines[name]}.", number))
+        lines.setdefault(name, number)
     if not quotas and not faults:
         faults.append(_fault("The file has no line of an ACTIVE subpool.", 1))
     if faults:
