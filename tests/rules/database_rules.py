@@ -19,6 +19,7 @@ _METRICS = "tests/integration/identity/test_metrics.py::TestWork"
 _NOTICES = "tests/integration/notices"
 _APPROVALS = "tests/integration/pools/test_approvals.py"
 _FLAVORS = "tests/integration/pools/test_backend_flavors.py"
+_FLAVOR_RULES = "tests/integration/ledger/test_flavor_rules.py"
 _CLUSTERS = "tests/integration/pools/test_clusters.py"
 
 DATABASE_RULES: dict[str, str] = {
@@ -41,6 +42,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_backend:backend_degraded_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_degraded_rule]",
     "pools_backend:backend_victims_rule": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[backend_victims_rule]",
     "pools_backend:check_flavors": f"{_FLAVORS}::test_raw_sql_meets_the_rules[UPDATE pools_backend SET flavors = '{{}}'-backend_flavors]",
+    "pools_backend:flavors_in_use": f"{_FLAVOR_RULES}::test_raw_sql_is_refused[a backend that forgets a flavor]",
     "pools_backend:node_flavors_known": f"{_FLAVORS}::test_raw_sql_meets_the_rules[UPDATE pools_backend SET flavors = flavors - 0-node_flavor_known]",
     "pools_backend:delete_tokens": f"{_NAMED_RULES}::test_a_deleted_backend_leaves_no_token",
     "pools_backend:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_backend:move_tokens]",
@@ -105,6 +107,8 @@ DATABASE_RULES: dict[str, str] = {
     "pools_noticetarget:notice_target_has_one_owner": f"{_NOTICES}/test_api.py::test_a_target_of_two_owners_is_refused",
     "pools_noticetarget:notice_target_name_once": f"{_NOTICES}/test_api.py::test_a_second_row_is_refused",
     "pools_noticetarget:notice_target_quiet_hours": f"{_NOTICES}/test_api.py::test_the_database_refuses_quiet_hours_of_another_form[22:00]",
+    "pools_pool:check_flavors": f"{_FLAVOR_RULES}::test_raw_sql_is_refused[no list]",
+    "pools_pool:flavors_within_quota": f"{_FLAVOR_RULES}::test_raw_sql_is_refused[more of a flavor than the pool has]",
     "pools_pool:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_pool]",
     "pools_pool:check_names": f"{_CONSTRAINTS}::test_raw_sql_meets_the_rule[a name that leaves its parent]",
     "pools_pool:create_counters": f"{_NAMED_RULES}::test_a_pool_has_its_counters",

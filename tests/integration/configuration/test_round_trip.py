@@ -16,6 +16,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.people.roles import SYSTEM
 from pools.models import Pool
@@ -181,3 +182,39 @@ def test_secrets_and_closed_accounts_are_not_exported() -> None:
     assert "ann" in everything
     assert "eve" not in everything
     assert user.password not in everything
+
+
+def test_flavors_come_back_in_their_order() -> None:
+    names = ("l40", "h100", "a100")
+
+    def build() -> None:
+        flavors = [{"name": name, "node_labels": {"gpu": name}} for name in sorted(names)]
+        apply_change(PutBackend(name="sim", body={"flavors": flavors}))
+        quotas = {name: {"guarantee": 4 + at, "maximum": 9} for at, name in enumerate(names)}
+        resources = {"flavors": quotas, "gpu": {"weight": 3}}
+        apply_change(PutPool(name="team", body={"backend": "sim", "resources": resources, "when_can_borrow": "next"}))
+        apply_change(CreateSubpool(parent="team", subpool_name="a", quotas={"h100": 2}))
+
+    texts = check_round_trip(build)
+    text = texts["pools/team.yaml"]
+    assert [text.index(f"{name}:\n") for name in names] == sorted(text.index(f"{name}:\n") for name in names)
+    assert "guarantee: 15" not in text, "the sum follows from the flavors"
+    body = yaml.safe_load(text)["pools"]["team"]
+    assert body["subpools"] == {"a": {"l40": 0, "h100": 2, "a100": 0}}
+
+
+@pytest.mark.parametrize(
+    ("subpool", "fault"),
+    [
+        ("4", "flavor_needed"),
+        ("{b200: 4}", "unknown_flavor"),
+        ("{h100: -1}", "negative_quota"),
+        ("{h100: 25%}", "bad_value"),
+    ],
+)
+def test_what_is_wrong_with_the_flavors_of_a_file_is_named(subpool: str, fault: str) -> None:
+    files = ConfigurationFiles()
+    flavors = "{h100: {guarantee: 4}, a100: {guarantee: 4}}"
+    text = f"pools:\n  team:\n    backend: sim\n    resources: {{flavors: {flavors}}}\n    subpools: {{a: {subpool}}}\n"
+    read_file("team.yaml", text.encode(), files)
+    assert [each.code for each in files.faults] == [fault]

@@ -53,6 +53,12 @@ POOL = {
     "lending_limit": 1, "topology_keys": [{"key": "rack", "label": "x/rack"}], "gpu_quota_namespace": "ns",
     "approval_above": 4, "hold_after": 60, "platforms": {"p": PLATFORM}, "common_default_variables": {"a": 1},
     "common_resource_validations": ["a"], "common_pod_template": ["a"], "common_group_templates": ["a"],
+    "when_can_borrow": "borrow", "when_can_preempt": "next",
+}  # fmt: skip
+POOL_BY_FLAVOR = {
+    "backend": "sim", "cohort": "c", "resources": {
+        "flavors": {"default": {"guarantee": 4, "maximum": 8, "borrowing_limit": 1, "lending_limit": 1}},
+    },
 }  # fmt: skip
 NODE = {"name": "n", "gpus": 1, "cpu": 1, "memory": "1Gi", "storage": "1Gi", "platform": "default",
         "labels": {"zone": "b"}}  # fmt: skip
@@ -108,6 +114,8 @@ SCENARIO = {
 }  # fmt: skip
 SAMPLES: list[tuple[str, str, Any]] = [
     ("PUT", "/api/configs/pool/team", POOL),
+    ("PUT", "/api/configs/pool/team", POOL_BY_FLAVOR),
+    ("PATCH", "/api/configs/pool/team/subpool/a", {"quotas": {"default": 1}}),
     ("PUT", "/api/configs/pool", {"configs": {"new": POOL}, "description": "d", "tags": ["t"]}),
     ("PATCH", "/api/configs/pool/team", {"configs_dict": POOL, "description": "d"}),
     ("PUT", "/api/configs/pool/team/platform/p", PLATFORM),

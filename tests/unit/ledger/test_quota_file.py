@@ -32,6 +32,28 @@ def test_what_is_written_is_read_again() -> None:
     assert parse_quota_file(written).quotas == {"team--a": "3", "team--b": "0"}
 
 
+def test_quotas_by_flavor_have_a_line_for_each() -> None:
+    written = format_quota_file({("team", "a"): {"h100": 3, "a100": 5}, ("plain", "b"): 2})
+    assert written == "pool,subpool,quota,flavor\nteam,a,3,h100\nteam,a,5,a100\nplain,b,2,\n"
+    read = parse_quota_file(written)
+    assert read.quotas == {"team--a": {"h100": "3", "a100": "5"}, "plain--b": "2"}
+    assert read.lines == {"team--a": 2, "plain--b": 4}
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ("team,a,3,h100\nteam,a,4,h100\n", "team--a with the flavor h100 again, after line 2"),
+        ("team,a,3,\nteam,a,4,h100\n", "team--a with the flavor h100 again, after line 2"),
+        ("team,a,3,h100\nteam,a,4,\n", "team--a again, after line 2"),
+    ],
+)
+def test_a_flavor_that_a_file_names_twice_is_refused(rows: str, fault: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        parse_quota_file(f"pool,subpool,quota,flavor\n{rows}")
+    assert fault in refusal.value.message
+
+
 @pytest.mark.parametrize(
     ("text", "faults"),
     [

@@ -7,13 +7,17 @@ import pytest
 from pools.domain.audit_actions import AuditAction, audit_message
 from pools.domain.configuration.pool_config import PoolSettings, editable_body, parse_pool
 from pools.domain.configuration.pool_fields import EDITABLE_KEYS, POOL_FIELDS, pool_properties
+from pools.domain.configuration.pool_flavors import SWITCHES
 from scheduling.configuration.bodies import pool_body
 from scheduling.configuration.schema import SCHEMA
 
 
 def test_answer_and_schemas_have_the_same_keys() -> None:
     in_files = SCHEMA["properties"]["pools"]["additionalProperties"]["properties"]
-    assert tuple(editable_body(PoolSettings("sim"))) == EDITABLE_KEYS == tuple(pool_properties())
+    flavors = [{"flavor": "h100", "quota": 4}]
+    assert tuple(editable_body(PoolSettings("sim", flavors=flavors))) == EDITABLE_KEYS == tuple(pool_properties())
+    without = tuple(key for key in EDITABLE_KEYS if key not in SWITCHES)
+    assert tuple(editable_body(PoolSettings("sim"))) == without, "the switches are those of pools with flavors"
     assert set(EDITABLE_KEYS) == set(in_files) - {"subpools", "subpools_owner"}
 
 
