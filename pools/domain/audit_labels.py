@@ -10,6 +10,7 @@ from typing import Any, Final
 from pools.domain.configuration.cohort_config import COHORT_FIELDS, QUOTA_FIELDS
 from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import QUOTA
+from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
 from pools.domain.structured_input.config_fields import ConfigField
 from pools.domain.values.durations import minute_text
 
@@ -23,7 +24,8 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
     "pool": {
         **{each.column: each.label for each in POOL_FIELDS},
         "subpool_name": "Name in the pool", "subpool_state": "State", "last_quota": f"{QUOTA.label} in GPUs",
-        "quota_until": "Until", "quota_after": "Quota afterwards", DRAIN_DEADLINE: "Deadline of the drain",
+        "quota_until": "Until", "quota_after": "Quota afterwards",
+        "flavors_after": "Quotas by flavor afterwards", DRAIN_DEADLINE: "Deadline of the drain",
         "archived": "Archived", "parent": "Pool", "config": "Configuration",
     },
     "cohort": {
@@ -40,9 +42,21 @@ _FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {
     "pool": {each.column: each for each in POOL_FIELDS},
     "cohort": {each.column: each for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
 }
+_FLAVORS: Final = frozenset({"flavors", "flavors_after"})
 _TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "created_at", "updated_at"})
 NUMBERS_OF_ROWS: Final = frozenset({"id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id"})
 """Numbers of rows of the database: they tell people nothing, and the names stand beside them."""
+
+
+def _flavor_text(row: Any) -> str:
+    """A flavor of a backend with its labels, or one of a pool or subpool with its numbers."""
+    if not isinstance(row, Mapping):
+        return str(row)
+    labels = ", ".join(f"{key}={value}" for key, value in (row.get("node_labels") or {}).items())
+    limits = ", ".join(f"{key.replace('_', ' ')} {row[key]}" for key in FLAVOR_LIMITS if key in row)
+    more = labels or limits
+    name = f"{row.get('quota')} {row.get('flavor')}" if "flavor" in row else str(row.get("name"))
+    return f"{name} ({more})" if more else name
 
 
 def column_label(kind: str, path: str) -> str:
@@ -62,6 +76,8 @@ def column_text(kind: str, path: str, value: Any) -> Any:
     field = _FIELDS.get(kind, {}).get(key)
     if field is not None and field.empty_value is not None and value == field.empty_value:
         return field.empty
+    if key in _FLAVORS and isinstance(value, list):
+        return ", ".join(map(_flavor_text, value)) or "none"
     if key in _TIMES and isinstance(value, str):
         return minute_text(datetime.fromisoformat(value))
     return value

@@ -6,7 +6,7 @@ The states are bodies of the API (design, A2); amounts are whole GPUs, -1 is unl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ NOTHING: TreeSnapshot = {}
 @dataclass(frozen=True, slots=True)
 class NodeEffect:
     """One node before and after; None where it does not exist. `used` are the GPUs of running HIGH and NORMAL work, and
-    `bar` is the bar of pages after the change."""
+    `bar` is the bar of pages after the change. `flavor`: the node as far as one flavor is concerned."""
 
     label: str
     kind: str
@@ -34,6 +34,12 @@ class NodeEffect:
     available_after: int | None
     used: int
     bar: UsageBar | None = None
+    flavor: str = ""
+
+    @property
+    def shown_label(self) -> str:
+        """The label, of a flavor with its name."""
+        return f"{self.label}, {self.flavor}" if self.flavor else self.label
 
     @property
     def is_changed(self) -> bool:
@@ -44,7 +50,8 @@ class NodeEffect:
 def node_effects(
     before: TreeSnapshot | None, after: TreeSnapshot | None, bars: Mapping[str, UsageBar] | None = None
 ) -> tuple[NodeEffect, ...]:
-    """The pool, its remainder, and every subpool of either state by name, with the bars of these labels."""
+    """The pool, its remainder, and every subpool of either state by name, with the bars of these labels; after each of
+    them its flavors of which the quota changes."""
     old, new = before or NOTHING, after or NOTHING
     whole = NodeEffect(
         label=str(new.get("pool") or old.get("pool")),
@@ -61,7 +68,33 @@ def node_effects(
     olds = {part["subpool_name"]: part for part in old.get("subpools", ())}
     news = {part["subpool_name"]: part for part in new.get("subpools", ())}
     nodes += [_node(name, "subpool", olds.get(name), news.get(name)) for name in sorted(olds | news)]
-    return tuple(replace(node, bar=(bars or {}).get(node.label)) for node in nodes)
+    states = [
+        (old, new),
+        (old.get("shared"), new.get("shared")),
+        *((olds.get(n), news.get(n)) for n in sorted(olds | news)),
+    ]
+    found: list[NodeEffect] = []
+    for node, (former, later) in zip(nodes, states, strict=True):
+        found += [replace(node, bar=(bars or {}).get(node.label)), *_flavor_nodes(node, former, later)]
+    return tuple(found)
+
+
+def _flavor_nodes(node: NodeEffect, old: TreeSnapshot | None, new: TreeSnapshot | None) -> Iterator[NodeEffect]:
+    olds, news = ({row["flavor"]: row for row in (state or NOTHING).get("flavors", ())} for state in (old, new))
+    for flavor in olds | news:
+        before, after = olds.get(flavor, NOTHING), news.get(flavor, NOTHING)
+        found = replace(
+            node,
+            quota_before=before.get("quota"),
+            quota_after=after.get("quota"),
+            state_before=node.state_after,
+            available_before=before.get("available"),
+            available_after=after.get("available"),
+            used=(after or before).get("used", 0),
+            flavor=flavor,
+        )
+        if found.is_changed:
+            yield found
 
 
 def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | None) -> NodeEffect:
@@ -95,12 +128,19 @@ def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, ca
     those that are cancelled with it."""
     messages: list[str] = []
     for node in nodes:
-        messages += _node_messages(node, nodes[0].label, draining, cancelled)
+        messages += _node_messages(node, nodes, draining, cancelled)
     return tuple(messages)
 
 
-def _node_messages(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[str]:
+def _node_messages(node: NodeEffect, nodes: tuple[NodeEffect, ...], draining: int, cancelled: int) -> list[str]:
+    pool = nodes[0].label
     name = f"{pool}--{node.label}" if node.kind == "subpool" else node.label
+    if (
+        any(each.flavor and each.label == node.label for each in nodes)
+        and not node.flavor
+        and (node.state_after == node.state_before)
+    ):
+        return []  # its flavors say it
     if node.kind == "subpool" and node.state_after != node.state_before:
         return _state_messages(node, name, draining, cancelled)
     if node.available_after is None or node.quota_before == node.quota_after:
@@ -109,10 +149,11 @@ def _node_messages(node: NodeEffect, pool: str, draining: int, cancelled: int) -
         return []
     over = -node.available_after
     whose = f"The shared remainder of {pool}" if node.kind == "shared" else name
-    messages = f"{whose} keeps {_gpus(node.used)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
-    return [
-        messages + f"nothing is stopped, {_gpus(over)} drain as that work ends, and new work there waits until then."
-    ]
+    messages = (
+        f"{whose} keeps {_gpus(node.used, node.flavor)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
+    )
+    drain = f"nothing is stopped, {_gpus(over, node.flavor)} drain as that work ends"
+    return [f"{messages}{drain}, and new work there waits until then."]
 
 
 def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) -> list[str]:
@@ -133,8 +174,8 @@ def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) 
     return messages
 
 
-def _gpus(amount: int) -> str:
-    return f"{amount} GPU" if amount == 1 else f"{amount} GPUs"
+def _gpus(amount: int, flavor: str = "") -> str:
+    return f"{amount}{f' {flavor}' if flavor else ''} GPU{'' if amount == 1 else 's'}"
 
 
 def _workflows(count: int) -> str:

@@ -181,7 +181,11 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None, StoredF
     flavors = read_pool_flavors(resources, has_cohort=bool(pool.body.get("cohort")))
     gpu = resources.nested("gpu")
     if gpu is None:
-        return (total_quota(flavors), total_maximum(flavors), None, flavors) if flavors else (None, None, None, [])
+        return (
+            (total_quota(flavors), total_maximum(flavors), DEFAULT_WEIGHT, flavors)
+            if flavors
+            else (None, None, None, [])
+        )
     gpu.reject_unknown_keys(("guarantee", "maximum", "weight"))
     guarantee, maximum = (
         gpu.whole_number(key, NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)

@@ -3,7 +3,7 @@ pools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
-from pools.domain.quota.usage_bar import UsageBar
+from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import Gpus
 from pools.models import LeafUsage, Pool
@@ -51,6 +51,38 @@ class PoolTreeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FlavorRow:
+    """A pool, its remainder or one of its subpools in one flavor."""
+
+    flavor: str
+    label: str
+    kind: str
+    quota: Gpus
+    used: int
+    available: Gpus
+    total_usage: int
+    bar: UsageBar
+
+
+def _flavor_rows(flavor: str, kind: PoolBalance) -> Iterator[FlavorRow]:
+    yield FlavorRow(
+        flavor, kind.name, "pool", kind.guarantee, kind.used, kind.guarantee - kind.used, kind.total_usage,
+        pool_bar(kind),
+    )  # fmt: skip
+    usage = kind.shared_usage
+    yield FlavorRow(
+        flavor, REMAINDER_LABEL, "shared", kind.unallocated, usage.used, kind.shared_available, usage.total_usage,
+        leaf_bar(kind.unallocated, usage),
+    )  # fmt: skip
+    for part in kind.subpools:
+        if part.state is not SubpoolState.ARCHIVED and (part.last_quota or part.usage.total_usage):
+            yield FlavorRow(
+                flavor, part.name, "subpool", part.quota, part.usage.used, part.available, part.usage.total_usage,
+                subpool_bar(part),
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class PoolTree:
     """A pool with its shared leaf and its subpools, ready for a page."""
 
@@ -59,6 +91,11 @@ class PoolTree:
     balance: PoolBalance
     head: PoolTreeRow
     leaves: tuple[PoolTreeRow, ...]
+
+    @property
+    def by_flavor(self) -> tuple[FlavorRow, ...]:
+        """The pool, its remainder and its subpools in each flavor that they have; none without flavors."""
+        return tuple(row for flavor, kind in self.balance.kinds.items() for row in _flavor_rows(flavor, kind))
 
     @property
     def draining(self) -> tuple[PoolTreeRow, ...]:

@@ -20,15 +20,20 @@ from tests.integration.dispatch.test_nodes import add_node
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group
 
-FLAVORS = [{"name": name, "node_labels": {"gpu.product": name}} for name in ("h100", "a100")]
+
+def kind_label(harness: AgentHarness, kind: str) -> str:
+    """The value of the label of a flavor: nodes belong to a whole cluster, which other tests use too."""
+    return f"{kind}-{harness.backend.namespace}"
 
 
 def give_flavors(harness: AgentHarness, **quotas: int) -> None:
     """Two nodes of 8 GPUs of each kind, and these quotas of the pool, in its order of preference."""
-    Backend.objects.filter(pk=harness.backend.pk).update(flavors=FLAVORS)
-    for kind in ("h100", "a100"):
+    kinds = {kind: {"gpu.product": kind_label(harness, kind)} for kind in ("h100", "a100")}
+    named = [{"name": kind, "node_labels": labels} for kind, labels in kinds.items()]
+    Backend.objects.filter(pk=harness.backend.pk).update(flavors=named)
+    for kind, labels in kinds.items():
         for number in range(2):
-            add_node(harness, f"{kind}-{number}", labels={"gpu.product": kind})
+            add_node(harness, f"{kind_label(harness, kind)}-{number}", labels=labels)
     flavors = {flavor: {"guarantee": gpus} for flavor, gpus in quotas.items()}
     world.apply_change(PatchPool(name=harness.pool.name, patch={"resources": {"flavors": flavors}}))
     harness.pool.refresh_from_db()
@@ -64,12 +69,12 @@ def test_a_gang_gets_one_flavor_and_its_pods_the_nodes_of_it(harness: AgentHarne
     assert flavors_of_tasks(second) == ["a100", "a100"]
     for work, kind in ((first, "h100"), (second, "a100")):
         for pod in harness.list_pods(work):
-            assert {"key": "gpu.product", "operator": "In", "values": [kind]} in affinity_of(pod)
+            assert {"key": "gpu.product", "operator": "In", "values": [kind_label(harness, kind)]} in affinity_of(pod)
 
     harness.run_pods(*harness.list_pods(first))
     harness.run_agent()
     usage = {row.flavor: (row.used, row.committed) for row in FlavorUsage.objects.all()}
-    assert usage == {"h100": (8, 8), "a100": (0, 8)}
+    assert usage == {"h100": (8, 16), "a100": (0, 8)}  # until it starts, the second could still need either
     assert verify() == []
 
 
@@ -112,20 +117,21 @@ def test_admission_is_repeated_after_a_crash_without_another_choice(harness: Age
     assert len(harness.list_pods(work)) == 1
 
 
-def test_low_work_prefers_a_flavor_with_free_gpus(harness: AgentHarness) -> None:
-    give_flavors(harness, h100=16, a100=16)
-    other = harness.submit(gang(8, "h100", tasks=2))
-    harness.run_agent()
-    pods = harness.list_pods(other)
-    for number, pod in enumerate(pods):
-        harness.cluster.merge(
-            resource_kinds.POD, pod["metadata"]["name"], {"spec": {"nodeName": f"h100-{number}"}},
-            field_manager="kai-scheduler", namespace=harness.backend.namespace,
+def test_low_work_prefers_a_flavor_with_free_gpus(fake_harness: AgentHarness) -> None:
+    """On the fake cluster, where a test may bind pods to nodes."""
+    give_flavors(fake_harness, h100=16, a100=16)
+    other = fake_harness.submit(gang(8, "h100", tasks=2))
+    fake_harness.run_agent()
+    for number, pod in enumerate(fake_harness.list_pods(other)):
+        node = f"{kind_label(fake_harness, 'h100')}-{number}"
+        fake_harness.cluster.merge(
+            resource_kinds.POD, pod["metadata"]["name"], {"spec": {"nodeName": node}},
+            field_manager="kai-scheduler", namespace=fake_harness.backend.namespace,
         )  # fmt: skip
-    harness.run_pods(*harness.list_pods(other))
-    harness.run_agent()
-    work = harness.submit(gang(8), priority=Priority.LOW)
-    harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(other))
+    fake_harness.run_agent()
+    work = fake_harness.submit(gang(8), priority=Priority.LOW)
+    fake_harness.run_agent()
     assert flavors_of_tasks(work) == ["a100"]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from pools.domain.approvals import changes_above, loosens_limit, pool_changes_above, subpool_amounts
 from pools.domain.configuration.pool_config import PoolSettings, parse_pool
+from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.values.amounts import UNLIMITED
 
 
@@ -45,7 +46,7 @@ def test_amounts_of_a_pool(before: PoolSettings | None, after: PoolSettings | No
 
 
 def test_a_temporary_quota_that_becomes_lasting_is_a_change() -> None:
-    (found,) = changes_above(subpool_amounts(50, 10), subpool_amounts(50), 10)
+    (found,) = changes_above(subpool_amounts(FlavorsAsked(50), FlavorsAsked(10)), subpool_amounts(FlavorsAsked(50)), 10)
     assert found.as_dict() == {"amount": "lasting quota", "before": 10, "after": 50, "change": 40}
 
 

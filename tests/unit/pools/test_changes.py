@@ -154,8 +154,8 @@ def test_all_faults_of_a_body_are_found_at_once() -> None:
         read_command(ResizeSubpool, {"quot": 1, "until": 3}, WHERE)
     assert [(fault.path, fault.code) for fault in refusal.value.details] == [
         ("quot", "unknown_key"),
-        ("quota", "missing"),
         ("until", "bad_value"),
+        ("quota", "missing"),
     ]
 
 
@@ -203,7 +203,7 @@ def test_a_changed_meaning_is_brought_up_to_date() -> None:
 
 
 def test_the_address_is_no_part_of_the_body() -> None:
-    assert set(body_fields(ResizeSubpool)) == {"quota", "until"}
+    assert set(body_fields(ResizeSubpool)) == {"quota", "quotas", "until"}
     assert not body_fields(DeleteCohort)
     assert set(query_fields(DeleteCohort)) == {"orphan"}
     assert set(body_fields(CreateSubpool, given=["subpool_name"])) == {"quota"}

@@ -8,6 +8,7 @@ import pytest
 
 from pools.domain.configuration.pool_config import PoolSettings, editable_body, parse_pool
 from pools.domain.configuration.pool_fields import EDITABLE_KEYS
+from pools.domain.configuration.pool_flavors import SWITCHES
 
 
 def pool(**keys: Any) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def test_the_smallest_configuration_has_a_platform_and_no_limits() -> None:
     assert not faults
     assert settings == PoolSettings("sim")
     body = editable_body(settings)
-    assert set(body) == set(EDITABLE_KEYS)
+    assert set(body) == set(EDITABLE_KEYS) - set(SWITCHES)
     assert body["resources"] == {}
     assert list(body["platforms"]) == ["default"]
     assert body["default_platform"] == "default"

@@ -32,6 +32,7 @@ RULES = SpecRules(
     },
     default_platform="default",
     topology_keys=("rack",),
+    gpu_flavors=("h100", "a100"),
 )
 
 TASK_VALUES: dict[str, Any] = {
@@ -44,7 +45,7 @@ TASK_VALUES: dict[str, Any] = {
 }  # fmt: skip
 RESOURCE_VALUES: dict[str, Any] = {
     "cpu": 2, "gpu": 2, "memory": "2Gi", "storage": "2Gi", "platform": "other", "nodesExcluded": ["n1"],
-    "topology": [{"key": "rack"}],
+    "topology": [{"key": "rack"}], "gpu_flavors": ["a100"],
 }  # fmt: skip
 TOPOLOGY_VALUES: dict[str, Any] = {"key": "nosuch", "group": "g", "requirementType": "preferred"}
 FILE_VALUES: dict[str, Any] = {"path": "/tmp/z", "contents": "z", "base64": True, "localpath": "z"}
@@ -134,7 +135,8 @@ METADATA_VALUES: dict[str, Any] = {
 }  # fmt: skip
 ANNOTATIONS: dict[str, Any] = {
     "osmo/pods": "2", "osmo/gpus-per-pod": "2", "osmo/image": "alpine", "osmo/command": "[ls]",
-    "osmo/platform": "other", "osmo/nosuch": "x", "gpu-fraction": "0.5", "gpu-memory": "4096",
+    "osmo/platform": "other", "osmo/gpu-flavors": ["a100"],
+    "osmo/nosuch": "x", "gpu-fraction": "0.5", "gpu-memory": "4096",
     "gpu-fraction-num-devices": "2", "kai.scheduler/preemption-delay": "1m", "min-runtime": "1h",
     "kai.scheduler/stale-podgroup-timestamp": "2026-01-01T00:00:00Z", "kai.scheduler/last-start-timestamp": "x",
     "example.com/anything": "x",
