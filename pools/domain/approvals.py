@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pools.domain.configuration.pool_config import PoolSettings
 from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
@@ -86,9 +86,11 @@ def _flavor_amounts(settings: PoolSettings) -> dict[str, Gpus]:
     in_cohort = settings.cohort is not None
     found: dict[str, Gpus] = {}
     for each in flavor_quotas(settings.flavors):
-        lending = each.quota if each.lending_limit == UNLIMITED else each.lending_limit
-        amounts = (each.quota, each.maximum, *((each.borrowing_limit, lending) if in_cohort else (0, 0)))
-        found |= {f"{name} of {each.flavor}": gpus for name, gpus in zip(POOL_AMOUNTS, amounts, strict=True)}
+        lending = min(each.quota, each.limits.lending_limit)
+        amounts = (each.quota, each.maximum, *((each.limits.borrowing_limit, lending) if in_cohort else (0, 0)))
+        found |= {
+            f"{name} of {each.flavor}": cast("Gpus", gpus) for name, gpus in zip(POOL_AMOUNTS, amounts, strict=True)
+        }
     return found
 
 

@@ -16,6 +16,8 @@ from pools.domain.numbers import (
 )
 from pools.domain.values.amounts import NO_LIMIT, as_json
 
+FLAVOR_COLUMN = Column("flavor", meaning="The kind of its GPUs, where the cluster names some")
+
 POOL_COLUMNS = list_columns(
     Column("pool", "Pool", lambda line: line[0].pool.name, "name", "name"),
     Column("subpool", "", lambda line: line[1].label if line[1].kind == "subpool" else None),
@@ -35,6 +37,14 @@ POOL_COLUMNS = list_columns(
 )
 """A row is a tree of :mod:`pools.selectors.quotas.pool_tree` with its head or a leaf. In the file -1 is unlimited."""
 
+FLAVOR_QUOTA_COLUMNS = list_columns(
+    Column("part", "Pool or subpool"),
+    FLAVOR_COLUMN,
+    Column("bar", "GPUs"),
+    *(number_column(number) for number in (QUOTA, TOTAL_IN_USE, POOL_NUMBERS["used"], POOL_NUMBERS["available"])),
+)
+"""Of a pool, its remainder and its subpools in each flavor."""
+
 IDLE_COLUMNS = list_columns("pool", Column("idle", is_right=True), number_column(QUOTA))
 """Of the pools with the most idle quota."""
 
@@ -52,7 +62,6 @@ BACKEND_COLUMNS = list_columns(
     "pools",
 )  # fmt: skip
 
-FLAVOR_COLUMN = Column("flavor", meaning="The kind of its GPUs, where the cluster names some")
 MACHINE_COLUMNS = list_columns(
     "node", "platform", FLAVOR_COLUMN,
     Column("pool", "Pool/Platform"),

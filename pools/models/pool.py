@@ -680,9 +680,7 @@ class Pool(models.Model):
         """The same by GPU flavor; a pool without flavors has `default` alone."""
         if not self.flavors:
             return {DEFAULT_FLAVOR: self.limits}
-        return {
-            each.flavor: NodeQuota(0, each.borrowing_limit, each.lending_limit) for each in flavor_quotas(self.flavors)
-        }
+        return {each.flavor: each.limits for each in flavor_quotas(self.flavors)}
 
     @property
     def gpu_flavors(self) -> tuple[str, ...]:

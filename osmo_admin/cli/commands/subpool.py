@@ -63,6 +63,7 @@ def create(session: ClientSession, change: TypedChange) -> None:
 
     Example: osmo pool subpool create vision detect --quota 8
     """
+    _require_quota(change)
     answer = change.send("POST", _subpool_url(change["parent"]))
     action = "reactivated" if (answer or {}).get("reactivated") else "created"
     change.show(answer, lambda body: _result_message(body, action))
@@ -75,8 +76,14 @@ def update(session: ClientSession, change: TypedChange) -> None:
 
     Example: osmo pool subpool update vision detect --quota 16 --until 2026-11-27T18:00
     """
+    _require_quota(change)
     answer = change.send("PATCH", _subpool_url(change["parent"], change["subpool_name"]))
     change.show(answer, lambda body: _result_message(body, "updated"))
+
+
+def _require_quota(change: TypedChange) -> None:
+    if change["quota"] is None and change["quotas"] is None:
+        raise typer.BadParameter("Give --quota, or --quotas by flavor.")
 
 
 @change_command(app, "delete", DeleteSubpool, confirms=True)

@@ -25,7 +25,7 @@ from pools.admin.confirm_flow import change_paths
 from pools.admin.filters import PoolTreeFilterSet
 from pools.admin.forms import script_media
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.list_columns import ARCHIVED_SUBPOOL_COLUMNS, HOLDER_COLUMNS, POOL_COLUMNS
+from pools.domain.list_columns import ARCHIVED_SUBPOOL_COLUMNS, FLAVOR_QUOTA_COLUMNS, HOLDER_COLUMNS, POOL_COLUMNS
 from pools.domain.names import split_name
 from pools.domain.people.roles import Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -109,6 +109,7 @@ class PoolAdmin(PolicyAdmin):
             pool=root,
             tree=tree,
             columns=POOL_COLUMNS,
+            flavor_columns=FLAVOR_QUOTA_COLUMNS,
             holder_columns=HOLDER_COLUMNS,
             archived_columns=ARCHIVED_SUBPOOL_COLUMNS,
             draining=[(row, held[row.name]) for row in draining_rows],

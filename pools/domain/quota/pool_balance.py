@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from pools.domain.errors import Fault, Violation
 from pools.domain.names import SHARED_QUEUE
+from pools.domain.quota.tree import NO_QUOTA, NodeQuota
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Gpus
 from pools.domain.values.counting import counted
@@ -47,13 +48,13 @@ def unallocated_quota(guarantee: Gpus, allocated: int) -> Gpus:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuota:
-    """The part of a pool's or subpool's quota that is of one flavor, in GPUs; of a pool with its limits."""
+    """The part of a pool's or subpool's quota that is of one flavor, in GPUs; of a pool with its maximum and
+    what it may borrow and lend in its cohort."""
 
     flavor: str
     quota: int
     maximum: Gpus = UNLIMITED
-    borrowing_limit: Gpus = UNLIMITED
-    lending_limit: Gpus = UNLIMITED
+    limits: NodeQuota = NO_QUOTA
 
 
 NO_USAGE = UsageCounts()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pools.domain.quota.pool_balance import FlavorQuota
 from pools.domain.quota.rules import AmountsBody, QuotaRow
 from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
-from pools.domain.values.amounts import UNLIMITED, decode_gpus, encode_gpus
+from pools.domain.values.amounts import decode_gpus
 
 StoredQuotas = Mapping[str, Mapping[str, Any]]
 """The quotas as a row keeps them: amounts by their keys, by `flavor/resource`."""
@@ -23,18 +23,14 @@ FLAVOR_LIMITS: Final = ("maximum", *LIMIT_KEYS)
 def flavor_quotas(stored: StoredFlavors) -> tuple[FlavorQuota, ...]:
     """The quotas by flavor of a pool's or subpool's row, in order."""
     return tuple(
-        FlavorQuota(each["flavor"], each["quota"], *(decode_gpus(each.get(limit)) for limit in FLAVOR_LIMITS))
+        FlavorQuota(
+            each["flavor"],
+            each["quota"],
+            decode_gpus(each.get("maximum")),
+            NodeQuota(0, *(decode_gpus(each.get(limit)) for limit in LIMIT_KEYS)),
+        )
         for each in stored
     )
-
-
-def stored_flavors(quotas: Iterable[FlavorQuota]) -> list[dict[str, Any]]:
-    """The quotas by flavor as a row keeps them."""
-    return [
-        {"flavor": each.flavor, "quota": each.quota}
-        | {limit: encode_gpus(amount) for limit in FLAVOR_LIMITS if (amount := getattr(each, limit)) != UNLIMITED}
-        for each in quotas
-    ]
 
 
 def gpus_by_flavor(stored: StoredFlavors) -> dict[str, int]:

@@ -58,7 +58,7 @@ def _read_idle_tree() -> QuotaTree:
                 facts,
                 guarantee=each.quota,
                 maximum=each.maximum,
-                limits=NodeQuota(0, each.borrowing_limit, each.lending_limit),
+                limits=each.limits,
                 quota=each.quota,
             )
             for each in flavor_quotas(flavors)

@@ -17,6 +17,7 @@ from pools.domain.configuration import (
     platforms,
     pool_config,
     pool_fields,
+    pool_flavors,
 )
 from pools.domain.errors import BadInput
 from tests.support import world
@@ -35,7 +36,7 @@ POOL_EFFECTS = {
     *(each for each in pool_fields.EDITABLE_KEYS if each.endswith("_timeout")),
     "default_exit_actions", "resources", "cohort", "borrowing_limit", "lending_limit", "topology_keys",
     pool_fields.GPU_NAMESPACE, pool_fields.APPROVAL_ABOVE, pool_fields.HOLD_AFTER, "platforms",
-    "common_default_variables",
+    "common_default_variables", *pool_flavors.SWITCHES,
 }  # fmt: skip
 """Read by admission, scheduling, the cluster or the parser of files; each has tests of its own."""
 POOL_VALUES: dict[str, Any] = {

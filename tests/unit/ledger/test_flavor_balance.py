@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pools.domain.quota.pool_balance import FlavorQuota, PoolBalance, Subpool, UsageCounts, split_by_flavor
-from pools.domain.quota.stored_quotas import flavor_quotas, gpus_by_flavor, stored_flavors
+from pools.domain.quota.stored_quotas import flavor_quotas, gpus_by_flavor
+from pools.domain.quota.tree import NodeQuota
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import UNLIMITED
 
@@ -22,12 +23,11 @@ def _split(*parts: Subpool, usage: dict[tuple[str | None, str], UsageCounts] | N
     return split_by_flavor(PoolBalance("team", 64, UNLIMITED, parts), flavor_quotas(ROWS), usage or {})
 
 
-def test_the_rows_come_back() -> None:
+def test_the_rows_are_read() -> None:
     assert flavor_quotas(ROWS) == (
-        FlavorQuota("h100", 16, maximum=24, borrowing_limit=4),
-        FlavorQuota("a100", 48, lending_limit=0),
+        FlavorQuota("h100", 16, maximum=24, limits=NodeQuota(0, borrowing_limit=4)),
+        FlavorQuota("a100", 48, limits=NodeQuota(0, lending_limit=0)),
     )
-    assert stored_flavors(flavor_quotas(ROWS)) == ROWS
     assert gpus_by_flavor(ROWS) == {"h100": 16, "a100": 48}
 
 

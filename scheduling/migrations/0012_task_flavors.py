@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("scheduling", "0010_evicted"),
+        ("scheduling", "0011_job_failures"),
     ]
 
     operations = [
