@@ -28,7 +28,7 @@ FlavorCounts = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskWish:
+class TaskGpus:
     """What one task asks for: its GPUs, the flavors that it names (none: all), its platform, and the leaf of its gang's
     tree."""
 
@@ -46,58 +46,58 @@ class PoolFlavors:
     names: tuple[str, ...] = ()
     on_platforms: Mapping[str, Collection[str]] = field(default_factory=dict)
 
-    def permitted(self, wish: TaskWish) -> tuple[str, ...]:
+    def permitted(self, task: TaskGpus) -> tuple[str, ...]:
         """The flavors that the task may use, the preferred one first. None of the pool's if it names only flavors that
         the pool no longer has. A platform narrows them where its nodes have one of them."""
         if not self.names:
             return (DEFAULT_FLAVOR,)
-        allowed = [name for name in wish.flavors if name in self.names] if wish.flavors else self.names
-        there = self.on_platforms.get(wish.platform, ())
+        allowed = [name for name in task.flavors if name in self.names] if task.flavors else self.names
+        there = self.on_platforms.get(task.platform, ())
         return tuple(name for name in allowed if name in there) or tuple(allowed)
 
-    def choices(self, wishes: Sequence[TaskWish]) -> tuple[tuple[str, ...], ...]:
+    def choices(self, tasks: Sequence[TaskGpus]) -> tuple[tuple[str, ...], ...]:
         """The choices of a gang: in each, the flavor of every task, in the order of the tasks. A task without GPUs has
         the `default` one, which counts nothing. Empty if some task may use no flavor."""
-        lists = [self.permitted(wish) if wish.gpus else () for wish in wishes]
-        kinds = list(dict.fromkeys(names for wish, names in zip(wishes, lists, strict=True) if wish.gpus))
+        lists = [self.permitted(task) if task.gpus else () for task in tasks]
+        kinds = list(dict.fromkeys(names for task, names in zip(tasks, lists, strict=True) if task.gpus))
         if not all(kinds):
             return ()
         if not kinds:
-            return ((DEFAULT_FLAVOR,) * len(wishes),)
+            return ((DEFAULT_FLAVOR,) * len(tasks),)
         found = []
         for flavors in _together(kinds):
             flavor_of = dict(zip(kinds, flavors, strict=True)) | {(): DEFAULT_FLAVOR}
             found.append(tuple(flavor_of[names] for names in lists))
         return tuple(found)
 
-    def choices_or_named(self, wishes: Sequence[TaskWish]) -> tuple[tuple[str, ...], ...]:
+    def choices_or_named(self, tasks: Sequence[TaskGpus]) -> tuple[tuple[str, ...], ...]:
         """The same of work that was admitted earlier: a gang that names no flavor that the pool still has keeps the
         first that it names, of which there is no quota."""
-        return self.choices(wishes) or (tuple((wish.flavors or self.names)[0] for wish in wishes),)
+        return self.choices(tasks) or (tuple((task.flavors or self.names)[0] for task in tasks),)
 
-    def needs(self, wishes: Sequence[TaskWish], total: int, tree: GangTree | None) -> GangNeeds:
+    def needs(self, tasks: Sequence[TaskGpus], total: int, tree: GangTree | None) -> GangNeeds:
         """The GPUs by flavor that a gang needs at once, for each choice. `total` is what it needs altogether: of an
         elastic gang, the least that satisfies its `tree`."""
-        gpus, found = [wish.gpus for wish in wishes], []
-        for flavors in self.choices(wishes):
+        gpus, found = [task.gpus for task in tasks], []
+        for flavors in self.choices(tasks):
             used = {flavor for flavor, number in zip(flavors, gpus, strict=True) if number}
             if len(used) < 2:
                 found.append({used.pop() if used else DEFAULT_FLAVOR: total})
             elif tree is None:
                 found.append(sum_by_flavor(gpus, flavors))
             else:
-                found.append({name: _least_of(name, flavors, wishes, tree) for name in sorted(used)})
+                found.append({name: _least_of(name, flavors, tasks, tree) for name in sorted(used)})
         return found
 
     def needs_of(self, group: GroupSpec) -> GangNeeds:
         """The same of a group of a workflow file."""
         if not self.names:
             return ({DEFAULT_FLAVOR: group.gpus},)
-        wishes = [
-            TaskWish(task.gpu, task.gpu_flavors, task.platform or "default", task.sub_group) for task in group.tasks
+        requested = [
+            TaskGpus(task.gpu, task.gpu_flavors, task.platform or "default", task.sub_group) for task in group.tasks
         ]
         tree = None if group.gang is None else tree_from_json(group.gang, len(group.tasks))
-        return self.needs(wishes, group.gpus, tree)
+        return self.needs(requested, group.gpus, tree)
 
     def claims(self, groups: Iterable[GroupSpec]) -> FlavorCounts:
         """What new work counts by flavor, where the pool has flavors: it holds nothing, and needs its GPUs in each
@@ -113,9 +113,9 @@ def _together(kinds: Sequence[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
     return islice(product(*kinds), MAX_CHOICES)
 
 
-def _least_of(flavor: str, flavors: Sequence[str], wishes: Sequence[TaskWish], tree: GangTree) -> int:
-    mine = (wish for wish, name in zip(wishes, flavors, strict=True) if name == flavor)
-    return tree.min_amount({tree.leaf_of(wish.sub_group): wish.gpus for wish in mine})
+def _least_of(flavor: str, flavors: Sequence[str], tasks: Sequence[TaskGpus], tree: GangTree) -> int:
+    mine = (task for task, name in zip(tasks, flavors, strict=True) if name == flavor)
+    return tree.min_amount({tree.leaf_of(task.sub_group): task.gpus for task in mine})
 
 
 def flavors_beside(choices: Sequence[Sequence[str]], held: Sequence[str]) -> tuple[str, ...]:

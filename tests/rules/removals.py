@@ -132,16 +132,16 @@ REMOVALS = (
     ),
     Removal(
         SUBPOOLS, "D5", "a gang above the maximum is refused", _ADMISSION,
-        "if largest_gang > leaf.maximum:", "if False:", f"{_TEST_ADMISSION}::test_quota_and_maximum",
+        "if requested > limits.maximum:", "if False:", f"{_TEST_ADMISSION}::test_quota_and_maximum",
     ),
     Removal(
         SUBPOOLS, "D6", "HIGH and NORMAL work above the quota of its leaf is refused", _ADMISSION,
-        "if not priority.is_preemptible and largest_gang > leaf.quota:", "if False:",
+        "elif not priority.is_preemptible and requested > limits.quota:", "elif False:",
         f"{_TEST_ADMISSION}::test_quota_and_maximum",
     ),
     Removal(
         COHORTS, "D6", "a gang that the cohort tree could never hold is refused", _ADMISSION,
-        "if leaf.tree is not None and largest_gang > leaf.tree.gpus:", "if False:",
+        "elif limits.tree is not None and requested > limits.tree.gpus:", "elif False:",
         f"{_TEST_ADMISSION}::test_a_gang_that_the_idle_tree_cannot_hold_is_refused",
     ),
     Removal(

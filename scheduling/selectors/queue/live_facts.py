@@ -53,7 +53,7 @@ from scheduling.domain.engine.facts import (
     WhenCanPreempt,
 )
 from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar
-from scheduling.domain.flavor_choices import PoolFlavors, TaskWish, flavors_beside
+from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, flavors_beside
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.judgement.plan_units import LeafPaths
 from scheduling.domain.judgement.tree_gates import TreeGates
@@ -354,12 +354,12 @@ def _demand(backend: Backend, trees: _BackendQueues, shapes: SharedObjects, new:
     found: dict[str, Counter[str]] = defaultdict(Counter)
     with connection.cursor() as cursor:
         cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
-        for leaf, platform, wished, *requested in cursor:
+        for leaf, platform, named, *requested in cursor:
             if leaf not in trees.queue_of_leaf:
                 continue
             gpus, *others = map(int, requested)
-            wish = TaskWish(gpus, tuple(json.loads(wished)), platform)
-            keys = [gpu_key(flavor) for flavor in shapes.flavors(trees.flavors[leaf]).permitted(wish)]
+            task = TaskGpus(gpus, tuple(json.loads(named)), platform)
+            keys = [gpu_key(flavor) for flavor in shapes.flavors(trees.flavors[leaf]).permitted(task)]
             demand = found[trees.queue_of_leaf[leaf]]
             demand.update(_request(keys[0] if keys else amounts.GPU, gpus if keys else 0, *others))
             demand.update(dict.fromkeys(keys[1:], gpus))
@@ -564,7 +564,7 @@ def _total_gang(queue: str, held: Mapping[str, Sequence[Mapping[str, int]]], *, 
 
 @dataclass(frozen=True, slots=True)
 class LiveTask:
-    """One open or completed attempt as it is read: `excluded` and `wished` (GPU flavors) are JSON lists, `flavor` is
+    """One open or completed attempt as it is read: `excluded` and `named` (GPU flavors) are JSON lists, `flavor` is
     the one that it counts in while it has a node."""
 
     name: str
@@ -577,7 +577,7 @@ class LiveTask:
     platform: str
     excluded: str
     node: str
-    wished: str = "[]"
+    named: str = "[]"
     flavor: str = ""
 
 
@@ -622,11 +622,11 @@ class SharedObjects:
         if not names:
             facts = tuple(self.task(task, task.flavor or DEFAULT_FLAVOR) for task in tasks)
             return GangVariants(facts)
-        wishes = tuple(TaskWish(task.gpus, tuple(json.loads(task.wished)), task.platform) for task in tasks)
+        requested = tuple(TaskGpus(task.gpus, tuple(json.loads(task.named)), task.platform) for task in tasks)
         held = [task.flavor if _STATE_OF[task.status] is TaskState.RUNNING else "" for task in tasks]
-        key = names, wishes
+        key = names, requested
         if key not in self._choices:
-            self._choices[key] = self.flavors(names).choices_or_named(wishes)
+            self._choices[key] = self.flavors(names).choices_or_named(requested)
         choices, choice = self._choices[key], 0
         if any(held):
             own = flavors_beside(choices, held)

@@ -23,7 +23,7 @@ from scheduling.domain.flavor_choices import (
     FlavorNeed,
     GangNeeds,
     PoolFlavors,
-    TaskWish,
+    TaskGpus,
     counts_by_flavor,
     sum_by_flavor,
 )
@@ -351,7 +351,7 @@ class WorkflowTransition:
         if holding:
             return held, [sum_by_flavor((task.gpu_count for task in holding), (task.flavor for task in holding))]
         return held, self._flavors.needs(
-            [TaskWish(task.gpu_count, tuple(task.gpu_flavors), task.platform, task.sub_group) for task in tasks],
+            [TaskGpus(task.gpu_count, tuple(task.gpu_flavors), task.platform, task.sub_group) for task in tasks],
             group.gpus,
             None if group.gang is None else tree_from_json(group.gang, len(tasks)),
         )

@@ -1,4 +1,4 @@
-"""The database keeps `shared + Σ ACTIVE = pool` for each flavor, whoever writes."""
+"""The database keeps `shared + Σ ACTIVE = pool` for each flavor for every way to write."""
 
 from __future__ import annotations
 

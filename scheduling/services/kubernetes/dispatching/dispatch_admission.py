@@ -26,7 +26,7 @@ from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.locking import lock_cohort_trees, lock_pool_tree
 from pools.models import Backend, Pool
 from pools.selectors.quotas.quota_facts import pool_ids_below
-from scheduling.domain.flavor_choices import TaskWish, flavors_beside, sum_by_flavor
+from scheduling.domain.flavor_choices import TaskGpus, flavors_beside, sum_by_flavor
 from scheduling.domain.judgement.dispatch_admission import (
     DispatchWait,
     dispatch_verdict,
@@ -219,9 +219,9 @@ class _StartGate:
         new = [place for place, task in enumerate(tasks) if _is_unadmitted(task)]
         if not self._root.flavors:
             return [_Request(leaf, priority, [tasks[place] for place in new], [DEFAULT_FLAVOR] * len(new))]
-        wishes = [TaskWish(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
+        requested = [TaskGpus(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
         held = ["" if _is_unadmitted(task) else task.flavor for task in tasks]
-        choices = self._flavors.choices_or_named(wishes)
+        choices = self._flavors.choices_or_named(requested)
         return [
             _Request(leaf, priority, [tasks[place] for place in new], [flavors[place] for place in new])
             for flavors in ([flavors_beside(choices, held)] if any(held) else choices)
