@@ -160,7 +160,7 @@ REMOVALS = (
     Removal(
         SCHEDULING, "quota", "the engine starts non-preemptible work within quota", _GATES,
         "if not preemptible and above.non_preemptible[r] + amount > above.quota[r]:", "if False:",
-        f"{_TEST_GATES}::test_gate",
+        f"{_TEST_GATES}::test_the_quota_that_one_gang_takes_is_gone_for_the_next",
     ),
     Removal(
         SCHEDULING, "preemption", "only work of lower priority of the same leaf is preempted",

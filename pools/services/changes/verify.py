@@ -180,8 +180,8 @@ LEDGER_CHECKS = (
             WHERE pool_id = COALESCE(pool.parent_id, pool.id) AND object LIKE 'pool/%' AND after ->> 'id' =
             pool.id::text ORDER BY id DESC LIMIT 1
         ) entry ON TRUE
-        -- a column added later is null in the row and missing in the image; the image also has the cohort's name
-        WHERE jsonb_strip_nulls(entry.after - 'cohort')
+        -- an older image has no column that was added later: it was null, or its default; an image has the cohort's name
+        WHERE jsonb_strip_nulls('{"flavors": [], "flavors_after": []}' || entry.after - 'cohort')
             IS DISTINCT FROM jsonb_strip_nulls(to_jsonb(pool) - ARRAY['version', 'updated_at'])
         ORDER BY pool.name
         """,

@@ -63,6 +63,11 @@ def test_gate(queues, work, starts):
     assert running_gangs(run_cycle_of(queues, [work], {"n": 8})) == ({"g"} if starts else set())
 
 
+def test_the_quota_that_one_gang_takes_is_gone_for_the_next():
+    works = [gang(name, "q", NORMAL, gpus=2) for name in ("g1", "g2")]
+    assert running_gangs(run_cycle_of([queue("q", 3)], works, {"n": 8})) == {"g1"}
+
+
 def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_limit():
     queues = [queue("q", 4, limit=4)]
     assert running_gangs(
