@@ -103,6 +103,49 @@ def paused_cycle(facts: ClusterFacts) -> CycleResult:
         return run_cycle(facts)
 
 
+def with_kinds(facts: ClusterFacts, kinds: int = 4) -> ClusterFacts:
+    """The same cluster with nodes of several kinds of GPU, of which each queue has its part. Each waiting gang may use
+    two of them."""
+    keys = [f"k{n}/gpu" for n in range(kinds)]
+    kind_of = {node.name: keys[i % kinds] for i, node in enumerate(facts.nodes or ())}
+    nodes = tuple(replace(node, resources={kind_of[node.name]: node.resources[GPU]}) for node in facts.nodes or ())
+    queues = tuple(
+        queue if queue.quota is None else replace(queue, quota=dict.fromkeys(keys, queue.quota[GPU] // kinds))
+        for queue in facts.queues
+    )
+
+    def of(task: TaskFacts, key: str) -> TaskFacts:
+        return replace(task, request={key: task.request[GPU]})
+
+    gangs = []
+    for i, gang in enumerate(facts.gangs):
+        node = gang.tasks[0].node
+        if node is not None:
+            gangs.append(replace(gang, tasks=tuple(of(task, kind_of[node]) for task in gang.tasks)))
+            continue
+        first, second = (tuple(of(task, keys[(i + n) % kinds]) for task in gang.tasks) for n in (0, 1))
+        gangs.append(replace(gang, tasks=first, alternatives=(second,)))
+    return replace(facts, queues=queues, gangs=tuple(gangs), nodes=nodes)
+
+
+def measure_kinds(facts: ClusterFacts) -> dict[str, object]:
+    """A full cycle, and every reason and position, of work that may use two of four kinds of GPU."""
+    facts = with_kinds(facts)
+    began = clock()
+    cycle = paused_cycle(facts)
+    took = clock() - began
+    began = clock()
+    with garbage_collector.paused():
+        why, where = waiting_reasons(cycle.world), queue_positions(cycle.world)
+    return {
+        "kinds_cycle_s": round(took, 3),
+        "kinds_explain_s": round(clock() - began, 3),
+        "kinds_steps": len(cycle.steps),
+        "kinds_waiting": [len(why), len(where)],
+        "kinds_converged": cycle.has_converged,
+    }
+
+
 def measure_instants(facts: ClusterFacts, seed: int = 7) -> dict[str, object]:
     """A kept state from cold on: seconds for its first run, then milliseconds for the changes and the run of one
     instant."""
@@ -166,7 +209,7 @@ def measure(scale: int) -> dict[str, object]:
         began = clock()
         waiting_reasons(reserved)
     explained_reserved = clock() - began
-    instants = measure_instants(facts) if scale == 1 else {}
+    instants = measure_instants(facts) | measure_kinds(facts) if scale == 1 else {}
     actions: dict[str, int] = {}
     for step in first.steps:
         actions[step.action.value] = actions.get(step.action.value, 0) + 1

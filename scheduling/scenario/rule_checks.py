@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from pools.domain.errors import Fault, RuleName, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.values.amounts import UNLIMITED, Amount, amounts_text
-from scheduling.domain.engine.facts import CohortFacts, QueueFacts
+from scheduling.domain.engine.facts import CohortFacts, QueueFacts, WhenCanBorrow, WhenCanPreempt
 from scheduling.domain.engine.reasons.explain import Reason
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.scenario.parse import Scenario
+
+SWITCHES = {"when_can_borrow": WhenCanBorrow.BORROW, "when_can_preempt": WhenCanPreempt.NEXT}
+"""The switches of a queue at the top, and their defaults."""
 
 
 def find_rule_violations(
@@ -48,6 +51,11 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
                 quota = amounts_text({key: (fact.quota or {}).get(key, 0) for key in over})
                 message = f"The queues below '{fact.name}' have a quota of {amounts_text(over)}, it has {quota}."
                 yield Violation(f"{paths[fact.name]}.quota", Fault.CHILDREN_ABOVE_PARENT, message)
+        if queue.parent is not None:
+            for key, default in SWITCHES.items():
+                if getattr(fact, key) != default:
+                    message = f"'{fact.name}' is below a queue; the {key} of '{queue.path[-1].fact.name}' counts."
+                    yield Violation(f"{paths[fact.name]}.{key}", Fault.NO_EFFECT, message)
         if not queue.children:
             above = {
                 key: amount

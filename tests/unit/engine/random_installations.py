@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from pools.domain.configuration.backend_config import VictimRule
 from pools.domain.values.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import (
@@ -119,7 +120,9 @@ def random_kinds(seed):
         for each in queues
     ]
     cohorts = [_of_kinds(pick, each, kinds, ("quota", "lending_limit", "borrowing_limit")) for each in cohorts]
-    policy = PolicyFacts(HOUR, HOUR, pick.choice([None, 2 * HOUR])) if pick.random() < 0.5 else None
+    victims = pick.choice([*VictimRule])
+    ageing = pick.choice([None, 2 * HOUR])
+    policy = PolicyFacts(HOUR, HOUR, ageing, victims=victims) if pick.random() < 0.5 else None
     start = ClusterFacts(tuple(queues), tuple(cohorts), nodes=tuple(nodes), policy=policy)
     works = []
     for i in range(pick.randint(8, 20)):

@@ -121,6 +121,19 @@ def test_the_choice_follows_the_two_switches(switches, first, second, expected):
             assert gang_result(after.world.gang_of["w"]) is GangResult.PENDING
 
 
+def test_room_inside_the_quota_behind_room_that_would_have_to_be_made():
+    """As Kueue: the search for room inside the quota ends where a kind would make some."""
+    third = "l40/gpu"
+    first, second = gang("w", "q", 60).choices
+    tasks = (tuple(replace(task, request={third: 4}) for task in first),)
+    work = replace(gang("w", "q", 60), alternatives=(second, *tasks))
+    low = gang("low", "q", LOW, on=A, at=1)
+    for switch, expected in (("preempt", ("start", "w", 0)), ("next", ("start", "w", 2))):
+        q = QueueFacts("q", None, {A: 4, third: 4}, when_can_borrow="next", when_can_preempt=switch)
+        here = (*nodes(4, 4), NodeFacts("l", {third: 4}))
+        assert steps_of(ClusterFacts((q,), gangs=(low, work), nodes=here)) == [expected]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
@@ -173,6 +186,88 @@ def test_low_work_borrows_kind_by_kind():
     owner, borrower = queue("owner", 8, 4, "org"), queue("q", 0, 0, "org")
     facts = ClusterFacts((owner, borrower), (CohortFacts("org"),), works, nodes())
     assert steps_of(facts) == [("start", "w0", 0), ("start", "w1", 0), ("start", "w2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("borrower", "lender", "held", "expected"),
+    [
+        # What the lender lends, and what the borrower may borrow, is counted by kind.
+        ({}, {}, {}, 0),
+        ({}, {"lending_limit": {H: 0}}, {}, 1),
+        ({}, {"lending_limit": {H: 2}}, {}, 1),
+        ({}, {"lending_limit": {H: 4}}, {}, 0),
+        ({"borrowing_limit": {H: 0}}, {}, {}, 1),
+        ({"borrowing_limit": {H: 3}}, {}, {}, 1),
+        ({"borrowing_limit": {A: 0}}, {}, {}, 0),
+        ({"borrowing_limit": {H: 0, A: 0}}, {}, {}, None),
+        ({"limit": {H: 3, A: 3}}, {}, {}, None),
+        # What the lender uses of one kind is not there, of the other it is.
+        ({}, {}, {H: 8}, 1),
+        ({}, {}, {H: 5}, 1),
+        ({}, {}, {A: 8}, 0),
+        ({}, {}, {H: 8, A: 8}, None),
+    ],
+)
+def test_a_cohort_lends_each_kind_alone(borrower, lender, held, expected):
+    queues = (queue("owner", 8, 8, "org", **lender), queue("q", 0, 0, "org", **borrower))
+    use = {"owner": held} if held else {}
+    facts = ClusterFacts(queues, (CohortFacts("org"),), (gang("w", "q", LOW),), nodes(16, 16), usage=use)
+    for fast in (True, False):
+        assert steps_of(facts, fast=fast) == ([] if expected is None else [("start", "w", expected)])
+
+
+def test_a_debt_in_one_kind_stops_no_work_of_another():
+    """The owner holds more H100s than there are in the tree."""
+    queues = (queue("owner", 2, 4, "org"), queue("q", 2, 4, "org"))
+    use = {"owner": {H: 8}}
+    facts = ClusterFacts(queues, (CohortFacts("org"),), (gang("w", "q", gpus=2),), nodes(16, 16), usage=use)
+    assert steps_of(facts) == [("start", "w", 1)]
+    assert (
+        waiting_reasons(run_cycle(replace(facts, gangs=(gang("w", "q", gpus=2, kinds=(H,)),))).world)["w"].queue
+        == "org"
+    )
+
+
+@pytest.mark.parametrize(
+    ("priority", "kinds", "victims", "expected"),
+    [
+        # Of a lower priority in the same queue, of the kind that is needed, the youngest first.
+        (HIGH, (H,), ["h-old", "h-young", "a-old"], ["h-young"]),
+        (HIGH, (A,), ["h-old", "h-young", "a-old"], ["a-old"]),
+        (HIGH, (A, H), ["h-old", "h-young", "a-old"], ["a-old"]),
+        (60, (H, A), ["h-old", "h-young", "a-old"], ["h-young"]),
+        (LOW, (H, A), ["h-old", "h-young", "a-old"], []),
+    ],
+)
+def test_a_preemption_takes_work_of_its_kind(priority, kinds, victims, expected):
+    low = [
+        gang(name, "q", LOW, on=H if name[0] == "h" else A, gpus=4, at=1 if name.endswith("old") else 5)
+        for name in victims
+    ]
+    work = gang("w", "q", priority, kinds=kinds)
+    facts = ClusterFacts((queue("q", 8, 4),), gangs=(*low, work), nodes=nodes(8, 4))
+    for fast in (True, False):
+        steps = run_cycle(facts, fast=fast).steps
+        assert [step.gang for step in steps if step.action == "preempt"] == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "kinds", "expected"),
+    [
+        ((8, 8), (H, A), ["guest-h"]),
+        ((0, 8), (H, A), ["guest-a"]),
+        ((8, 0), (A, H), ["guest-h"]),
+        ((0, 0), (H, A), []),
+    ],
+)
+def test_a_reclaim_takes_back_the_kind_that_the_queue_owns(quota, kinds, expected):
+    guests = [gang(f"guest-{NODE_OF[kind]}", "other", LOW, on=kind, gpus=8, at=1) for kind in (H, A)]
+    facts = ClusterFacts(
+        (queue("q", *quota), queue("other")), gangs=(*guests, gang("w", "q", HIGH, gpus=8, kinds=kinds)), nodes=nodes()
+    )
+    for fast in (True, False):
+        steps = run_cycle(facts, fast=fast).steps
+        assert [step.gang for step in steps if step.action == "reclaim"] == expected
 
 
 # -- a gang is one ----------------------------------------------------------------------------------------------------

@@ -68,6 +68,16 @@ def test_faults_name_the_place(lines, keys, path):
     assert path in {fault.path for fault in refused.value.details}
 
 
+def test_a_switch_below_a_queue_has_no_effect_and_says_so():
+    def no_effect(switches):
+        text = text_of("{gpus: 1}", switches=switches)
+        text = text.replace("queues:", "queues:\n  - {name: top}").replace("{name: q,", "{name: q, parent: top,")
+        return [each["path"] for each in answer(text)["violations"] if each["code"] == "no_effect"]
+
+    assert no_effect("") == no_effect(", when_can_borrow: borrow") == []
+    assert no_effect(", when_can_borrow: next") == ["queues[1].when_can_borrow"]
+
+
 def test_a_wrong_switch_is_refused():
     with pytest.raises(ScenarioError) as refused:
         answer(text_of("{gpus: 1}", switches=", when_can_borrow: never"))

@@ -68,7 +68,7 @@ def _may_all_move(world: World, units: list[EvictionUnit], need: Request) -> boo
 
 
 class _RoomForMoved:
-    """A quick check of what is about to move, for a gang of equal tasks that request GPUs only.
+    """A quick check of what is about to move, for a gang of equal tasks that request GPUs of one kind only.
 
     A slot is free capacity for one such task on one node. Nodes are vacated only until there are as many slots as
     tasks, so the slots that are left next to the gang are at most the surplus of the last node. A task that moves uses
@@ -81,9 +81,10 @@ class _RoomForMoved:
         if world.nodes is None or gang.has_choice or not gang.tree.is_single_leaf or len(needs) != 1:
             return
         (need,) = needs
-        if len(need) == 1 and need[0][0] == 0 and not world.nodes.has_slots(need, len(tasks)):
-            self._gpus = need[0][1]
-            self._slots_left = int(world.nodes.largest_gpus // self._gpus) - 1
+        kinds = 1 if gang.queue is None else max(1, gang.queue.kinds)
+        if len(need) == 1 and need[0][0] < kinds and not world.nodes.has_slots(need, len(tasks)):
+            self._kind, self._gpus = need[0]
+            self._slots_left = int(world.nodes.largest(self._kind) // self._gpus) - 1
 
     def is_enough(self, units: Iterable[EvictionUnit]) -> bool:
         """Whether there may be room for all of these tasks and the gang together."""
@@ -93,7 +94,7 @@ class _RoomForMoved:
         for unit in units:
             for i in unit.tasks:
                 for r, amount in unit.gang.requests[i]:
-                    if r == 0:
+                    if r == self._kind:
                         left -= int(amount // self._gpus)
         return left >= 0
 

@@ -107,7 +107,8 @@ def _victim_rank(queue: QueueState, which: tuple[int, ...] | None) -> Rank:
 
 def is_within_all_quotas(queue: QueueState, request: Request) -> bool:
     """Whether the queue is inside its quota in every resource that counts for the request; a part of its rank."""
-    return bool(victim_rank(queue, request)[1])
+    rank = queue.rank if queue.kinds < 2 else None
+    return bool((rank or victim_rank(queue, request))[1])
 
 
 def _is_over_fair_share(queue: QueueState, which: tuple[int, ...] | None) -> bool:

@@ -108,11 +108,10 @@ class StartPolicy(Watcher):
         self._without: dict[tuple[Number, int, frozenset[GangState]], list[ReservedStart]] = {}
         """The reservations without some gangs, by the time and the version of the world."""
         for each in facts.reservations:
-            gang = world.gang_of.get(each.gang)
-            if gang is not None and each.choice < len(gang.choices):
-                gang = gang.choices[each.choice]
+            gang, places = world.gang_of.get(each.gang), self._places_of(each.nodes)
+            if gang is not None and gang.choices:
+                gang = _choice_of(gang.choices, each, places)
             if gang is not None and gang.queue is not None:
-                places = self._places_of(each.nodes)
                 placed = None if places is None else each.since if each.placed is None else each.placed
                 self._held.append(ReservedStart(gang, each.since, places, placed))
         self._held.sort(key=_rank)
@@ -916,6 +915,16 @@ class StartPolicy(Watcher):
 
 def _rank(held: ReservedStart) -> ReservationRank:
     return held.rank
+
+
+def _choice_of(
+    choices: Sequence[GangState], fact: StartReservationFacts, places: Mapping[int, Request] | None
+) -> GangState:
+    """The choice that a reservation of the facts is for: the one that it names, unless its amounts are those of
+    another one."""
+    named = choices[min(fact.choice, len(choices) - 1)]
+    held = sum_requests(list((places or {}).values()))
+    return next((each for each in (named, *choices) if held and each.next_request == held), named)
 
 
 def place_on(nodes: NodeIndex, gang: GangState) -> list[int] | None:

@@ -98,8 +98,12 @@ class ChoiceOrder:
             return (gang,)
         if not self.prefers_quota(queue):
             return (gang,)
-        later = gang.choices[gang.choice + 1 :]
-        return (*(each for each in later if not each.is_elsewhere and not _would_borrow(each, queue)), gang)
+        inside = [
+            each
+            for each in gang.choices[gang.choice + 1 :]
+            if not (each.is_elsewhere or _would_borrow(each, queue) or self.waits_for_earlier(each, queue))
+        ]
+        return (*inside, gang)
 
     def prefers_free(self, queue: QueueState) -> bool:
         """Whether a later choice without moves and evictions comes before an earlier one with them."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Protocol
 
 from pools.domain.values.amounts import Amount
@@ -191,8 +192,14 @@ def far_branch_points(world: WorldState, leaf: QueueState, request: Request) -> 
 def lenders_by_rank(world: WorldState, request: Request) -> list[QueueState]:
     """The top queues above their quota in some resource that counts for the request, first victims first, as they stand
     now."""
-    lenders = (top for top in world.tops if not is_within_all_quotas(top, request))
+    lenders = [top for top in world.tops if not is_within_all_quotas(top, request)]
+    if lenders and lenders[0].kinds < 2:
+        return sorted(lenders, key=_kept_rank)
     return sorted(lenders, key=lambda top: victim_rank(top, request))
+
+
+_kept_rank = attrgetter("rank")
+"""The rank that was just computed, where the facts have one kind of GPU."""
 
 
 class Entitlement(IntEnum):

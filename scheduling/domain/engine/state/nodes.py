@@ -42,7 +42,7 @@ class NodeIndex:
         self.free: list[FreeAmounts] = list(capacity)
         self.total: list[Number] = [sum(have[r] for have in capacity) for r in range(resources)]
         """The free amounts together. A node that is overfull counts as nothing: it takes nothing from the others."""
-        self._largest: Number = max((have[0] for have in capacity if have), default=0)
+        self._largest: dict[int, Number] = {}
         self._classes: dict[FreeAmounts, list[int]] = {}
         for node, have in enumerate(self.free):
             self._classes.setdefault(have, []).append(node)
@@ -70,10 +70,11 @@ class NodeIndex:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def largest_gpus(self) -> Number:
-        """The most of the first resource that a node has in all."""
-        return self._largest
+    def largest(self, r: int) -> Number:
+        """The most of a resource that a node has in all."""
+        if r not in self._largest:
+            self._largest[r] = max((have[r] for have in self.capacity), default=0)
+        return self._largest[r]
 
     def is_overfull(self, r: int) -> bool:
         """Whether some node has less than nothing of the resource."""

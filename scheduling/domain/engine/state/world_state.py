@@ -408,7 +408,7 @@ class WorldState:
             self._add_to_lists(each, queue)
 
     def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
-        if any(gang.waiting) and gang.fact.hold is None and not gang.is_elsewhere:
+        if any(gang.waiting) and gang.fact.hold is None and not (gang.choices and gang.is_elsewhere):
             gang.listed_signature = gang.signature
             queue.waiting.setdefault(gang.listed_signature, SortedGangs()).add(gang)
         if gang.preemptible and any(gang.active):
