@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pools", "0007_shared_gpus"),
+        ("pools", "0008_notice_kinds"),
     ]
 
     operations = [

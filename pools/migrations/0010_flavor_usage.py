@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pools", "0008_quotas_by_flavor"),
+        ("pools", "0009_quotas_by_flavor"),
     ]
 
     operations = [
