@@ -180,7 +180,7 @@ LEDGER_CHECKS = (
             WHERE pool_id = COALESCE(pool.parent_id, pool.id) AND object LIKE 'pool/%' AND after ->> 'id' =
             pool.id::text ORDER BY id DESC LIMIT 1
         ) entry ON TRUE
-        -- an older image has no column that was added later: it was null, or its default; an image has the cohort's name
+        -- an older image lacks later columns: they were null, or have their default; an image has the cohort's name
         WHERE jsonb_strip_nulls('{"flavors": [], "flavors_after": []}' || entry.after - 'cohort')
             IS DISTINCT FROM jsonb_strip_nulls(to_jsonb(pool) - ARRAY['version', 'updated_at'])
         ORDER BY pool.name
