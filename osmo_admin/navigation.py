@@ -69,6 +69,7 @@ def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
                 ("Clusters and nodes", "admin:pools_backend_changelist", reads_platform),
                 ("Scheduler settings", "admin:scheduling_workflowconfig_changelist", reads_platform),
                 ("Background jobs", "admin:django_celery_beat_periodictask_changelist", reads_platform),
+                ("Import", "admin:pools_configurationowner_changelist", is_allowed(actor, Permission.PLATFORM_WRITE)),
             ],
         ),
         (

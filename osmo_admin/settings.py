@@ -105,6 +105,9 @@ INSTALLED_APPS = [
 AUTH_USER_MODEL = "pools.User"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_mb * 1024 * 1024  # the default allows 500 workflow files in one request
+# The server has the whole body in memory already; uploaded files are never written to a disk.
+FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
 
 # The outermost first. Requests of programs pass the same list without SKIPPED_BY_PROGRAMS.
 MIDDLEWARE = [

@@ -31,6 +31,7 @@ _PLACES: Mapping[SearchAction | SearchPage, str] = {
     SearchAction.CREATE_TOKEN: "admin:pools_token_create",
     SearchAction.CREATE_CLUSTER: "admin:pools_backend_create",
     SearchAction.CONNECT_CLUSTER: "admin:pools_backend_connect",
+    SearchAction.IMPORT: "admin:pools_configurationowner_changelist",
     SearchAction.LOG_OUT: "admin:logout",
     SearchPage.POOLS: "admin:pools_pool_changelist",
     SearchPage.QUOTA_TREE: "admin:pools_cohort_changelist",

@@ -30,7 +30,7 @@ def is_sign_on_address(path: str) -> bool:
 
 _SECTIONS: Final = frozenset({
     "pools", "cohorts", "gpu-quotas", "nodes", "clusters", "workflows", "submit", "queue", "usage", "replay",
-    "activity", "users", "jobs", "settings", "tokens", "inbox", "notices", "views", "search"
+    "activity", "users", "jobs", "settings", "import", "tokens", "inbox", "notices", "views", "search"
 })  # fmt: skip
 """The first words of addresses of pages. Those of logins keep their slash: identity providers know them."""
 

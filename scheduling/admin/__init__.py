@@ -9,6 +9,7 @@ from scheduling.admin import (
     scheduler_settings,
     workflows,
 )
+from scheduling.admin.imports import import_page
 from scheduling.admin.reports import history_replays, usage
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "cluster_sync",
     "decisions",
     "history_replays",
+    "import_page",
     "nodes",
     "scheduler_settings",
     "usage",

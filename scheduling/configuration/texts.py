@@ -49,6 +49,16 @@ def file_path(kind: OwnedKind, name: str) -> str:
 
 def object_text(kind: OwnedKind, name: str, body: Mapping[str, Any]) -> str:
     """The text of a file with this object alone."""
-    section = SECTION_BY_KIND[kind]
-    value = {section.key: dict(body) if section.is_single else {name: dict(body)}}
+    return one_file_text({(kind, name): body})
+
+
+def one_file_text(objects: Objects) -> str:
+    """The text of one file with all these objects."""
+    value: dict[str, Any] = {}
+    for (kind, name), body in sorted(objects.items(), key=lambda each: each[0]):
+        section = SECTION_BY_KIND[kind]
+        if section.is_single:
+            value[section.key] = dict(body)
+        else:
+            value.setdefault(section.key, {})[name] = dict(body)
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**20)

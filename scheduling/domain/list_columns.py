@@ -198,6 +198,12 @@ JOB_COLUMNS = list_columns(
 )
 """Of the background jobs of the installation."""
 
+IMPORTED_COLUMNS = list_columns("object", "change", Column("place", "From"), "values")
+"""Of the objects that an import creates and changes."""
+
+REPORT_COLUMNS = list_columns(Column("part", "Part of the files"), Column("outcome", "What became of it"))
+"""Of the lines of an import's report."""
+
 REPLAY_COLUMNS = list_columns(
     "requested", "cluster", Column("since", "From"), Column("until", "To"), "changes", "status"
 )

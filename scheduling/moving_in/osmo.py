@@ -40,7 +40,7 @@ def read_osmo(sources: list[SourceText], result: ImportResult, options: ImportOp
     for file, value, lines in read_values(sources, result):
         reader.read(file, value, lines)
     if not result.objects:
-        result.decide(SourcePlace("command line", 1), "the files have no pool, backend or role.")
+        result.decide(SourcePlace("options", 1), "the files have no pool, backend or role.")
 
 
 class _OsmoReader:

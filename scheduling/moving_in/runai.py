@@ -58,7 +58,7 @@ def read_runai(sources: list[SourceText], result: ImportResult, options: ImportO
     add_backend(FoundNodes(), result, options, hint=NODES_HINT)
     add_queues(list(_queues(units, result)), result, options)
     if not units:
-        result.decide(SourcePlace("command line", 1), "the files have no project, so there are no pools.")
+        result.decide(SourcePlace("options", 1), "the files have no project, so there are no pools.")
 
 
 def _queues(units: list[_Unit], result: ImportResult) -> Iterator[SourceQueue]:

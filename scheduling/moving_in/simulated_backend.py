@@ -44,7 +44,7 @@ class FoundNodes:
 
 def add_backend(nodes: FoundNodes, result: ImportResult, options: ImportOptions, *, hint: str) -> None:
     """The backend of all pools. `hint` says how to get the nodes."""
-    place = nodes.place or SourcePlace("command line", 1, f"--backend {options.backend}")
+    place = nodes.place or SourcePlace("options", 1, f"--backend {options.backend}")
     if not options.writes_backend:
         result.became(place, f"pools name the cluster {options.backend}, which the installation must have already.")
         return

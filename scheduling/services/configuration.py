@@ -8,6 +8,7 @@ differ are locked and written.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -65,17 +66,21 @@ WRITTEN = (ObjectAction.CREATE, ObjectAction.CHANGE)
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
     """`source` names the repository or file in messages, `commit` its state. `owner` GIT: the objects of the files are
-    Git's from then on; ADMIN: they are the admins'. `prune`: objects that `source` owns and no file has are removed."""
+    Git's from then on; ADMIN: they are the admins'. `prune`: objects that `source` owns and no file has are removed.
+    `is_reviewed`: a second person has seen the files, as in Git, so nothing needs a further approval. `reason` stands
+    in the audit trail."""
 
     source: str
     commit: str = ""
     owner: OwnerKind = OwnerKind.GIT
     prune: bool = False
+    is_reviewed: bool = True
+    reason: str = ""
 
     @property
     def description(self) -> str:
         """The reason in the audit trail."""
-        return f"applied from {GitOwner(self.source, commit=self.commit)}"
+        return self.reason or f"applied from {GitOwner(self.source, commit=self.commit)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def compare_configuration(files: ConfigurationFiles, options: ApplyOptions) -> C
 
 
 def apply_configuration(*, actor: Actor, files: ConfigurationFiles, options: ApplyOptions) -> AppliedConfiguration:
-    """Make the installation equal to the files, all or nothing. `osmo-admin` only.
+    """Make the installation equal to the files, all or nothing.
 
     Raises BadFiles with every fault of the files or of the change they request, each with file and line; Conflict where
     the state of the installation refuses; Busy if it changed while the locks were taken.
@@ -123,19 +128,26 @@ def apply_configuration(*, actor: Actor, files: ConfigurationFiles, options: App
                 retry_after=RETRY_AFTER,
             )
         writer = _Writer(actor, options, files, present)
-        with applying(options.source), approved():  # the review in Git is the second person
+        with applying(options.source), approved() if options.is_reviewed else nullcontext():
             writer.write()
     return AppliedConfiguration(present, tuple(dict.fromkeys(writer.warnings)))
 
 
-def configuration_effect(*, actor: Actor, files: ConfigurationFiles, options: ApplyOptions) -> dict[str, Any]:
+def configuration_effect(
+    *,
+    actor: Actor,
+    files: ConfigurationFiles,
+    options: ApplyOptions,
+    operation: Callable[[], object] | None = None,
+) -> dict[str, Any]:
     """The effect of :func:`apply_configuration`, as pages and API preview changes, with the differences. A change that
-    the ledger refuses has `violations` and no `after`."""
+    the ledger refuses has `violations` and no `after`. `operation` makes the same call, for those who keep its
+    answer."""
     require_platform(actor)
     comparison = compare_configuration(files, options)
     pools = [each.name for each in comparison.changes if each.kind is OwnedKind.POOL]
     effect = read_effect(
-        lambda: apply_configuration(actor=actor, files=files, options=options),
+        operation or (lambda: apply_configuration(actor=actor, files=files, options=options)),
         read_state=lambda: _state(comparison),
         read_draining=lambda: _draining_workflows(pools),
         actor=actor,
@@ -146,6 +158,11 @@ def configuration_effect(*, actor: Actor, files: ConfigurationFiles, options: Ap
         "not_in_files": [_label(key) for key in comparison.unowned],
         "notes": files.notes,
     }
+
+
+def read_changing_objects(files: ConfigurationFiles, options: ApplyOptions) -> dict[str, Any]:
+    """The present forms of the objects that :func:`apply_configuration` would change, by section and name."""
+    return _state(compare_configuration(files, options))
 
 
 def _state(comparison: Comparison) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 
 ROLES_BY_USER = {"root": ["osmo-admin"], "chief": ["osmo-team-admin"], "rita": ["osmo-team-user"]}
+IMPORTED = "pools: {fresh: {backend: sim, resources: {gpu: {guarantee: 1}}}}"
 CHANGE_ONLY = (
     "api/auth/jwt/access_token",
     "api/auth/client_login",
@@ -174,6 +175,9 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "cohorts/<cohort:kind><str:name>": ["/cohorts/org"],
     "gpu-quotas/<str:namespace>/configuration": ["/gpu-quotas/team-a/configuration"],
     "gpu-quotas/<str:namespace>/delete": ["/gpu-quotas/team-a/delete"],
+    "import/-/preview": [f"/import/-/preview?kind=osmo&text={IMPORTED}"],
+    "import/-/report": [f"/import/-/report?kind=osmo&text={IMPORTED}"],
+    "import/-/files": [f"/import/-/files?kind=osmo&text={IMPORTED}"],
     "gpu-quotas/-/create/-/preview": ["/gpu-quotas/-/create/-/preview?namespace=fresh&max_workers=3"],
     "gpu-quotas/<str:namespace>/configuration/-/preview": [
         "/gpu-quotas/team-a/configuration/-/preview?requests_tflops=5"

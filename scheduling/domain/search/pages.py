@@ -18,6 +18,7 @@ class SearchAction(StrEnum):
     CREATE_TOKEN = "Create an access token"  # noqa: S105  # the title of a page
     CREATE_CLUSTER = "Create a simulated cluster"
     CONNECT_CLUSTER = "Connect a Kubernetes cluster"
+    IMPORT = "Import from another scheduler"
     LOG_OUT = "Log out"
 
 
@@ -63,6 +64,7 @@ OTHER_WORDS: Mapping[SearchAction | SearchPage, str] = {
     SearchAction.CREATE_TOKEN: "new add api key",
     SearchAction.CREATE_CLUSTER: "new add backend",
     SearchAction.CONNECT_CLUSTER: "new add backend kai",
+    SearchAction.IMPORT: "slurm kueue kai run:ai runai migrate upload files moving",
     SearchAction.LOG_OUT: "logout sign out signout exit leave",
     SearchPage.POOLS: "resize subpool temporary quota until borrow lend share drain delete team help",
     SearchPage.QUOTA_TREE: "cohort borrow lend hierarchy",

@@ -57,7 +57,7 @@ def read_kai(sources: list[SourceText], result: ImportResult, options: ImportOpt
         for each in rest:
             report_other_kind(each, result, KINDS)
     if not queues:
-        result.decide(SourcePlace("command line", 1), "the files have no Queue, so there are no pools.")
+        result.decide(SourcePlace("options", 1), "the files have no Queue, so there are no pools.")
 
 
 def _refuse_versions(queues: list[KubernetesObject]) -> None:

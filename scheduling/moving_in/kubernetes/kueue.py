@@ -112,7 +112,7 @@ class _KueueReader:
             for each in rest:
                 report_other_kind(each, self.result, KINDS)
         if not queues:
-            self.result.decide(SourcePlace("command line", 1), "the files have no ClusterQueue, so there are no pools.")
+            self.result.decide(SourcePlace("options", 1), "the files have no ClusterQueue, so there are no pools.")
 
     def _read_flavor(self, each: KubernetesObject) -> None:
         labels = each.take_map("spec.nodeLabels")

@@ -68,7 +68,7 @@ def read_resource_quotas(sources: list[SourceText], result: ImportResult, option
         for each in rest:
             report_other_kind(each, result, KINDS)
     if not ceilings:
-        result.decide(SourcePlace("command line", 1), "no ResourceQuota bounds GPUs, so there are no pools.")
+        result.decide(SourcePlace("options", 1), "no ResourceQuota bounds GPUs, so there are no pools.")
 
 
 def _read_quota(each: KubernetesObject, ceilings: dict[str, _Ceilings], result: ImportResult) -> None:

@@ -79,16 +79,14 @@ def read_slurm(sources: list[SourceText], result: ImportResult, options: ImportO
     _report_qos([line for line in lines if line.word == "QOS"], result)
     accounts, cluster = _read_accounts(lines, result)
     if len(accounts) == 1:
-        result.decide(
-            SourcePlace("command line", 1), "the files have no account. Add the output of: sacctmgr dump CLUSTER."
-        )
+        result.decide(SourcePlace("options", 1), "the files have no account. Add the output of: sacctmgr dump CLUSTER.")
         return
     _AccountWriter(accounts, cluster, nodes, result, options).write()
 
 
 def _read_accounts(lines: list[SlurmLine], result: ImportResult) -> tuple[dict[str, _Account], SlurmLine | None]:
     """The accounts by name with their parents and users, the root first, and the line of the cluster."""
-    root_line = SlurmLine("Account", ROOT, {}, {}, SourcePlace("command line", 1))
+    root_line = SlurmLine("Account", ROOT, {}, {}, SourcePlace("options", 1))
     accounts = {ROOT: _Account(ROOT, "", root_line)}
     cluster: SlurmLine | None = None
     parent = ROOT
@@ -214,10 +212,10 @@ class _AccountWriter:
 
     def _claim_top(self) -> str:
         name = self.cluster.name if self.cluster is not None else "slurm"
-        return self.cohorts.claim(name, self.cluster.place if self.cluster else SourcePlace("command line", 1))
+        return self.cohorts.claim(name, self.cluster.place if self.cluster else SourcePlace("options", 1))
 
     def _add_top(self, name: str, root: _Account) -> None:
-        place = self.cluster.place if self.cluster is not None else SourcePlace("command line", 1)
+        place = self.cluster.place if self.cluster is not None else SourcePlace("options", 1)
         own = max(0, self.nodes.gpus - self.guaranteed.get(ROOT, 0))
         self.result.add(OwnedKind.COHORT, name, {"quotas": [{"resource": "gpu", "nominal": own}]}, place)
         if self.nodes.nodes:

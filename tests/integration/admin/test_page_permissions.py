@@ -53,6 +53,7 @@ PAGES = {
     "/clusters/sim/configuration": (ROOT, 403),
     "/settings": (PLATFORM, 403),
     "/jobs": (PLATFORM, 403),
+    "/import": (ROOT, 403),
     "/pools/-/create": (ROOT, 403),
 }
 TEAM_PAGES = {
@@ -233,6 +234,7 @@ def test_only_pages_with_our_permissions_are_registered() -> None:
         "pools.SavedView",
         "pools.Backend",
         "pools.Cohort",
+        "pools.ConfigurationOwner",
         "pools.GpuQuota",
         "pools.Node",
         "pools.InboxNotice",

@@ -14,6 +14,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
@@ -74,6 +75,7 @@ from pools.services.gpu_quota import gpu_allocations, gpu_quotas
 from pools.services.people import accounts, inbox, notice_targets, saved_views, users
 from pools.services.people.access_tokens import create_token, delete_token
 from pools.sign_on import accounts as sign_on
+from scheduling.domain.changes.configuration import ImportConfiguration
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
@@ -85,6 +87,7 @@ from scheduling.history.own.replays import request_replay
 from scheduling.models import SuspectNode
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services import node_care
+from scheduling.services.configuration_import import import_configuration
 from scheduling.services.webhooks.queue_guard import put_queue_guard
 from scheduling.services.workflow_config import update_workflow_config
 from scheduling.services.workflows import user_actions
@@ -296,3 +299,6 @@ def _work_and_settings(make: Trail) -> None:
     make(put_queue_guard, PutQueueGuard(backend="lab", mode="audit"))
     make(put_queue_guard, PutQueueGuard(backend="lab", mode="enforce", identity="system:serviceaccount:osmo:osmo"))
     make(update_workflow_config, UpdateSettings(max_retry_per_task=3))
+    pools_of_files = {"read": {"backend": "sim", "resources": {"gpu": GPUS}}}
+    imported = ImportConfiguration(origin="a file", sections={"pools": pools_of_files}, places={"pools.read": "f:1"})
+    make(import_configuration, imported, also={AuditAction.POOL_CREATED})

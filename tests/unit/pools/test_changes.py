@@ -53,6 +53,7 @@ from pools.domain.configuration.cluster_config import KEYS
 from pools.domain.errors import BadInput
 from pools.domain.gpu_quota.workers import GpuAmounts
 from pools.domain.values.quantities import parse_quantity
+from scheduling.domain.changes.configuration import ImportConfiguration
 from scheduling.domain.changes.replays import RequestReplay
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.domain.changes.submissions import RestartWorkflow, SubmitWorkflow
@@ -113,6 +114,7 @@ CHANGES: list[type[ChangeCommand]] = [
     RestartWorkflow,
     RequestReplay,
     PutQueueGuard,
+    ImportConfiguration,
     SaveView,
     DeleteView,
     UpdateProfile,

@@ -1,0 +1,211 @@
+"""The form of an import: files or pasted text, their kind, and the options of `osmo-admin import`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+from django.conf import settings
+from django.forms import FileField, FileInput
+
+from pools.admin import forms
+from pools.admin.command_forms import reason_field
+from pools.admin.confirm_flow import ChangeForm, FieldGroup
+from pools.admin.kept_input import KEPT_MINUTES
+from pools.domain.errors import BadInput, DomainError, Violation
+from pools.domain.people.roles import Actor
+from pools.domain.structured_input.faults import shorten
+from pools.models import Backend
+from scheduling.admin.imports.kept_files import keep_files, read_files
+from scheduling.configuration.bodies import SECTION_BY_KIND
+from scheduling.domain.changes.configuration import ImportConfiguration
+from scheduling.moving_in.importing import SourceKind, import_sources
+from scheduling.moving_in.result import BadSource, GuaranteeFrom, ImportOptions, ImportResult
+from scheduling.moving_in.source_text import MAX_BYTES, MAX_LINES, SourceText, source_text
+
+MAX_PASTED: Final = 500_000
+"""The most characters of pasted text: a browser sends each twice or three times as long."""
+PASTED: Final = "pasted text"
+KEPT: Final = "kept"
+KINDS: Final = {
+    SourceKind.SLURM: "Slurm: sacctmgr dump, scontrol show node, slurm.conf",
+    SourceKind.KUEUE: "Kueue: ClusterQueues, Cohorts, ResourceFlavors",
+    SourceKind.KAI: "KAI: Queues, Topologies",
+    SourceKind.RUNAI: "Run:ai: projects, departments",
+    SourceKind.RESOURCEQUOTA: "Kubernetes: ResourceQuotas of namespaces",
+    SourceKind.OSMO: "OSMO 6, or files of this software",
+}
+_MOST: Final = min(MAX_BYTES, settings.DATA_UPLOAD_MAX_MEMORY_SIZE) // 2**20
+_NOT_KEPT = f"The files of a preview are kept for {KEPT_MINUTES} minutes and are gone now. Choose them again."
+_SLURM_ONLY = {"guarantee": "", "depth": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormFacts:
+    """What the form is made for: the person, the key of files that are kept with these files (None: they are gone), and
+    the clusters that exist, with their namespaces."""
+
+    actor: Actor
+    key: str
+    files: list[SourceText] | None
+    namespaces: Mapping[str, str]
+    kubernetes: Collection[str]
+
+    @classmethod
+    def read(cls, actor: Actor, key: str) -> FormFacts:
+        """As it is now."""
+        rows = list(Backend.objects.values_list("name", "namespace", "kind"))
+        return cls(
+            actor=actor,
+            key=key,
+            files=read_files(actor, key) if key else None,
+            namespaces={name: namespace for name, namespace, _ in rows},
+            kubernetes={name for name, _, kind in rows if kind == Backend.Kind.KUBERNETES},
+        )
+
+
+class FilesInput(FileInput):
+    """Several files at once."""
+
+    allow_multiple_selected = True
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        return files.getlist(name) if hasattr(files, "getlist") else files.get(name, [])
+
+
+class FilesField(FileField):
+    """The files of one input, in their order."""
+
+    widget = FilesInput
+
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        return [super(FilesField, self).clean(each, initial) for each in data or []]
+
+
+class ImportForm(ChangeForm):
+    """A valid one has its result in `result`. The uploaded files are kept apart under the key of the box `kept`; what
+    is uploaded later replaces them."""
+
+    groups: ClassVar[Sequence[FieldGroup]] = (
+        FieldGroup("", ("kind", "upload", KEPT, "text")),
+        FieldGroup("Cluster of the pools", ("cluster", "backend", "namespace")),
+        FieldGroup("Slurm and ResourceQuotas", tuple(_SLURM_ONLY), _SLURM_ONLY),
+        FieldGroup("Reason", ("description",), {"description": ""}),
+    )
+    kind = forms.choice_field("Files of", [(str(kind), words) for kind, words in KINDS.items()])
+    upload = FilesField(
+        label="Files", required=False, help_text=f"Together at most {_MOST} MiB, each at most {MAX_LINES} lines."
+    )
+    text = forms.code_field("Or the text of a file", rows=6, max_length=MAX_PASTED)
+    cluster = forms.choice_field("Cluster", required=False)
+    backend = forms.text_field("Name of the new cluster", empty="imported")
+    namespace = forms.text_field("Namespace of the new cluster", empty="default")
+    guarantee = forms.checkbox_field(
+        "A ceiling becomes the quota, too",
+        help_text="Their limits guarantee nothing: otherwise pools have the quota 0, and only LOW work runs.",
+    )
+    depth = forms.text_field(
+        "Level of the accounts that become pools",
+        empty="accounts without others below",
+        inputmode="numeric",
+        help_text="Slurm: accounts below them become subpools.",
+    )
+    description = reason_field()
+
+    def __init__(self, *args: Any, facts: FormFacts, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.facts = facts
+        self.result: ImportResult | None = None
+        self.source_names: list[str] = []
+        existing = [(name, f"{name}, which is here already") for name in sorted(facts.namespaces)]
+        self.fields["cluster"].choices = [  # type: ignore[attr-defined]
+            ("", "A new simulated one with the nodes of the files"),
+            *existing,
+        ]
+        if facts.files is not None:
+            self._offer_kept(facts.key, facts.files)
+
+    def _offer_kept(self, key: str, sources: list[SourceText]) -> None:
+        names = ", ".join(shorten(each.name) for each in sources)
+        self.fields[KEPT] = forms.multiple_choice_field("Files of before")
+        self.fields[KEPT].choices = [(key, names)]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        if self.facts.key and self.facts.files is None:
+            self.add_error(None, _NOT_KEPT)
+        if self.errors:
+            return data
+        try:
+            sources, options = self._sources(data), self._options(data)
+            if self.errors:
+                return data
+            if not sources:
+                self.add_error("upload", "Choose files, or paste the text of one below.")
+                return data
+            self.result = import_sources(SourceKind(data["kind"]), sources, options)
+        except BadSource as refusal:
+            self.add_error(None, refusal.message)
+            for fault in refusal.details:
+                self.add_error(None, f"{fault.path}: {fault.message}")
+        else:
+            self.source_names = [each.name for each in sources]
+        return data
+
+    def _sources(self, data: dict[str, Any]) -> list[SourceText]:
+        """The files: those of now or of before, then the pasted text. Raises BadSource."""
+        found = [source_text(each.name, each.read()) for each in data["upload"]]
+        if found:
+            key = keep_files(self.facts.actor, found)
+            self._offer_kept(key, found)
+            self.replace_input(KEPT, key)
+        elif data.get(KEPT):
+            found = list(self.facts.files or [])
+        if data["text"].strip():
+            found.append(source_text(PASTED, data["text"].encode()))
+        return found
+
+    def _options(self, data: dict[str, Any]) -> ImportOptions:
+        """The options of the import; faults are noted."""
+        backend = data["backend"] or "imported"
+        depth = data["depth"]
+        if depth and not (depth.isascii() and depth.isdigit() and 0 < int(depth) < 100):
+            self.add_error("depth", "The level is a whole number from 1 to 99.")
+            depth = ""
+        if not data["cluster"] and backend in self.facts.kubernetes:
+            self.add_error("backend", "A Kubernetes cluster has this name. Choose it above, or another name.")
+        return ImportOptions(
+            data["cluster"] or backend,
+            self.facts.namespaces.get(data["cluster"], data["namespace"] or "default"),
+            not data["cluster"],
+            GuaranteeFrom.LIMIT if data["guarantee"] else GuaranteeFrom.NONE,
+            int(depth) if depth else None,
+        )
+
+    def add_errors(self, refusal: DomainError) -> None:
+        """Each refusal with the file and the line of its object."""
+        super().add_errors(BadInput(refusal.message, [_with_place(each) for each in refusal.details]))
+
+    def command(self) -> ImportConfiguration:
+        """The change of the valid form."""
+        result = self.result
+        assert result is not None, "a valid form has a result"
+        sections: dict[str, Any] = {}
+        places: dict[str, str] = {}
+        for (kind, name), body in result.objects.items():
+            section = SECTION_BY_KIND[kind]
+            if section.is_single:
+                sections[section.key] = dict(body)
+            else:
+                sections.setdefault(section.key, {})[name] = dict(body)
+            places[section.key if section.is_single else f"{section.key}.{name}"] = str(result.origins[kind, name])
+        names = ", ".join(shorten(name) for name in self.source_names[:5])
+        more = f" and {len(self.source_names) - 5} more" if len(self.source_names) > 5 else ""
+        origin = f"imported from {self.cleaned_data['kind']}: {names}{more}"
+        return ImportConfiguration(origin=origin, sections=sections, places=places)
+
+
+def _with_place(fault: Violation) -> Violation:
+    file = dict(fault.numbers).get("file")
+    return replace(fault, message=f"{file}:{fault.line}: {fault.message}") if file and fault.line else fault

@@ -1,0 +1,215 @@
+"""The page Import: upload, report, preview, one transaction; and what hostile input gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import HttpResponse
+from django.test import Client
+
+from pools.domain.changes.pools import PutPool
+from pools.domain.configuration.ownership import GitOwner, OwnedKind
+from pools.models import AuditEntry, Backend, Cohort, ConfigurationOwner, Pool
+from pools.representations.pool import pool_settings_of
+from pools.services.changes.ownership import set_owners
+from scheduling.moving_in.importing import SourceKind
+from tests.integration.admin.conftest import ROLES_BY_USER
+from tests.support.world import apply_change, make_user, sign_in
+from tests.unit.moving_in.test_slurm import DUMP, NODES
+
+pytestmark = pytest.mark.django_db
+
+QUEUE = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {{name: {name}}}
+spec: {{resources: {{gpu: {{quota: {quota}, limit: -1}}, cpu: {{limit: -1}}, memory: {{limit: -1}}}}}}
+"""
+
+
+@pytest.fixture
+def root(as_person: Callable[[str], Client]) -> Client:
+    return as_person("root")
+
+
+def send(browser: Client, kind: str, *files: tuple[str, bytes], **fields: str) -> HttpResponse:
+    """The answer to the form."""
+    uploads = [SimpleUploadedFile(name, content) for name, content in files]
+    return browser.post("/import", {"kind": kind, "upload": uploads, "step": "preview", **fields})  # type: ignore[return-value]
+
+
+def text_of(answer: HttpResponse) -> str:
+    return unescape(re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def preview_of(
+    browser: Client, kind: str, *files: tuple[str, bytes], **fields: str
+) -> tuple[HttpResponse, dict[str, str]]:
+    """The preview, and what its button sends."""
+    sent = send(browser, kind, *files, **fields)
+    assert sent.status_code == 302, text_of(sent)
+    page: HttpResponse = browser.get(sent.headers["Location"])  # type: ignore[assignment]
+    assert page.status_code == 200, text_of(page)
+    inputs = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.content.decode())
+    return page, {name: unescape(value) for name, value in inputs}
+
+
+def quota_of(name: str) -> int | None:
+    return pool_settings_of(Pool.objects.roots().select_related("backend").get(name=name)).guarantee
+
+
+def queues(**quotas: object) -> bytes:
+    return "---\n".join(QUEUE.format(name=name, quota=quota) for name, quota in quotas.items()).encode()
+
+
+class TestImport:
+    """From files to objects."""
+
+    def test_slurm_in_two_files(self, root: Client) -> None:
+        page, hidden = preview_of(root, "slurm", ("tux.cfg", DUMP.encode()), ("nodes.txt", NODES.encode()))
+        text = text_of(page)
+        assert "To decide" in text
+        assert "tux.cfg:" in text
+        assert "backends.imported" in text
+        assert not Cohort.objects.filter(name="physics").exists()
+        report = root.get(page.wsgi_request.get_full_path().replace("preview", "report"))
+        assert report.content.decode().startswith("# Import from slurm\n")
+        files = root.get(page.wsgi_request.get_full_path().replace("preview", "files"))
+        assert files.content.decode().startswith("backends:\n  imported:\n")
+        done = root.post("/import", {**hidden, "step": "confirm"}, follow=True)
+        assert "The import made" in text_of(done)
+        assert Backend.objects.get(name="imported").kind == "simulated"
+        entries = AuditEntry.objects.filter(action="pool.created", actor="root")
+        assert all(each.description == "imported from slurm: tux.cfg, nodes.txt" for each in entries)
+        assert entries.exists()
+        again, _ = preview_of(root, "slurm", ("tux.cfg", DUMP.encode()), ("nodes.txt", NODES.encode()))
+        assert "nothing changes" in text_of(again)
+
+    def test_pasted_text_on_a_cluster_that_is_here(self, root: Client) -> None:
+        page, hidden = preview_of(root, "kai", text=queues(a=4).decode(), cluster="sim", description="a try")
+        assert "pasted text:" in text_of(page)
+        root.post("/import", {**hidden, "step": "confirm"})
+        pool = Pool.objects.get(name="a")
+        assert (pool.backend.name, quota_of("a")) == ("sim", 4)
+        reasons = set(AuditEntry.objects.filter(object="pool/a").values_list("description", flat=True))
+        assert reasons == {"a try (imported from kai: pasted text)"}
+        assert not ConfigurationOwner.objects.exists()
+
+    def test_the_options_can_be_changed_without_a_second_upload(self, root: Client) -> None:
+        _, hidden = preview_of(root, "resourcequota", ("q.yaml", QUOTAS))
+        form = root.post("/import", {**hidden, "step": "edit"}, follow=True)
+        assert "q.yaml" in text_of(form)
+        key = hidden["kept"]
+        page, hidden = preview_of(root, "resourcequota", kept=key, guarantee="on")
+        assert "has the quota 8" in text_of(page)
+        root.post("/import", {**hidden, "step": "confirm"})
+        assert quota_of("a") == 8
+
+    def test_a_change_in_between_gives_a_new_preview(self, root: Client) -> None:
+        apply_change(PutPool(name="a", body=pool_body(2)))
+        _, hidden = preview_of(root, "kai", ("q.yaml", queues(a=4)), cluster="sim")
+        apply_change(PutPool(name="a", body=pool_body(3)))
+        answer = root.post("/import", {**hidden, "step": "confirm"}, follow=True)
+        assert "was changed meanwhile" in text_of(answer)
+        assert quota_of("a") == 3
+
+
+QUOTAS = b"""\
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q, namespace: a}
+spec: {hard: {requests.nvidia.com/gpu: "8"}}
+"""
+
+
+def pool_body(quota: int, **more: object) -> dict[str, object]:
+    return {"backend": "sim", "resources": {"gpu": {"guarantee": quota, "maximum": -1, "weight": 1}}, **more}
+
+
+class TestRefusals:
+    """What is not imported."""
+
+    def test_nothing_of_a_refused_import_is_written(self, root: Client) -> None:
+        answer = send(root, "kai", ("q.yaml", queues(a=4, b=10**9, team=1)), backend="new")
+        text = text_of(answer if answer.status_code == 400 else root.get(answer.headers["Location"]))
+        assert "q.yaml:" in text
+        assert not Pool.objects.filter(name="a").exists()
+
+    def test_an_object_of_git_stays_with_git(self, root: Client) -> None:
+        apply_change(PutPool(name="a", body=pool_body(2)))
+        set_owners({(OwnedKind.POOL, "a"): GitOwner("the repository", "pools/a.yaml")})
+        sent = send(root, "kai", ("q.yaml", queues(a=4)), cluster="sim")
+        text = text_of(root.get(sent.headers["Location"]))
+        assert "q.yaml:1: pools.a is owned by the repository" in text
+
+    def test_no_import_replaces_the_approval_of_a_second_person(self, root: Client) -> None:
+        apply_change(PutPool(name="a", body=pool_body(2, approval_above=3)))
+        sent = send(root, "kai", ("q.yaml", queues(a=40)), cluster="sim")
+        page = root.get(sent.headers["Location"])
+        assert page.status_code == 400
+        assert "approv" in text_of(page)
+        assert 'value="confirm"' not in page.content.decode()
+
+    def test_no_cluster_of_kubernetes_becomes_a_simulated_one(self, root: Client) -> None:
+        Backend.objects.create(name="live", kind="kubernetes", namespace="default")
+        answer = send(root, "kai", ("q.yaml", queues(a=4)), backend="live")
+        assert (answer.status_code, "A Kubernetes cluster has this name" in text_of(answer)) == (400, True)
+
+    @pytest.mark.parametrize("kind", [*SourceKind])
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "empty"),
+            (b"# x\n" * 200_002, "more than 200000 lines"),
+            ("Größe: 1\n".encode("latin-1"), "not UTF-8"),
+            (b"a: 1\n\0\n", "zero byte"),
+            (b"[" * 5000, ":1: "),
+            (b"\xff\xfe\x00\xd8", "f.txt:1: "),
+        ],
+    )
+    def test_hostile_files(self, root: Client, kind: str, content: bytes, words: str) -> None:
+        answer = send(root, kind, ("f.txt", content))
+        assert answer.status_code == 400
+        assert words in text_of(answer)
+
+    def test_other_input(self, root: Client) -> None:
+        assert "Choose files, or paste" in text_of(send(root, "kai"))
+        assert "not a known value" in text_of(send(root, "lsf", ("f", b"a: 1\n")))
+        for depth in ("0", "x", "1.5", "9" * 5000, "²"):
+            assert send(root, "slurm", ("f", DUMP.encode()), depth=depth).status_code == 400
+        assert send(root, "kai", ("f", queues(a=1)), backend="Not a Name").status_code == 400
+        assert send(root, "kai", ("f", queues(a=1)), namespace="Not a Name").status_code == 400
+
+    def test_files_of_another_person_and_files_that_are_gone(
+        self, root: Client, as_person: Callable[[str], Client]
+    ) -> None:
+        _, hidden = preview_of(root, "kai", ("q.yaml", queues(a=4)))
+        for key in (hidden["kept"] + "x", "nothing"):
+            answer = root.get(f"/import/-/preview?kind=kai&kept={key}")
+            assert (answer.status_code, "are gone now" in text_of(answer)) == (400, True)
+            assert root.get(f"/import/-/report?kind=kai&kept={key}").status_code == 302
+
+    @pytest.mark.parametrize("address", ["/import", "/import/-/preview", "/import/-/report", "/import/-/files"])
+    def test_only_admins_of_the_platform(self, as_person: Callable[[str], Client], address: str) -> None:
+        for person in set(ROLES_BY_USER) - {"root"}:
+            browser = as_person(person)
+            assert browser.get(address).status_code == 403, person
+            sent = {"kind": "kai", "text": queues(a=4).decode(), "step": "confirm"}
+            assert browser.post(address, sent).status_code == 403, person
+        assert not Pool.objects.filter(name="a").exists()
+
+
+def test_an_empty_installation_shows_the_way(db: None) -> None:
+    make_user("boss", "osmo-admin")
+    make_user("reader", "osmo-viewer")
+    for address in ("/", "/pools"):
+        assert 'href="/import">Import</a>' in main_of(sign_in("boss").get(address)), address
+        assert 'href="/import"' not in sign_in("reader").get(address).content.decode(), address
+
+
+def main_of(answer: HttpResponse) -> str:
+    return answer.content.decode().partition("<main")[2]
