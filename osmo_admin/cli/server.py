@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from osmo_admin import __version__
 from osmo_admin.cli.local.import_files import import_files
+from osmo_admin.cli.local.prove import prove
 from osmo_admin.cli.server_commands import (
     backups,
     clusters,
@@ -59,6 +60,7 @@ app.add_typer(users.user_commands, name="user")
 app.add_typer(users.token_commands, name="token")
 app.command()(clusters.sync)
 app.command("import")(import_files)
+app.command()(prove)
 app.command()(configuration.export)
 app.command()(configuration.diff)
 app.command()(configuration.apply)

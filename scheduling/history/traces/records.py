@@ -13,8 +13,9 @@ _NAMES = ("started", "ended", "stops", "held", "line")
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """Of one job: its first start and last end (microseconds since 1970), how often the cluster took its place away,
-    the time of all its runs, the line of its last record, its QOS or priority class, and its nodes as written."""
+    """Of one job: its first start and last end (microseconds on the clock of the trace), how often the cluster took its
+    place away, the time of all its runs, the line of its last record, its QOS or priority class, and its nodes as
+    written."""
 
     started: int
     ended: int
@@ -23,6 +24,11 @@ class JobRecord:
     line: int
     kind: str
     nodes: str
+
+
+def record_of(job: FoundJob) -> JobRecord:
+    """What a reader found out about a job besides its work."""
+    return JobRecord(job.started, job.ended, job.stops, job.held, job.line, job.kind, job.nodes)
 
 
 @dataclass(slots=True)
@@ -38,12 +44,12 @@ class RecordTable:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, job: FoundJob) -> None:
+    def add(self, row: int, record: JobRecord) -> None:
         """Keep what the history knows of this job."""
-        self._rows.append(job.row)
+        self._rows.append(row)
         for name, numbers in self._numbers.items():
-            numbers.append(getattr(job, name))
-        for kept, text in zip(self._texts, (job.kind, job.nodes), strict=True):
+            numbers.append(getattr(record, name))
+        for kept, text in zip(self._texts, (record.kind, record.nodes), strict=True):
             kept.append(self._words.setdefault(text, text))
         self._order = None
 

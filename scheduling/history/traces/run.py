@@ -94,7 +94,7 @@ def read_input(request: ReplayRequest) -> ReplayInput:
         )
     reader = TraceReader(request.trace, teams=known, priority=request.priority, options=request.options)
     trace = reader.read()
-    jobs = None if trace is None else _between(trace, request, options)
+    jobs = None if trace is None else jobs_between(trace, request.since, request.until, options)
     score_since = None if trace is None else _bound(trace, "score-since", request.score_since, options)
     if jobs is None or options.count or any(file.count for file in files):
         raise ReplayFault([reader.faults, options, *files])
@@ -102,11 +102,11 @@ def read_input(request: ReplayRequest) -> ReplayInput:
     return ReplayInput(jobs, clusters, 0 if score_since is None else score_since - jobs.start, notes)
 
 
-def _between(trace: Trace, request: ReplayRequest, faults: FileFaults) -> JobTable | None:
+def jobs_between(trace: Trace, since: str | None, until: str | None, faults: FileFaults) -> JobTable | None:
     """The jobs between `--since` and `--until`; None with a fault."""
-    if request.since is None and request.until is None:
+    if since is None and until is None:
         return trace.jobs
-    bounds = [_bound(trace, "since", request.since, faults), _bound(trace, "until", request.until, faults)]
+    bounds = [_bound(trace, "since", since, faults), _bound(trace, "until", until, faults)]
     if faults.count:
         return None
     jobs = trace.jobs.between(bounds[0], bounds[1])
@@ -142,10 +142,10 @@ def replay(
         on = given.clusters[request.on]
         more = list(observers(on))
         if request.runs is not None:
-            more.append(RunsWriter(files.enter_context(_writable("--runs", request.runs))))
+            more.append(RunsWriter(files.enter_context(writable("--runs", request.runs))))
         plot = None
         if request.calibration is not None:
-            plot = files.enter_context(_writable("--calibration", request.calibration))
+            plot = files.enter_context(writable("--calibration", request.calibration))
         forecaster = Forecaster(score_since=given.score_since) if request.forecast else None
         if forecaster is not None:
             more.append(forecaster)
@@ -169,7 +169,8 @@ def replay(
     )
 
 
-def _writable(option: str, path: str) -> TextIO:
+def writable(option: str, path: str) -> TextIO:
+    """The file, opened. Raises `ReplayFault`."""
     try:
         return Path(path).open("w", encoding="utf-8", newline="")
     except OSError as error:

@@ -29,7 +29,7 @@ from scheduling.history.traces.forms.swf import TEAM_FIELDS as SWF_TEAM_FIELDS
 from scheduling.history.traces.forms.swf import WHERE as SWF_WHERE
 from scheduling.history.traces.forms.swf import SwfReader
 from scheduling.history.traces.lines import read_lines
-from scheduling.history.traces.records import RecordTable
+from scheduling.history.traces.records import JobRecord, RecordTable, record_of
 
 NEEDED = ("submit_time", "duration_s", "gpus", "team")
 OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s")
@@ -53,7 +53,8 @@ class TraceOptions:
     """How to read what a trace leaves open. `team`: the team of each job for which the trace has none; `team_from`:
     the column or the field that is the team, None for the first choice of the form; `skips_unusable`: whether jobs
     without a run time, GPUs or a team are left out and counted; `renames`: the queue for a team of another name;
-    `priorities`: the priority for a QOS or a priority class."""
+    `priorities`: the priority for a QOS or a priority class; `keeps_records`: the recorded starts and ends are needed
+    too."""
 
     team: str | None = None
     team_from: str | None = None
@@ -129,6 +130,8 @@ class TraceReader:
             self._tell(None, "--team-from", f"The file is in the form of {form}: {which}.")
         if options.skips_unusable and not choices:
             self._tell(None, "--skip-unusable", "A file in CSV is made for a replay, so nothing of it is left out.")
+        if options.keeps_records and not choices:
+            self._tell(None, "", "The file has no recorded starts to compare with: give the output of sacct, or .swf.")
         return not self.faults.count
 
     # -- CSV ---------------------------------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ class TraceReader:
                 limit=job.limit, name=job.name, user=job.user,
             )  # fmt: skip
             if self._options.keeps_records:
-                self._records.add(job)
+                self._records.add(job.row, record_of(job))
         for team, (line, count) in unknown.items():
             self._line = line
             jobs = counted(count, "job")
@@ -275,6 +278,15 @@ class TraceReader:
         name, user = self._word(row, "name"), self._word(row, "user")
         if self.faults.count > before or submit is None or duration is None or gpus is None:
             return
+        if self._options.keeps_records:
+            wait = values.microseconds(row.get("wait_s", ""))
+            if wait is None or wait < 0:
+                self._fault(
+                    "wait_s", Fault.BAD_VALUE, "The wait (field 3) is not known, so there is nothing to compare."
+                )
+                return
+            started = submit + wait
+            self._records.add(self._row, JobRecord(started, started + duration, 0, duration, self._line, "", ""))
         self._jobs.add(
             self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user,
             checkpoint=checkpoint,

@@ -19,7 +19,7 @@ WHERE: Final = {
     "submit_time": "field 2", "duration_s": "field 4", "gpus": "fields 8 and 5", "limit_s": "field 9",
     "user": "field 12",
 }  # fmt: skip
-_READ: Final = {"submit_time": 1, "duration_s": 3, "allocated": 4, "gpus": 7, "limit_s": 8, "user": 11}
+_READ: Final = {"submit_time": 1, "wait_s": 2, "duration_s": 3, "allocated": 4, "gpus": 7, "limit_s": 8, "user": 11}
 _ALWAYS: Final = ("submit_time", "duration_s", "gpus", "team")
 _PRECEDING_JOB: Final = 16
 _UNKNOWN: Final = re.compile(r"-1(?:\.0*)?", re.ASCII)

@@ -1,0 +1,139 @@
+"""`prove`: a recorded month under a configuration that was imported, as a page and a file of jobs, without a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
+from pools.domain.errors import BadInput
+from scheduling.domain.engine.facts import NodeFacts
+from scheduling.domain.priorities import Priority
+from scheduling.history.proof.given_nodes import FORM, read_nodes
+from scheduling.history.proof.numbers import NONE, hours_text, pairs, verdict_sentence
+from scheduling.history.proof.outcomes import ShareVerdict
+from scheduling.history.proof.page import proof_page
+from scheduling.history.proof.prove import Proof, ProofRequest
+from scheduling.history.proof.prove import prove as make_proof
+from scheduling.history.replay.clock import ReplayRules
+from scheduling.history.traces import values
+from scheduling.history.traces.faults import ReplayFault
+
+PAGE_FILE, JOBS_FILE = "proof.html", "jobs.csv"
+UNREADABLE = 1
+MAX_SHOWN = 40
+
+
+def prove(
+    folder: Annotated[Path, typer.Option("--file", "-f", metavar="DIR", help="The folder that import wrote.")],
+    history: Annotated[
+        str,
+        typer.Option("--history", metavar="FILE", help="The output of sacct -P, or .swf, or gzip of it."),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help=f"Folder for {PAGE_FILE} and {JOBS_FILE}.", file_okay=False),
+    ] = Path("proof"),
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", metavar="12x8,4x4", help="Nodes x GPUs in place of the nodes of the folder."),
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", metavar="NAME", help="The cluster, where the pools are on several.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only jobs submitted from this time on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Only jobs submitted before this time.")
+    ] = None,
+    priority: Annotated[Priority, typer.Option("--priority", help="The priority of jobs without one.")] = Priority.LOW,
+    priority_of: Annotated[
+        list[str] | None,
+        typer.Option("--priority-of", metavar="QOS=PRIORITY", help="The priority of a QOS. May be repeated."),
+    ] = None,
+    team: Annotated[str | None, typer.Option("--team", metavar="POOL", help="The pool of jobs without a team.")] = None,
+    team_from: Annotated[
+        TeamFrom | None, typer.Option("--team-from", help="What is the team: account (sacct), queue (.swf) or another.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="TEAM=POOL", help="The pool of a team of another name. May be repeated."),
+    ] = None,
+    skip_unusable: Annotated[
+        bool, typer.Option("--skip-unusable", help="Leave out and count jobs that have a fault.")
+    ] = False,
+    gpus_per_task: Annotated[
+        int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of this size.")
+    ] = 8,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="SECONDS", help="A preempted job goes on from its last multiple of these."
+        ),
+    ] = None,
+) -> None:
+    """Replay a recorded month under an imported configuration: what would have been different, job by job and in sum.
+
+    Exit code 0: done; 1: a file or an option cannot be read, each fault with its line.
+    """
+    try:
+        options = trace_options(
+            team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of
+        )
+        request = ProofRequest(
+            folder, history, str(output / JOBS_FILE), _nodes(nodes), backend, since, until, priority,
+            ReplayRules(gpus_per_task, _interval(checkpoint)), options,
+        )  # fmt: skip
+        output.mkdir(parents=True, exist_ok=True)
+        proof = make_proof(request)
+        (output / PAGE_FILE).write_text(proof_page(proof), encoding="utf-8")
+    except (BadInput, ReplayFault) as refusal:
+        print(refusal.message, file=sys.stderr)
+        for fault in refusal.details[:MAX_SHOWN]:
+            file = dict(fault.numbers).get("file", "")
+            place = ", ".join(part for part in (file, f"line {fault.line}" if fault.line else "", fault.path) if part)
+            print(f"  {place}: {fault.message}", file=sys.stderr)
+        raise typer.Exit(UNREADABLE) from None
+    except (ClientError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        raise typer.Exit(UNREADABLE) from None
+    _print(proof)
+    print(f"\n{output / PAGE_FILE}: to read and print. {output / JOBS_FILE}: every job.")
+
+
+def _nodes(text: str | None) -> list[NodeFacts] | None:
+    found = None if text is None else read_nodes(text)
+    if text is not None and found is None:
+        raise ClientError(f"--nodes must be {FORM}.")
+    return found
+
+
+def _interval(text: str | None) -> int:
+    found = 0 if text is None else values.span(text)
+    if found is None:
+        raise ClientError(f"--checkpoint is not {values.A_SPAN}.")
+    return found
+
+
+def _print(proof: Proof) -> None:
+    print(verdict_sentence(proof.comparison.whole))
+    rows = [("", "before", "after", "difference"), *pairs(proof)]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    for label, *cells in rows:
+        print(
+            "  ".join(
+                [label.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
+            )
+        )
+    for verdict in (ShareVerdict.LESS, ShareVerdict.MORE):
+        teams = [each for each in proof.comparison.teams.values() if each.verdict is verdict]
+        teams.sort(key=lambda each: (-abs(each.delay), each.name))
+        named = ", ".join(f"{each.name} ({hours_text(each.delay, signed=True)})" for each in teams[:MAX_SHOWN])
+        print(f"Gets {verdict} (delay in GPU-hours): {named or NONE}")
+    for sentence in proof.untold:
+        print(f"Note: {sentence}")

@@ -1,0 +1,1 @@
+"""The proof before moving in: a recorded month beside its replay under a configuration that nobody uses yet."""

@@ -1,0 +1,97 @@
+"""Numbers of a proof as people read them, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scheduling.history.proof.outcomes import JobVerdict, Sums
+from scheduling.history.proof.prove import Proof
+from scheduling.history.replay.jobs import SECOND
+from scheduling.history.replay.measures import HOUR
+
+NONE = "–"
+
+
+class Pair(NamedTuple):
+    """One number before and after, and their difference."""
+
+    label: str
+    before: str
+    after: str
+    difference: str
+
+
+def span_text(seconds: float | None, *, signed: bool = False) -> str:
+    """A time: `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds is None:
+        return NONE
+    sign = ("−" if seconds < 0 else "+" if signed and round(seconds) else "") if round(seconds) else ""
+    minutes, rest = divmod(round(abs(seconds)), 60)
+    if minutes < 1:
+        return f"{sign}{rest} s"
+    whole_hours, minutes = divmod(minutes, 60)
+    if not whole_hours:
+        return f"{sign}{minutes} min"
+    if whole_hours < 48:
+        return f"{sign}{whole_hours} h {minutes} min"
+    return f"{sign}{whole_hours // 24:,} d {whole_hours % 24} h"
+
+
+def hours_text(gpu_microseconds: float, *, signed: bool = False) -> str:
+    """GPU-hours."""
+    text = f"{abs(gpu_microseconds) / HOUR:,.0f}"
+    if text == "0":
+        return text
+    return ("−" if gpu_microseconds < 0 else "+" if signed else "") + text
+
+
+def share_text(part: float, whole: float) -> str:
+    """A percentage."""
+    return f"{part / whole:.1%}" if whole else NONE
+
+
+def verdict_sentence(sums: Sums) -> str:
+    """What became of all jobs, in one sentence."""
+    counts = sums.verdicts
+    return (
+        f"Of {sums.jobs:,} jobs, {counts[JobVerdict.SAME]:,} would have ended at the same time (within a minute), "
+        f"{counts[JobVerdict.SOONER]:,} sooner, {counts[JobVerdict.LATER]:,} later, and {counts[JobVerdict.NEVER]:,} "
+        "would never have started."
+    )
+
+
+def pairs(proof: Proof) -> Iterator[Pair]:
+    """The numbers of all jobs before and after."""
+    whole = proof.comparison.whole
+    for label, share in (("Median wait", 0.5), ("Wait of 90 %", 0.9), ("Wait of 99 %", 0.99)):
+        yield _times(label, whole.wait(share, after=False), whole.wait(share, after=True))
+    yield _times("Mean wait", whole.mean_wait(after=False), whole.mean_wait(after=True))
+    yield _hours("Waiting (GPU-hours)", whole.waited_before, whole.waited_after)
+    stops = whole.stops_after - whole.stops_before
+    yield Pair(
+        "Preemptions and requeues",
+        f"{whole.stops_before:,}",
+        f"{whole.stops_after:,}",
+        f"{stops:+,}".replace("-", "−") if stops else "0",
+    )
+    yield _hours("Work done again (GPU-hours)", whole.lost_before, whole.lost_after)
+    yield _hours("Used up to the last recorded end (GPU-hours)", proof.before_use, proof.after_use)
+    whole_use = proof.capacity
+    points = (proof.after_use - proof.before_use) / whole_use * 100 if whole_use else 0.0
+    shares = (share_text(proof.before_use, whole_use), share_text(proof.after_use, whole_use))
+    yield Pair("Utilisation in that time", *shares, f"{points:+.1f} points".replace("-", "−"))
+
+
+def _times(label: str, before: float | None, after: float | None) -> Pair:
+    difference = NONE if before is None or after is None else span_text(after - before, signed=True)
+    return Pair(label, span_text(before), span_text(after), difference)
+
+
+def _hours(label: str, before: int, after: int) -> Pair:
+    return Pair(label, hours_text(before), hours_text(after), hours_text(after - before, signed=True))
+
+
+def later_text(microseconds: int | None) -> str:
+    """How much later a job ends."""
+    return "never starts" if microseconds is None else span_text(microseconds / SECOND, signed=True)

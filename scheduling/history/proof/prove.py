@@ -1,0 +1,189 @@
+"""A month of another scheduler under a configuration of ours: read both, replay, compare (docs/moving-in.md)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pools.domain.errors import BadInput, Fault
+from pools.domain.values.amounts import GPU
+from scheduling.configuration.files import BadFiles
+from scheduling.configuration.folders import read_folder
+from scheduling.domain.engine.facts import ClusterFacts, NodeFacts
+from scheduling.domain.priorities import Priority
+from scheduling.garbage_collector import garbage_collector
+from scheduling.history.proof.configured_cluster import configured_cluster
+from scheduling.history.proof.jobs_file import JobsWriter, moment_text
+from scheduling.history.proof.names_of_teams import TeamNames
+from scheduling.history.proof.outcomes import BeforeAndAfter, OutcomeObserver, compare_outcomes, outcomes
+from scheduling.history.proof.worst_cases import reasons_of
+from scheduling.history.replay.clock import ArrivalCount, ReplayClock, ReplayRules
+from scheduling.history.replay.jobs import SECOND, JobTable
+from scheduling.history.replay.measures import Measures, Summary
+from scheduling.history.traces.cluster import leaf_names
+from scheduling.history.traces.faults import FileFaults, ReplayFault
+from scheduling.history.traces.run import Progress, Report, jobs_between, writable
+from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
+from scheduling.moving_in.result import SourcePlace
+from scheduling.moving_in.slurm.lines import expand_hosts
+
+MOST_WORST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """`folder` has the configuration, `history` is the file of jobs; `nodes` None: those of the folder."""
+
+    folder: Path
+    history: str
+    jobs_file: str
+    nodes: Sequence[NodeFacts] | None = None
+    backend: str | None = None
+    since: str | None = None
+    until: str | None = None
+    priority: Priority = Priority.LOW
+    rules: ReplayRules = field(default_factory=ReplayRules)
+    options: TraceOptions = field(default_factory=TraceOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The answer. `before_use`, `after_use`: GPU-microseconds held from the first submission to the last recorded end
+    (`horizon`, on the clock of the replay); `start` is the time of instant 0. `untold`: what the history cannot say."""
+
+    comparison: BeforeAndAfter
+    summary: Summary
+    reasons: dict[int, str]
+    start: int
+    is_dated: bool
+    horizon: int
+    before_use: int
+    after_use: int
+    nodes: int
+    gpus: int
+    untold: tuple[str, ...]
+    sources: tuple[str, str]
+
+    @property
+    def capacity(self) -> int:
+        """GPU-microseconds of the nodes up to the last recorded end."""
+        return self.gpus * self.horizon
+
+
+def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Proof:
+    """Read, replay and compare; write the file of jobs. Raises `BadInput` and `ReplayFault`."""
+    facts, notes = _cluster(request)
+    trace, jobs = _history(request, facts)
+    records = trace.records
+    horizon = max(records.of(job.id).ended for job in jobs) - jobs.start
+    observer, measures, arrived = OutcomeObserver(horizon), Measures(facts), ArrivalCount()
+    clock = ReplayClock(facts, request.rules, (observer, measures, arrived))
+    with garbage_collector.paused():
+        for now in clock.run(jobs):
+            report(Progress(request.folder.name, arrived.count, len(jobs), now // SECOND))
+        with writable("--output", request.jobs_file) as file:
+            writer = JobsWriter(file, start=jobs.start, is_dated=trace.is_dated)
+            found = outcomes(jobs, records, observer)
+            comparison = compare_outcomes(found, observer, most=MOST_WORST, write=writer.write)
+        cases = [*(group.first for group in comparison.never), *comparison.worst]
+        reasons = reasons_of(cases, facts, request.rules, jobs)
+    gpus = int(sum(node.resources.get(GPU, 0) for node in facts.nodes or ()))
+    has_names = request.nodes is None
+    before_use = sum(job.gpus * records.of(job.id).held for job in jobs)
+    untold = [*_untold(jobs, trace, gpus), *_elsewhere(jobs, trace, facts if has_names else None), *notes, *trace.notes]
+    return Proof(
+        comparison, measures.summaries()[0], reasons, jobs.start, trace.is_dated, horizon, before_use, observer.used,
+        len(facts.nodes or ()), gpus, tuple(untold), (request.folder.name, Path(request.history).name),
+    )  # fmt: skip
+
+
+def _cluster(request: ProofRequest) -> tuple[ClusterFacts, list[str]]:
+    if not request.folder.exists():
+        raise BadInput(
+            f"{request.folder} does not exist. Make it with: osmo-admin import KIND FILE... -o {request.folder}", []
+        )
+    files = read_folder(request.folder)
+    if files.faults:
+        raise BadFiles.of_faults(files.faults)
+    cluster = configured_cluster(files, request.nodes, request.backend)
+    if cluster.problem:
+        raise BadInput(cluster.problem, [])
+    return cluster.facts, cluster.notes
+
+
+def _history(request: ProofRequest, facts: ClusterFacts) -> tuple[Trace, JobTable]:
+    teams = leaf_names(facts)
+    names = TeamNames(request.options.renames, teams)
+    options = replace(request.options, renames=names, keeps_records=True)
+    reader = TraceReader(request.history, teams=teams, priority=request.priority, options=options)
+    trace = reader.read()
+    faults = FileFaults(request.history)
+    if request.options.team is not None and request.options.team not in teams:
+        faults.add(None, "--team", Fault.UNKNOWN_NAME, "The team is not a pool or a subpool of the folder.")
+    jobs = None if trace is None else jobs_between(trace, request.since, request.until, faults)
+    if trace is None or jobs is None or faults.count:
+        raise ReplayFault([reader.faults, faults])
+    return trace, jobs
+
+
+def _untold(jobs: JobTable, trace: Trace, gpus: int) -> Iterator[str]:
+    """What every history leaves open, and where it contradicts the nodes."""
+    yield "The replay begins on empty nodes: what ran before the first submission, and what is left out, holds nothing."
+    yield "People would have submitted other work with other waits. Durations do not depend on nodes or neighbours."
+    most, when = _most_in_use(jobs, trace)
+    if most > gpus:
+        at = moment_text(when, is_dated=trace.is_dated)
+        yield (
+            f"The record has {most:,} GPUs in use at {at}; the nodes of the replay have {gpus:,}. So jobs ran on other "
+            "nodes, and waits of the replay are too long: give all nodes with --nodes."
+        )
+
+
+def _most_in_use(jobs: JobTable, trace: Trace) -> tuple[int, int]:
+    """The most GPUs that recorded runs held at one time, and when, on the clock of the history."""
+    times: array[int] = array("q")
+    changes: array[int] = array("q")
+    for job in jobs:
+        record = trace.records.of(job.id)
+        times.extend((record.ended - job.duration, record.ended))
+        changes.extend((job.gpus, -job.gpus))
+    most = held = when = 0
+    for at in sorted(range(len(times)), key=lambda at: (times[at], changes[at])):
+        held += changes[at]
+        if held > most:
+            most, when = held, times[at]
+    return most, when
+
+
+def _elsewhere(jobs: JobTable, trace: Trace, facts: ClusterFacts | None) -> Iterator[str]:
+    """The jobs that ran on nodes which the replay does not have."""
+    if facts is None:
+        yield "The nodes have no names (--nodes), so nobody can tell which jobs ran on other nodes."
+        return
+    known = {node.name for node in facts.nodes or ()}
+    seen: dict[str, bool] = {}
+    count = unknown = held = 0
+    for job in jobs:
+        record = trace.records.of(job.id)
+        if not record.nodes:
+            unknown += 1
+            continue
+        if record.nodes not in seen:
+            seen[record.nodes] = _is_elsewhere(record.nodes, known)
+        if seen[record.nodes]:
+            count += 1
+            held += job.gpus * job.duration
+    if count:
+        yield f"{count:,} jobs ({held / SECOND / 3600:,.0f} GPU-hours) ran on nodes that the folder does not have."
+    if unknown:
+        yield f"Of {unknown:,} jobs the history does not say on which nodes they ran."
+
+
+def _is_elsewhere(text: str, known: set[str]) -> bool:
+    try:
+        hosts = expand_hosts(text, SourcePlace("NodeList", 1))
+    except BadInput:
+        return True
+    return any(host.lower() not in known for host in hosts)

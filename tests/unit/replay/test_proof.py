@@ -1,0 +1,209 @@
+"""The proof before moving in: a firm's files to the printed page, and each number of a comparison."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from osmo_admin.cli.server import app
+from scheduling.history.proof.given_nodes import read_nodes
+from scheduling.history.proof.names_of_teams import TeamNames
+from scheduling.history.proof.numbers import span_text
+from tests.unit.replay.test_sacct import HEADER, row
+
+DUMP = """\
+Cluster - 'tux':Fairshare=1:QOS='normal'
+Parent - 'root'
+Account - 'Bio':Description=b:Fairshare=3:GrpTRES=gres/gpu=8
+Account - 'chem':Description=c:GrpTRES=gres/gpu=4
+QOS - 'normal':Priority=0
+QOS - 'high':Priority=1000
+"""
+AT_11 = {"Submit": "2026-10-01T11:00:00", "Eligible": "2026-10-01T11:00:00"}
+NODES = "NodeName=dgx01 CPUTot=64 RealMemory=1000000 Gres=gpu:a100:8\n"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """The exit code and all output of `osmo-admin`."""
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output
+
+
+def job(number: int, start: int, hours: int, **values: str) -> str:
+    """A job that was submitted at 10:00 and started after some hours."""
+    times = {"Start": f"2026-10-01T{10 + start}:00:00", "End": f"2026-10-01T{10 + start + hours}:00:00"}
+    return row(**{"JobID": str(number), "ElapsedRaw": str(hours * 3600), "Account": "Bio", **times, **values})
+
+
+@pytest.fixture
+def firm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the files of a firm, imported to `config`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tux.cfg").write_text(DUMP)
+    (tmp_path / "nodes.txt").write_text(NODES)
+    (tmp_path / "slurm.conf").write_text("ClusterName=tux\n")
+    (tmp_path / "gres.conf").write_text("AutoDetect=nvml\n")
+    sources = ("tux.cfg", "nodes.txt", "slurm.conf", "gres.conf")
+    assert run("import", "slurm", *sources, "-o", "config", "--guarantee", "limit")[0] == 2
+    return tmp_path
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, str]]:
+    """The lines of the file of jobs by the line of the history."""
+    with (folder / "jobs.csv").open(encoding="utf-8") as file:
+        return {line["line"]: line for line in csv.DictReader(file)}
+
+
+def test_a_firm_walks_from_five_files_to_the_printed_page(firm: Path) -> None:
+    month = HEADER + "".join(
+        (
+            job(1, 0, 4, AllocTRES="gres/gpu=8"),
+            job(2, 1, 2, AllocTRES="gres/gpu=4", QOS="high", User="bob", **AT_11),  # takes the place of job 1
+            job(3, 6, 1, AllocTRES="gres/gpu=2", NodeList="old[01-02]"),
+            job(4, 1, 1, AllocTRES="gres/gpu=8", Account="chem", JobName="<script>alert(1)</script>"),
+        )
+    )
+    (firm / "month.txt.gz").write_bytes(gzip.compress(month.encode()))
+    options = ("prove", "-f", "config", "--history", "month.txt.gz", "--priority-of", "high=HIGH")
+    code, text = run(*options)
+    assert code == 0, text
+    assert "Of 4 jobs, " in text
+    assert "1 would never have started." in text
+    page = (firm / "proof" / "proof.html").read_text()
+    assert "It asks for 8 GPUs, more than the limit of chem (4) could ever give." in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert not re.search(r"<script|https?:|src=|@import|url\(", page)
+    assert "1 jobs (2 GPU-hours) ran on nodes that the folder does not have." in page
+    assert "The record has 22 GPUs in use" not in page
+    assert re.search(r"The record has \d+ GPUs in use", page)
+    rows = rows_of(firm / "proof")
+    assert [rows[line]["verdict"] for line in "2345"] == ["later", "same", "sooner", "never"]
+    assert (rows["2"]["stops_after"], rows["3"]["wait_after_s"], rows["5"]["ended_after"]) == ("1", "0", "")
+    before = {path.name: path.read_bytes() for path in (firm / "proof").iterdir()}
+    assert run(*options)[0] == 0
+    assert before == {path.name: path.read_bytes() for path in (firm / "proof").iterdir()}
+
+
+def test_who_gets_more(firm: Path) -> None:
+    (firm / "month.txt").write_text(
+        HEADER + job(1, 5, 1, AllocTRES="gres/gpu=2") + job(2, 9, 1, AllocTRES="gres/gpu=2")
+    )
+    code, text = run("prove", "-f", "config", "--history", "month.txt", "--nodes", "1x4,2x2", "-o", "out")
+    assert code == 0, text
+    assert "Gets more (delay in GPU-hours): bio (−28)" in text
+    assert "Gets less (delay in GPU-hours): –" in text
+    assert "nobody can tell which jobs ran on other nodes" in text
+    assert "No job would have ended later." in (firm / "out" / "proof.html").read_text()
+
+
+def test_an_archive_with_waits(firm: Path) -> None:
+    line = "{0} 0 {1} 60 2 -1 -1 2 -1 -1 1 7 3 -1 1 2 -1 -1\n"
+    (firm / "a.swf").write_text(line.format(1, 100) + line.format(2, 0))
+    code, text = run("prove", "-f", "config", "--history", "a.swf", "--map", "1=bio")
+    assert code == 0, text
+    assert rows_of(firm / "proof")["1"]["later_s"] == "-100"
+    (firm / "a.swf").write_text(line.format(1, -1))
+    code, text = run("prove", "-f", "config", "--history", "a.swf", "--map", "1=bio")
+    assert (code, "line 1, wait_s: The wait (field 3) is not known" in text) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--nodes", "0x8"), "--nodes must be such as 12x8,4x4"),
+        (("--nodes", "1000000x1000000000"), "--nodes must be such as 12x8,4x4"),
+        (("--checkpoint", "soon"), "--checkpoint is not a number of seconds"),
+        (("--priority-of", "high=URGENT"), "--priority-of has a priority that is not one of HIGH, NORMAL, LOW."),
+        (("--map", "Bio"), "--map must be TEAM=QUEUE."),
+        (("--backend", "other"), "No pool is on the cluster of --backend."),
+        (("--team", "nobody"), "The team is not a pool or a subpool of the folder."),
+        (("--since", "yesterday"), "The value is not a date, as the trace has."),
+        (("--since", "2030-01-01"), "No job of the trace was submitted in the given time."),
+        (("--team-from", "queue"), "it has account, user, partition, qos, group."),
+        (("--team-from", "user"), '"ann", the team of 1 job, is not a queue'),
+        (("--history", "nothing.txt"), "No such file"),
+        (("-f", "nothing"), "nothing does not exist. Make it with: osmo-admin import"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read(firm: Path, options: tuple[str, ...], message: str) -> None:
+    (firm / "month.txt").write_text(HEADER + job(1, 0, 1))
+    code, text = run("prove", "-f", "config", "--history", "month.txt", *options)
+    assert (code, message in text) == (1, True), text
+    assert not (firm / "proof" / "proof.html").exists()
+
+
+def test_a_folder_with_faults_and_one_without_nodes(firm: Path) -> None:
+    (firm / "month.txt").write_text(HEADER + job(1, 0, 1))
+    (firm / "config" / "backends" / "imported.yaml").unlink()
+    assert "give them with --nodes, as in 12x8" in run("prove", "-f", "config", "--history", "month.txt")[1]
+    (firm / "config" / "pools" / "bio.yaml").write_text("pools: {bio: {weights: 3}}\n")
+    code, text = run("prove", "-f", "config", "--history", "month.txt")
+    assert code == 1
+    assert re.search(r"pools/bio.yaml, line 1, pools.bio.weights: ", text)
+
+
+def test_a_csv_has_no_recorded_starts(firm: Path) -> None:
+    (firm / "a.csv").write_text("submit_time,duration_s,gpus,team\n0,1,1,bio\n")
+    assert "no recorded starts to compare with" in run("prove", "-f", "config", "--history", "a.csv")[1]
+
+
+def test_subpools_lend_to_one_another(firm: Path) -> None:
+    pool = "    backend: imported\n    resources: {gpu: {guarantee: 8}}\n    subpools: {bio: 4, chem: 2}\n"
+    for path in (firm / "config").rglob("*.yaml"):
+        if path.parent.name != "backends":
+            path.unlink()
+    (firm / "config" / "pools" / "lab.yaml").write_text(f"pools:\n  lab:\n{pool}")
+    first = job(1, 0, 1, AllocTRES="gres/gpu=8")
+    (firm / "month.txt").write_text(HEADER + first + job(2, 1, 1, Account="lab", **AT_11))
+    code, output = run("prove", "-f", "config", "--history", "month.txt")
+    assert code == 0, output
+    rows = rows_of(firm / "proof")
+    assert (rows["2"]["team"], rows["3"]["team"]) == ("lab--bio", "lab")
+    assert rows["2"]["wait_after_s"] == "0"
+
+
+def test_teams_find_their_queues_by_the_names_of_an_import() -> None:
+    names = TeamNames({"x": "y"}, {"bio", "lab", "lab--chem", "lab--ops", "org--ops"})
+    assert [names.get(team, "?") for team in ("x", "Bio", "chem", "CHEM", "ops", "lab")] == [
+        "y", "bio", "lab--chem", "lab--chem", "?", "lab",
+    ]  # fmt: skip
+
+
+def test_nodes_of_the_command_line() -> None:
+    found = read_nodes("2x8, 1x4")
+    assert found is not None
+    assert [(node.name, *node.resources.values()) for node in found] == [
+        ("node-000001", 8), ("node-000002", 8), ("node-000003", 4),
+    ]  # fmt: skip
+    assert [read_nodes(text) for text in ("", "8", "1x0", "x", "1x8,", "99999x1,99999x1", "²x8")] == [None] * 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (59.4, "59 s"), (61, "1 min"), (3600, "1 h 0 min"), (200_000, "2 d 7 h"), (-61, "−1 min"),
+        (None, "–"),
+    ],
+)  # fmt: skip
+def test_times_for_people(seconds: float | None, text: str) -> None:
+    assert span_text(seconds) == text
+
+
+def test_many_jobs_need_bounded_memory(firm: Path) -> None:
+    lines = (job(n, n % 5, 1, AllocTRES="gres/gpu=1", User=f"u{n % 97}", NodeList=f"dgx{n:05}") for n in range(4000))
+    (firm / "month.txt").write_text(HEADER + "".join(lines))
+    tracemalloc.start()
+    try:
+        code, text = run("prove", "-f", "config", "--history", "month.txt", "--nodes", "500x8")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert code == 0, text
+    assert peak < 200 * 2**20
+    assert len((firm / "proof" / "proof.html").read_bytes()) < 120_000
