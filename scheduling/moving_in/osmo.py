@@ -27,6 +27,7 @@ from scheduling.configuration.bodies import (
 from scheduling.configuration.files import ConfigurationFiles
 from scheduling.configuration.osmo_file import FOREIGN_KEYS, backend_form
 from scheduling.moving_in.names import NameRegister, longest_pool_name
+from scheduling.moving_in.osmo_roles import POLICIES, OsmoRoles
 from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
 from scheduling.moving_in.source_text import SourceText, read_values
 
@@ -39,6 +40,7 @@ def read_osmo(sources: list[SourceText], result: ImportResult, options: ImportOp
     reader = _OsmoReader(result, options)
     for file, value, lines in read_values(sources, result):
         reader.read(file, value, lines)
+    reader.finish()
     if not result.objects:
         result.decide(SourcePlace("options", 1), "the files have no pool, backend or role.")
 
@@ -51,6 +53,11 @@ class _OsmoReader:
         self.pools = NameRegister("pool", longest_pool_name(options.namespace), result)
         self.backends = NameRegister("cluster", LABEL_LIMIT, result)
         self.names: dict[tuple[str, str], str] = {}
+        self.roles = OsmoRoles(result)
+
+    def finish(self) -> None:
+        """The roles, which name the pools of all files."""
+        self.roles.write({foreign: name for (section, foreign), name in self.names.items() if section == "pools"})
 
     def read(self, file: str, value: Any, lines: Mapping[str, int]) -> None:
         """One document."""
@@ -58,6 +65,13 @@ class _OsmoReader:
         def place(path: str) -> SourcePlace:
             return SourcePlace(file, lines.get(path, 1), path)
 
+        if isinstance(value, list) and all(isinstance(each, dict) and "id" in each for each in value):
+            for at, account in enumerate(value):
+                self.roles.read_account(account, f"[{at}].", lambda path: place(path.removesuffix(".")))
+            return
+        if isinstance(value, dict) and "id" in value and "roles" in value:  # an account, GET /api/auth/user/NAME
+            self.roles.read_account(value, "", place)
+            return
         if isinstance(value, list):  # osmo config show ROLE
             value, prefix = {"roles": value}, ""
         elif not isinstance(value, dict):
@@ -118,10 +132,8 @@ class _OsmoReader:
                 self._read_pool(each, body, where)
             elif name == "backends":
                 self._read_backend(each, body, where)
-            elif name == "roles" and USERS not in body:
-                self.result.lost(
-                    where, "a role without people: the roles here have fixed permissions. Give people roles of pools."
-                )
+            elif name == "roles" and (POLICIES in body or USERS not in body):
+                self.roles.read_role(each, body, f"{path}.{each}", place)
             else:
                 self._keep(SECTION_BY_KEY[name].kind, each, body, where)
 

@@ -9,7 +9,7 @@ import pytest
 from pools.domain.configuration.ownership import OwnedKind
 from scheduling.configuration.texts import file_texts
 from scheduling.moving_in.result import BadSource, PartOutcome
-from tests.support.imports import body, gpu, imported, pool, told
+from tests.support.imports import body, gpu, imported, pool, silent_keys, told
 
 VALUES = """\
 image: {tag: x}
@@ -46,7 +46,7 @@ def test_helm_values() -> None:
     lost = told(result, PartOutcome.NO_COUNTERPART)
     for words in (
         "services.configs.service", "services.configs.podTemplates", "workflow.backend_images", "router_address",
-        "Team_A.something_new", "common_pod_template", "platforms.h100.odd", "roles.osmo-user",
+        "Team_A.something_new", "common_pod_template", "platforms.h100.odd",
     ):  # fmt: skip
         assert words in lost
     state = told(result, PartOutcome.STATE)
@@ -62,7 +62,7 @@ def test_the_mounted_file_and_answers_of_the_client() -> None:
     roles = json.dumps([{"name": "osmo-team-admin", "users": ["ann"]}, {"name": "ctrl", "policies": []}])
     result = imported("osmo", json.dumps({"pools": {"team": {"backend": "prod"}}}), shown, roles)
     assert {name for _, name in result.objects} == {"team", "prod", "osmo-team-admin"}
-    assert "roles.ctrl" in told(result, PartOutcome.NO_COUNTERPART)
+    assert "roles.ctrl" in told(result, PartOutcome.STATE)
 
 
 def test_our_own_files_stay_the_same() -> None:
@@ -78,3 +78,128 @@ def test_our_own_files_stay_the_same() -> None:
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(BadSource):
         imported("osmo", text)
+
+
+ROLES = """\
+pools:
+  team: {backend: b}
+  Team_B: {backend: b}
+roles:
+  osmo-team: {policies: [{effect: Allow, actions: ["workflow:*"], resources: ["pool/team"]}]}
+  leads: {policies: [{actions: ["pool:Update", "workflow:Create"], resources: ["pool/Team_B"]}], users: [cy]}
+  boss: {policies: [{actions: ["*:*"], resources: ["*"]}], immutable: true}
+  both: {policies: [{actions: ["workflow:Create"], resources: ["pool/*"]}], external_roles: [g1], sync_mode: force}
+  osmo-ctrl: {policies: [{actions: ["internal:Router"], resources: ["*"]}]}
+"""
+ACCOUNTS = json.dumps([
+    {"id": "ann", "created_at": "x", "roles": [{"role_name": "osmo-team", "assigned_by": "y"}]},
+    {"id": "bob", "roles": [{"role_name": "boss"}, {"role_name": "gone"}, {"role_name": "osmo-default"}]},
+    {"id": "dan", "roles": []},
+])  # fmt: skip
+
+
+class TestRoles:
+    """Policies there, names here."""
+
+    @staticmethod
+    def people(*texts: str) -> dict[str, list[str]]:
+        """The roles with their people."""
+        result = imported("osmo", *texts)
+        return {name: list(value["users"]) for (kind, name), value in result.objects.items() if kind is OwnedKind.ROLE}
+
+    def test_people_get_the_roles_that_allow_the_same(self) -> None:
+        assert self.people(ACCOUNTS, ROLES) == {
+            "osmo-admin": ["bob"],
+            "osmo-team-b-admin": ["cy"],
+            "osmo-team-b-user": ["cy"],
+            "osmo-team-user": ["ann"],
+        }
+
+    def test_what_nobody_has_yet_is_for_a_person_to_decide(self) -> None:
+        text = told(imported("osmo", ROLES, ACCOUNTS), PartOutcome.TO_DECIDE)
+        assert "set ROLES of the provider to g1=osmo-team-user+osmo-team-b-user" in text
+        assert "bob has the role gone, which the files do not have" in text
+        assert "gives osmo-team-user, and the files do not say to whom" in told(
+            imported("osmo", ROLES), PartOutcome.TO_DECIDE
+        )
+
+    @pytest.mark.parametrize(
+        ("policies", "roles", "outcome", "words"),
+        [
+            ("{actions: ['workflow:*'], resources: [pool/team]}", ["osmo-team-user"], "no_counterpart", "cancel"),
+            ("{actions: ['workflow:Create'], resources: ['pool/t*']}", ["osmo-team-user"], "became", "osmo-team-user"),
+            (
+                "{actions: ['workflow:Create'], resources: ['pool/*']}",
+                ["osmo-team-user", "osmo-x-user"],
+                "became",
+                "x-u",
+            ),
+            ("{actions: ['workflow:Create'], resources: ['pool/tea']}", [], "to_decide", "no such pool"),
+            ("{actions: ['workflow:Create'], resources: ['bucket/x']}", [], "no_counterpart", "bucket/x"),
+            ("{actions: ['workflow:Create']}", [], "no_counterpart", "allows this nowhere"),
+            ("{actions: ['workflow:Cancel'], resources: [pool/team]}", [], "no_counterpart", "only the admins"),
+            ("{actions: ['workflow:Exec'], resources: [pool/team]}", [], "no_counterpart", "workflow:Exec"),
+            ("{actions: ['*:*'], resources: [pool/team]}", ["osmo-team-admin"], "no_counterpart", "only osmo-admin"),
+            ("{actions: ['*:*'], resources: ['*']}", ["osmo-admin"], "became", "osmo-admin"),
+            (
+                "{actions: ['*:*'], resources: ['*']}, {effect: Deny, actions: ['workflow:*'], resources: [pool/x]}",
+                ["osmo-team-admin", "osmo-x-admin"],
+                "no_counterpart",
+                "nothing is denied here",
+            ),
+            (
+                "{actions: ['workflow:*'], resources: ['*']}, {effect: Deny, actions: ['*:*'], resources: ['pool/x']}",
+                ["osmo-team-user"],
+                "no_counterpart",
+                "nothing is denied here",
+            ),
+            ("{actions: ['config:Read'], resources: ['config/*']}", [], "to_decide", "only osmo-viewer reads"),
+            ("{actions: ['config:Update'], resources: ['config/*']}", [], "to_decide", "only osmo-admin changes"),
+            ("{actions: ['workflow:Read'], resources: ['*']}", [], "to_decide", "needs osmo-viewer"),
+            ("{actions: ['auth:Token', 'profile:*']}", [], "state", "themselves"),
+            ("{actions: ['app:*', 'credentials:*']}", [], "no_counterpart", "no role here has"),
+            ("{actions: [{base: http, path: /api, method: '*'}]}", [], "no_counterpart", "by address"),
+            ("{actions: ['*']}", [], "no_counterpart", "not an action"),
+        ],
+    )
+    def test_policies(self, policies: str, roles: list[str], outcome: str, words: str) -> None:
+        pools = "pools: {team: {backend: b}, x: {backend: b}}"
+        result = imported("osmo", f"{pools}\nroles:\n  r: {{users: [ann], policies: [{policies}]}}\n")
+        assert sorted(name for kind, name in result.objects if kind is OwnedKind.ROLE) == roles
+        lines = [line for line in result.lines if line.outcome == outcome and words in f"{line.place.key} {line.text}"]
+        assert lines
+        assert all(line.place.line == 3 for line in lines)
+
+    def test_a_name_gives_nothing(self) -> None:
+        assert self.people("roles: {osmo-admin: {policies: []}}", ACCOUNTS.replace("boss", "osmo-team-admin")) == {}
+
+    def test_a_prefix_that_names_several_pools_is_told(self) -> None:
+        text = "pools: {team: {backend: b}, team2: {backend: b}}\nroles: {r: {users: [ann], policies: [{actions: "
+        text += "['workflow:Create'], resources: ['pool/team*']}]}}\n"
+        assert "pool/team* names several pools: team, team2" in told(imported("osmo", text), PartOutcome.TO_DECIDE)
+
+    @pytest.mark.parametrize(
+        "role",
+        [
+            "{policies: 5}", "{policies: [5]}", "{policies: [{effect: Maybe, actions: []}]}",
+            "{policies: [{actions: x}]}",
+            "{policies: [], users: ann}", "{policies: [], external_roles: [5]}",
+            "{policies: [{actions: ['a:B'], resources: [{}]}]}",
+        ],
+    )  # fmt: skip
+    def test_other_forms_are_refused(self, role: str) -> None:
+        with pytest.raises(BadSource):
+            imported("osmo", f"roles: {{r: {role}}}")
+
+    @pytest.mark.parametrize(
+        "account", ['{"id": 5, "roles": []}', '{"id": "a", "roles": 5}', '[{"id": "a", "roles": [5]}]']
+    )
+    def test_other_forms_of_accounts_are_refused(self, account: str) -> None:
+        with pytest.raises(BadSource):
+            imported("osmo", account)
+
+    def test_each_key_is_read_or_told(self) -> None:
+        keys = "description: x, immutable: true, sync_mode: force, external_roles: [g], odd: 1"
+        policy = "{effect: Allow, actions: ['workflow:Create'], resources: ['pool/team'], odd: 1}"
+        text = f"pools: {{team: {{backend: b}}}}\nroles:\n  r: {{users: [ann], policies: [{policy}], {keys}}}\n"
+        assert set(silent_keys("osmo", text)) <= {".roles.r.policies[0].effect"}  # Allow is what a policy does anyway
