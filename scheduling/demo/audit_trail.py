@@ -25,6 +25,10 @@ _OWN_RULES = (
     "pools.ConfigRevision:keeps_content",
 )  # fmt: skip
 
+_RULES_OF_ROWS = (
+    "pools.Pool:audit", "pools.Pool:state_machine", "pools.Cohort:audit", "pools.Cohort:rules", "pools.GpuQuota:audit",
+)  # fmt: skip
+
 _WORKED = "to_jsonb(work) - ARRAY['spec', 'template_spec'] || jsonb_build_object('pool', leaf.name)"
 _PENDING = """jsonb_build_object('status', 'PENDING', 'start_time', NULL, 'end_time', NULL, 'failure_message', '',
     'cancelled_by', '')"""
@@ -101,3 +105,28 @@ def write_audit_trail(times: Sequence[EntryTimes], now: datetime) -> None:
         cursor.execute(
             "SELECT setval(pg_get_serial_sequence('pools_auditentry', 'id'), (SELECT max(id) FROM pools_auditentry))"
         )
+
+
+def age_images() -> None:
+    """The images of pools have the ages of the pools, as if they had been written then."""
+    aged = (
+        "{0} = CASE WHEN {0} ? 'created_at' THEN {0} || jsonb_build_object('created_at', pool.created_at) ELSE {0} END"
+    )
+    with pgtrigger.ignore(*_OWN_RULES), connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE pools_auditentry SET {aged.format('before')}, {aged.format('after')}"
+            " FROM pools_pool pool WHERE object = 'pool/' || pool.name"
+        )
+
+
+def write_change_times() -> None:
+    """Pools, cohorts and namespaces were changed when their last entries say so: also since when a subpool drains."""
+    with pgtrigger.ignore(*_RULES_OF_ROWS), connection.cursor() as cursor:
+        for table, kind, name in (
+            ("pools_pool", "pool", "name"), ("pools_cohort", "cohort", "name"),
+            ("pools_gpuquota", "gpu_quota", "namespace"),
+        ):  # fmt: skip
+            cursor.execute(
+                f"UPDATE {table} SET updated_at = last.time FROM (SELECT object, max(time) AS time"
+                f" FROM pools_auditentry GROUP BY object) last WHERE last.object = '{kind}/' || {name}"
+            )

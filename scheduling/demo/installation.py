@@ -5,8 +5,9 @@ tree of cohorts, and two namespaces with GPU quota. Everything is created throug
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
@@ -127,6 +128,8 @@ def create_installation() -> dict[str, Actor]:
                 CreateSubpool(parent=pool.name, subpool_name=short, quota=before), actor=people[f"{pool.name}-lead"]
             )
     _create_cohorts(operator)
+    for namespace, spec, _ in _namespaces():
+        put_gpu_quota(PutGpuQuota(namespace=namespace, spec=spec), actor=operator)
     return people
 
 
@@ -148,15 +151,18 @@ def _create_cohorts(operator: Actor) -> None:
             patch_pool(PatchPool(name=pool, patch=joined), actor=operator)
 
 
-def create_gpu_quotas() -> None:
-    """Two namespaces of small workers, one of them past its alert threshold."""
+def _namespaces() -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Two namespaces of small workers, one of them past its alert threshold: the name, the spec, the workers."""
     for line in _NAMESPACE_TABLE.strip().splitlines():
         namespace, tflops, vram, most, alert, fleets = (part.strip() for part in line.split("|"))
         amounts = {"tflops": tflops, "vram": vram}
         total = {"requests": amounts, "limits": amounts, "maxWorkers": int(most), "alertThresholdPercent": int(alert)}
-        put_gpu_quota(
-            PutGpuQuota(namespace=namespace, spec={"total": total, "single": {"maxGPUCount": 8}}), actor=SYSTEM
-        )
+        yield namespace, {"total": total, "single": {"maxGPUCount": 8}}, fleets
+
+
+def allocate_workers() -> None:
+    """The workers of the namespaces."""
+    for namespace, _, fleets in _namespaces():
         for fleet in fleets.split(", "):
             workload, count, _, each, memory = fleet.split()
             size = {"tflops": each, "vram": memory}

@@ -12,18 +12,18 @@ import pgtrigger
 from django.db import connection, models, transaction
 from django.db.models import F
 
-from pools.database.transactions import change, database_time
+from pools.database.transactions import database_time
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.people.roles import Actor
-from pools.models import AuditEntry, Backend, NoticeProgress, Pool, User
+from pools.models import AuditEntry, Backend, NoticeProgress, Pool, RoleAssignment, User
 from pools.services.configuration.approvals import request_approval
 from pools.services.configuration.subpools import resize_subpool
 from scheduling.demo.acts import acts, lose_node
-from scheduling.demo.audit_trail import EntryTimes, last_entry, write_audit_trail
+from scheduling.demo.audit_trail import EntryTimes, age_images, last_entry, write_audit_trail, write_change_times
 from scheduling.demo.gpu_quota_week import write_gpu_quota_week
 from scheduling.demo.history_rows import MonthRows, RowBuilder, every_row
-from scheduling.demo.installation import DEMO_POOLS, OPERATOR, create_gpu_quotas, create_installation
+from scheduling.demo.installation import DEMO_POOLS, allocate_workers, create_installation
 from scheduling.demo.month_file import month_start, read_month
 from scheduling.models import Interruption, Receipt, WorkflowName
 from scheduling.services.receipts.past_receipts import write_past_receipts
@@ -48,6 +48,7 @@ NEWS = timedelta(days=7)
 _OWN_RULES = (
     "scheduling.Workflow:audit", "scheduling.Decision:audit", "pools.Reservation:leaf_takes_work",
 )  # fmt: skip
+_RULES_OF_AGES = ("pools.Pool:audit", "pools.Pool:state_machine", "pools.User:audit", "pools.RoleAssignment:audit")
 
 
 def seed_demo() -> None:
@@ -64,6 +65,7 @@ def seed_demo() -> None:
                 _insert(RowBuilder(backend, month.clusters[backend.name], monday, now).build())
         write_past_receipts()
         write_audit_trail(times, now)
+        write_change_times()
         lose_node(monday)
         _begin_news(now - NEWS)
         _add_the_present(people, now)
@@ -134,18 +136,20 @@ def copy_rows(model: type[models.Model], objects: Sequence[models.Model]) -> Non
 
 
 def _write_ages(people: Mapping[str, Actor], created: datetime) -> None:
-    """The pools and accounts are as old as the first entries about them."""
-    age = database_time() - created
-    with change(actor=people[OPERATOR], description="created"):
+    """The pools, accounts and roles are as old as the first entries about them; no entry tells of that."""
+    age, users = database_time() - created, [*people, "auditor"]
+    with pgtrigger.ignore(*_RULES_OF_AGES):
         Pool.objects.update(created_at=F("created_at") - age)
-        User.objects.filter(username__in=[*people, "auditor"]).update(date_joined=F("date_joined") - age)
+        User.objects.filter(username__in=users).update(date_joined=F("date_joined") - age)
+        RoleAssignment.objects.filter(user__username__in=users).update(assigned_at=F("assigned_at") - age)
+    age_images()
 
 
 def _add_the_present(people: Mapping[str, Actor], now: datetime) -> None:
-    """What a month of work does not have: a service, GPU quotas, a change that waits for approval. The scheduler
-    decides about the service when it runs."""
+    """What a month of work does not have: a service, workers in the namespaces, a change that waits for approval. The
+    scheduler decides about the service when it runs."""
     submit_many(actor=people["language-researcher"], pool="language--tune", submissions=[Submission(file=GANG)])
-    create_gpu_quotas()
+    allocate_workers()
     write_gpu_quota_week(now)
     _ask_for_approval(people["research-lead"])
 
