@@ -22,6 +22,7 @@ from osmo_admin.cli.commands import (
     backend,
     cohort,
     config,
+    jobs,
     login,
     notice,
     pool,
@@ -39,7 +40,7 @@ SECTIONS = {
     "Work": ("workflow", "task", "usage"),
     "Pools and quotas": ("pool", "quota", "cohort", "approval"),
     "Clusters": ("resource", "backend"),
-    "Changes and news": ("audit", "notice", "config"),
+    "Changes and news": ("audit", "jobs", "notice", "config"),
     "People": ("login", "logout", "profile", "token", "user"),
     "Try out": ("simulate", "replay", "podgroup"),
     "This program": ("help", "version", "mcp"),
@@ -142,6 +143,7 @@ for family, name in (
 ):
     app.add_typer(family.app, name=name)
 audit.add_to(app)
+jobs.add_to(app)
 agents.add_to(app)
 usage.add_to(app)
 offline.add_to(app)

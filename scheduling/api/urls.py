@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from scheduling.api import gpu_quotas, own_replay, simulation, usage, workflow_config
+from scheduling.api import gpu_quotas, jobs, own_replay, simulation, usage, workflow_config
 from scheduling.api.cluster import (
     drains,
     losses,
@@ -77,6 +77,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("tag", workflows.TagList.as_view()),
     path("task", tasks.TaskList.as_view()),
     path("scheduler_events", scheduler_events.SchedulerEvents.as_view()),
+    path("jobs", jobs.JobList.as_view()),
     path("drains", drains.DrainList.as_view()),
     path("overview", overview.OverviewDetail.as_view()),
     path("search", search.Search.as_view()),

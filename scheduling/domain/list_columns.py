@@ -27,7 +27,6 @@ WORKFLOW_COLUMNS = list_columns(
     Column("message", "", lambda row: row.waiting.reason.message if row.waiting else ""),
     Column("gpus", "GPUs", lambda row: row.gpus, None, "gpus", is_right=True),
     Column("pool", None, lambda row: row.workflow.pool.name, "pool__name", "pool"),
-    "subpool",
     Column("priority", None, lambda row: row.workflow.priority, "priority", "priority", is_extra=True),
     Column(
         "user", "Submitted by", lambda row: row.workflow.submitted_by.username, "submitted_by__username", "user",
@@ -100,7 +99,7 @@ POOL_LOSS_COLUMNS = list_columns(
 GANG_COLUMNS = list_columns(
     Column("sub_group", "SubGroup"),
     Column("required", is_right=True),
-    Column("running", is_right=True),
+    Column("running", "Running or done", is_right=True),
     Column("optional", meaning="Members beyond the minimum, running or possible", is_right=True),
     "state",
 )
@@ -188,14 +187,17 @@ BYPASS_COLUMNS = list_columns(
 )
 
 JOB_COLUMNS = list_columns(
-    "name",
-    "state",
-    "what_it_does",
-    Column("interval", is_extra=True),
-    "last_run",
-    Column("runs", is_right=True, is_extra=True),
-    Column("failures", meaning="Runs that ended with an error, and the last one", is_right=True),
-)
+    Column("name", value=lambda row: row.name),
+    Column("state", value=lambda row: row.state),
+    Column("what_it_does", value=lambda row: row.purpose, cell="purpose"),
+    Column("interval_seconds", "Interval", lambda row: row.interval and row.interval.total_seconds(), is_right=True,
+           is_extra=True, published="Interval [s]"),
+    Column("last_run", value=lambda row: row.last_run, is_time=True),
+    Column("runs", value=lambda row: row.runs, is_right=True, is_extra=True),
+    Column("failures", None, lambda row: row.failures, meaning="Runs that ended with an error", is_right=True),
+    Column("last_failure", None, lambda row: row.last_failure, is_time=True),
+    Column("error", None, lambda row: row.error, meaning="The kind of the last error"),
+)  # fmt: skip
 """Of the background jobs of the installation."""
 
 IMPORTED_COLUMNS = list_columns("object", "change", Column("place", "From"), "values")

@@ -290,7 +290,7 @@ def test_each_background_job_says_what_it_is_for_and_whether_it_is_late(as_perso
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now())  # the database of the tests may be many minutes old
     PeriodicTask.objects.filter(name=SEND_NOTICES).update(last_run_at=timezone.now() - timedelta(days=1))
-    jobs = {row.name: (state, purpose) for row, state, purpose, _ in _jobs(as_person("root"))}
+    jobs = {each.name: (each.state, each.purpose) for each in _jobs(as_person("root"))}
     assert {name: purpose for name, (_, purpose) in jobs.items()} == {name: PURPOSES[name] for name in jobs}
     assert {name for name, (state, _) in jobs.items() if state != "ACTIVE"} == {SEND_NOTICES}
     assert jobs[SEND_NOTICES][0] == "LATE"
@@ -303,10 +303,18 @@ def test_a_background_job_shows_its_failed_runs(as_person: Callable[[str], Clien
     for task, error in ((CLOSE_USAGE_HOURS, TimeoutError("of a lock")), (RECONCILE_TASK, ValueError("of no job"))):
         task_failure.send(sender=current_app.tasks[task], exception=error)
     task_failure.send(sender=current_app.tasks[CLOSE_USAGE_HOURS], exception=ValueError("typed by a person"))
-    failed = {row.task: kept for row, _, _, kept in _jobs(as_person("viewer")) if kept}
-    assert {task: (kept.count, kept.error) for task, kept in failed.items()} == {CLOSE_USAGE_HOURS: (2, "ValueError")}
-    text = as_person("viewer").get("/jobs").content.decode()
-    assert "typed by a person" not in text
+    viewer = as_person("viewer")
+    name = PeriodicTask.objects.get(task=CLOSE_USAGE_HOURS).name
+    failed = {each.name: (each.failures, each.error) for each in _jobs(viewer) if each.failures}
+    assert failed == {name: (2, "ValueError")}
+    rows = {row["name"]: row for row in csv.DictReader(viewer.get("/jobs?format=csv").content.decode().splitlines())}
+    answer = viewer.get("/api/jobs").json()["jobs"]
+    assert [each["name"] for each in answer] == list(rows)
+    (listed,) = (each for each in answer if each["failures"])
+    assert (listed["name"], listed["failures"], listed["error"]) == (name, 2, "ValueError")
+    assert (rows[name]["failures"], rows[name]["error"], rows[name]["interval_seconds"]) == ("2", "ValueError", "60.0")
+    assert "typed by a person" not in viewer.get("/jobs").content.decode() + str(answer)
+    assert as_person("chief").get("/api/jobs").status_code == 403
     assert JobFailureCount.objects.count() == 1, "a message that is no job has no row"
 
 
