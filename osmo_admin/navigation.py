@@ -65,9 +65,9 @@ def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
             "Admin",
             "tune",
             [
-                ("Users and roles", "admin:pools_user_changelist", reads_platform),
-                ("Clusters and nodes", "admin:pools_backend_changelist", reads_platform),
-                ("Scheduler settings", "admin:scheduling_workflowconfig_changelist", reads_platform),
+                ("Users", "admin:pools_user_changelist", reads_platform),
+                ("Clusters", "admin:pools_backend_changelist", reads_platform),
+                ("Settings", "admin:scheduling_workflowconfig_changelist", reads_platform),
                 ("Background jobs", "admin:django_celery_beat_periodictask_changelist", reads_platform),
                 ("Import", "admin:pools_configurationowner_changelist", is_allowed(actor, Permission.PLATFORM_WRITE)),
             ],

@@ -42,14 +42,26 @@ class ColumnDifference:
 
 
 def column_differences(entry: AuditEntry) -> list[ColumnDifference]:
-    """Every column of the row before or after, in the words of people, without the numbers of rows."""
-    before, after, kind = entry.before or {}, entry.after or {}, entry.object.partition("/")[0]
+    """Every column of the row before or after, in the words of people, without the numbers of rows. The spec of a GPU
+    quota has a line for each of its amounts."""
+    kind = entry.object.partition("/")[0]
+    before, after = (
+        dict(_amounts(row or {})) if kind == "gpu_quota" else row or {} for row in (entry.before, entry.after)
+    )
     return [
         ColumnDifference(
             key, column_label(kind, key), *(column_text(kind, key, row.get(key)) for row in (before, after))
         )
         for key in sorted((before | after).keys() - NUMBERS_OF_ROWS)
     ]
+
+
+def _amounts(row: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, dict):
+            yield from _amounts(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
 
 
 @admin.register(AuditEntry)
@@ -115,5 +127,8 @@ def _csv_value(value: Any) -> Any:
 def _object_url(subject: str) -> str:
     """The page of an entry's object; empty where it has none."""
     kind, _, name = subject.partition("/")
-    pages = {"pool": "pools_pool", "workflow": "scheduling_workflow", "user": "pools_user", "backend": "pools_backend"}
+    pages = {
+        "pool": "pools_pool", "workflow": "scheduling_workflow", "user": "pools_user", "backend": "pools_backend",
+        "cohort": "pools_cohort", "gpu_quota": "pools_gpuquota", "approval": "pools_approvalrequest",
+    }  # fmt: skip
     return reverse(f"admin:{pages[kind]}_change", args=[name]) if kind in pages and name else ""

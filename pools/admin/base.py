@@ -121,12 +121,13 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
         status: int = 200,
         **context: Any,
     ) -> TemplateResponse:
-        """A page inside the frame of the site. `crumbs` are the (text, address) of the pages above."""
+        """A page inside the frame of the site. `crumbs`: the (text, address) of the pages above; a tab has none."""
         request.current_app = self.admin_site.name
+        site = self.admin_site.each_context(request)
         full_context = {
-            **self.admin_site.each_context(request),
+            **site,
             "title": title,
-            "crumbs": crumbs,
+            "crumbs": () if site["tabs"] else crumbs,
             "actor": actor_of(request),
             **context,
         }

@@ -199,7 +199,7 @@ def _amount_violation(subject: str, change: AmountChange, limit: int, path: str)
     message = (
         f"The {change.name} of {subject} would change from {_text(change.before)}{from_place} to "
         f"{_text(change.after)}{to_place}. Changes of more than {limit} GPUs need the approval of a second person here "
-        "(approval_above)."
+        '(limit "Approval above").'
     )
     numbers = tuple({**change.as_dict(), "limit": limit}.items())
     return Violation(path, Fault.APPROVAL_NEEDED, message, numbers=numbers)
@@ -208,7 +208,7 @@ def _amount_violation(subject: str, change: AmountChange, limit: int, path: str)
 def _loosened_violation(subject: str, limit: int, after: int | None, path: str) -> Violation:
     how = "be removed" if after is None else f"rise to {after}"
     message = (
-        f"The limit above which changes of {subject} need an approval (approval_above) is {limit} GPUs and would "
+        f'The limit above which changes of {subject} need an approval ("Approval above") is {limit} GPUs and would '
         f"{how}, which needs the approval of a second person."
     )
     numbers = (("amount", APPROVAL_ABOVE), ("before", limit), ("after", after), ("limit", limit))

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from pools.domain.audit_labels import DRAIN_DEADLINE, NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.numbers import gpu_quota_labels
-from pools.domain.values.amounts import UNLIMITED, decode_gpus
+from pools.domain.values.amounts import GPU, UNLIMITED, decode_gpus
 from pools.domain.values.durations import minute_text
 
 Image = Mapping[str, Any]
@@ -188,7 +188,10 @@ def _pool_updated(entry: _AuditEntry) -> str:
 
 def _cohort_created(entry: _AuditEntry) -> str:
     quotas: Mapping[str, Any] = entry.after.get("quotas") or {}
-    own = ", ".join(f"{amounts.get('nominal')} {key}" for key, amounts in sorted(quotas.items())[:SHOWN_CHANGES])
+    own = ", ".join(
+        _gpus(amounts.get("nominal")) if key == GPU else f"{amounts.get('nominal')} {key}"
+        for key, amounts in sorted(quotas.items())[:SHOWN_CHANGES]
+    )
     parent = entry.after.get("parent")
     below = f" below {parent}" if parent else ""
     return f"configured cohort {entry.name}{below}{f' with {own}' if own else ' without a quota of its own'}"
@@ -291,7 +294,7 @@ def _alert_renderer(verb: str, more: str, less: str) -> Callable[[_AuditEntry], 
 def _plain(entry: _AuditEntry) -> str:
     """Verb, object and changed values; also of actions that earlier versions wrote."""
     verb = entry.action.rpartition(".")[2].replace("_", " ") or "changed"
-    kind = entry.kind.replace("_", " ")
+    kind = entry.kind.replace("_", " ").replace("gpu", "GPU")
     what = kind if entry.name == entry.kind else f"{kind} {entry.name}"
     return f"{verb} {what or 'something'}{entry.changes()}"
 

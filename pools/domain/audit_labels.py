@@ -3,15 +3,17 @@ the columns that no form has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from pools.domain.configuration.cohort_config import COHORT_FIELDS, QUOTA_FIELDS
 from pools.domain.configuration.pool_fields import POOL_FIELDS
-from pools.domain.numbers import QUOTA
+from pools.domain.gpu_quota.spec import AMOUNT_WORDS, SPEC_FIELDS
+from pools.domain.numbers import QUOTA, gpu_quota_labels
 from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
 from pools.domain.structured_input.config_fields import ConfigField
+from pools.domain.values.amounts import GPU
 from pools.domain.values.durations import minute_text
 
 DRAIN_DEADLINE: Final = "drain_by"
@@ -20,6 +22,15 @@ _COMMON: Final = {
     "name": "Name", "description": "Description", "version": "Version", "created_at": "Created",
     "updated_at": "Changed", "is_active": "May sign in", "backend": "Cluster", "parent": "Parent",
 }  # fmt: skip
+
+
+def _spec_labels() -> Iterator[tuple[str, str]]:
+    for each in SPEC_FIELDS:
+        for resource, word in AMOUNT_WORDS.items():
+            key = f"spec.{each.key}.{resource}" if "{}" in each.label else f"spec.{each.key}"
+            yield key, each.label.format(word)
+
+
 _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
     "pool": {
         **{each.column: each.label for each in POOL_FIELDS},
@@ -37,13 +48,17 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "node": {"flavor": "Flavor", "labels": "Labels"},
     "user": {"username": "Name", "email": "Mail address"},
+    "gpu_quota": {
+        "namespace": "Namespace", "alerting": "In alert", "alert_since": "In alert since", "alerts": "Alerts so far",
+        "faults": "Faults", "source": "Set by", "conditions": "Conditions", **dict(_spec_labels()),
+    },
 }  # fmt: skip
 _FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {
     "pool": {each.column: each for each in POOL_FIELDS},
     "cohort": {each.column: each for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
 }
 _FLAVORS: Final = frozenset({"flavors", "flavors_after"})
-_TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "created_at", "updated_at"})
+_TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "created_at", "updated_at", "alert_since"})
 NUMBERS_OF_ROWS: Final = frozenset({"id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id"})
 """Numbers of rows of the database: they tell people nothing, and the names stand beside them."""
 
@@ -66,7 +81,7 @@ def column_label(kind: str, path: str) -> str:
     for key in (path, path.rpartition(".")[2]):
         if found := known.get(key) or _COMMON.get(key):
             inside = path.removesuffix(key).rstrip(".").rpartition(".")[2]
-            return f"{found.removesuffix(' in GPUs')} of {inside}" if inside else found
+            return f"{found.removesuffix(' in GPUs')} of {inside}" if inside not in {"", GPU} else found
     return path.replace("_", " ")
 
 
@@ -78,6 +93,8 @@ def column_text(kind: str, path: str, value: Any) -> Any:
         return field.empty
     if key in _FLAVORS and isinstance(value, list):
         return ", ".join(map(_flavor_text, value)) or "none"
+    if (kind, key) == ("gpu_quota", "alerting") and value is not None:
+        return ", ".join(gpu_quota_labels(value)) or "nothing"
     if key in _TIMES and isinstance(value, str):
         return minute_text(datetime.fromisoformat(value))
     return value

@@ -29,7 +29,7 @@ LIST_TITLES: Mapping[FilteredList, str] = {
     FilteredList.USAGE: "Usage",
     FilteredList.SCHEDULER_EVENTS: "Scheduler events",
     FilteredList.AUDIT: "Audit log",
-    FilteredList.USERS: "Users and roles",
+    FilteredList.USERS: "Users",
 }
 _LISTS = {address: each for each, address in LIST_ADDRESSES.items()}
 

@@ -21,7 +21,7 @@ from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
 from pools.domain.quota import forest
 from pools.domain.quota.usage_bar import BAR_PARTS, UsageBar
-from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
+from pools.domain.values.amounts import GPU, NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
 from pools.models import AuditEntry
 from pools.selectors.quotas.pool_tree import PoolTreeRow
 from pools.selectors.quotas.quota_pages import QuotaTreeRow, kind_segment_of
@@ -228,6 +228,12 @@ def tone_badge(tone: str, words: str) -> SafeString:
     """These words as a badge of the tone."""
     quiet = " oa-badge--quiet" if tone in QUIET_TONES else ""
     return format_html('<span class="oa-badge oa-badge--{}{}">{}</span>', tone, quiet, words)
+
+
+@register.filter
+def resource_name(key: str) -> str:
+    """What people call a resource of quotas; GPUs without a flavor are just GPUs."""
+    return "GPUs" if key in {GPU, "gpu"} else key
 
 
 def state_label(state: str) -> str:

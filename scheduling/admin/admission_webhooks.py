@@ -67,7 +67,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             request,
             "osmo/admission_webhooks.html",
             title="Admission webhooks",
-            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            crumbs=[("Clusters", reverse("admin:pools_backend_changelist"))],
             columns=WEBHOOK_COLUMNS,
             rows=rows,
         )
@@ -105,7 +105,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             request,
             "osmo/admission_webhook.html",
             title=object_id,
-            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            crumbs=[("Clusters", reverse("admin:pools_backend_changelist"))],
             tabs=cluster_tabs(request, row.backend),
             form=form,
             row=row,

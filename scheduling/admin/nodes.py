@@ -184,7 +184,7 @@ class NodeAdmin(PolicyAdmin):
             request,
             "osmo/losses.html",
             title=backend,
-            crumbs=[("Clusters and nodes" if reads_platform else "Nodes", above)],
+            crumbs=[("Clusters" if reads_platform else "Nodes", above)],
             tabs=cluster_tabs(request, Backend.objects.get(name=backend)) if reads_platform else [],
             found=found,
             columns=NODE_LOSS_COLUMNS,

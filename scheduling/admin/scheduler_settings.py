@@ -25,7 +25,7 @@ from scheduling.models import WorkflowConfig
 from scheduling.selectors.cluster.scheduler_settings import config_body, current_config
 from scheduling.services.workflow_config import update_workflow_config
 
-TITLE = "Scheduler settings"
+TITLE = "Settings"
 
 
 _MINUTES, _RETRIES = (fields_of(UpdateSettings)[name] for name in (DRAIN_INTERVAL, MAX_RETRY))

@@ -3,6 +3,7 @@
 {% load lanes %}
 {% event_lanes chart %}     the marks of all lanes as one picture, whose columns are links that choose a time
 {% lane_axis chart %}       the times below it
+{% event_marks %}           the shapes of the marks, for a page without the picture
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ _SHAPES = {
 def event_lanes(context: dict[str, Any], chart: LaneChart) -> SafeString:
     """The picture of the events. Places are percent and sizes are pixels, so it fits every width."""
     height = ROW * len(chart.lanes)
-    shapes = "".join(
-        f'<polygon id="mark-{action}-{size}" points="{points.format(r=radius)}"/>'
-        for action, points in _SHAPES.items()
-        for size, radius in enumerate(_RADII, 1)
-    )
-    circles = "".join(f'<circle id="mark-start-{size}" r="{radius}"/>' for size, radius in enumerate(_RADII, 1))
     lanes = "".join(_lane(lane, ROW * number) for number, lane in enumerate(chart.lanes))
     columns = "".join(_column(context, column, height) for column in chart.columns)
     return mark_safe(  # noqa: S308  names are escaped in _column
         f'<svg class="oa-eventlanes__svg" width="100%" height="{height}" data-since="{chart.start.timestamp():.0f}"'
-        f' data-until="{chart.end.timestamp():.0f}"><defs>{shapes}{circles}</defs>{lanes}{columns}</svg>'
+        f' data-until="{chart.end.timestamp():.0f}">{_marks()}{lanes}{columns}</svg>'
     )
+
+
+@register.simple_tag
+def event_marks() -> SafeString:
+    """The shapes of the marks, for a list of events on a page without the picture."""
+    return mark_safe(f'<svg width="0" height="0" class="oa-hidden" aria-hidden="true">{_marks()}</svg>')  # noqa: S308
 
 
 @register.simple_tag
@@ -57,7 +58,9 @@ def lane_axis(chart: LaneChart) -> SafeString:
     """The times of the axis."""
     form = "%-d %b %H:%M" if chart.has_days else "%H:%M"
     texts = "".join(
-        f'<text x="{tick.left}%" y="12">{tick.time:{form}}</text>' for tick in chart.ticks if 3 < tick.left < 97
+        f'<text x="{tick.left}%" y="12"{" class=oa-end" if tick.left > 85 else ""}>{tick.time:{form}}</text>'
+        for tick in chart.ticks
+        if 3 < tick.left < 97
     )
     return mark_safe(f'<svg class="oa-eventlanes__axis" width="100%" height="16" aria-hidden="true">{texts}</svg>')  # noqa: S308
 
@@ -68,6 +71,16 @@ def part_title(part: tuple[datetime, datetime]) -> str:
     since, until = (each.astimezone(UTC) for each in part)
     end = f"{until:%H:%M}" if until.date() == since.date() else f"{until:%-d %b %H:%M}"
     return f"{since:%-d %b %H:%M} to {end} UTC"
+
+
+def _marks() -> str:
+    polygons = "".join(
+        f'<polygon id="mark-{action}-{size}" points="{points.format(r=radius)}"/>'
+        for action, points in _SHAPES.items()
+        for size, radius in enumerate(_RADII, 1)
+    )
+    circles = "".join(f'<circle id="mark-start-{size}" r="{radius}"/>' for size, radius in enumerate(_RADII, 1))
+    return f"<defs>{polygons}{circles}</defs>"
 
 
 def _lane(lane: PoolLane, top: int) -> str:

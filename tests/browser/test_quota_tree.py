@@ -196,7 +196,7 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     tab.screenshot("effect")
     tab.assert_accessible()
     page.get_by_role("button", name="Save the cohort").click()
-    expect_text(page.locator("main"), f"{tree.prod} uses 5 more of default/gpu than its limits allow")
+    expect_text(page.locator("main"), f"{tree.prod} uses 5 more GPUs than its limits allow")
     expect_text(page.locator("main"), "research needs more")
     tab.screenshot("debt")
     tab.assert_accessible()

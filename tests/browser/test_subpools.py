@@ -163,7 +163,7 @@ def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Calla
         answer = tab.page.goto(tab.base_url + address)
         assert answer.status == 404, address
         expect_text(tab.page.locator("main"), "no role")
-    expect(tab.page.get_by_role("navigation", name="Main")).not_to_contain_text("Users and roles")
+    expect(tab.page.get_by_role("navigation", name="Main")).not_to_contain_text("Users")
     tab.screenshot("foreign")
     tab.assert_accessible()
     own = tab.open(scene.pool_page)

@@ -176,7 +176,7 @@ class BackendAdmin(PolicyAdmin):
         return self.render_page(
             request,
             "osmo/backends.html",
-            title="Clusters and nodes",
+            title="Clusters",
             columns=BACKEND_COLUMNS,
             script=forms.script_media("columns"),
             backends=[
@@ -195,7 +195,7 @@ class BackendAdmin(PolicyAdmin):
             request,
             "osmo/backend.html",
             title=backend.name,
-            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
+            crumbs=[("Clusters", reverse("admin:pools_backend_changelist"))],
             tabs=cluster_tabs(request, backend),
             backend=backend,
             columns=MACHINE_COLUMNS,
@@ -293,7 +293,7 @@ def _sync_address(result: BackendResult) -> str:
 
 
 def _breadcrumbs(name: str | None) -> Breadcrumbs:
-    top = ("Clusters and nodes", reverse("admin:pools_backend_changelist"))
+    top = ("Clusters", reverse("admin:pools_backend_changelist"))
     return [top, (name, _address(name))] if name is not None else [top]
 
 

@@ -23,7 +23,7 @@ from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.checks import headroom_for
-from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS, gpu_quota_spec_body
+from pools.domain.gpu_quota.spec import AMOUNT_WORDS, PARTS, SPEC_FIELDS, gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.domain.list_columns import GPU_QUOTA_COLUMNS, WORKER_COLUMNS
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
@@ -54,7 +54,6 @@ from pools.services.gpu_quota.gpu_allocations import release
 from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
 LIST_TITLE = "GPU quota"
-_WORDS = {"tflops": "TFLOPS", "vram": "Memory"}
 
 
 def _inputs() -> dict[str, tuple[str, str, str]]:
@@ -64,7 +63,7 @@ def _inputs() -> dict[str, tuple[str, str, str]]:
         if each.looks == "number":
             found[f"spec.{each.key}"] = (each.input, each.label, each.help)
             continue
-        for resource, word in _WORDS.items():
+        for resource, word in AMOUNT_WORDS.items():
             found[f"spec.{each.key}.{resource}"] = (f"{each.input}_{resource}", each.label.format(word), each.help)
     return found
 

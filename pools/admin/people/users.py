@@ -139,7 +139,7 @@ class UserAdmin(PolicyAdmin):
         return self.render_page(
             request,
             "osmo/users.html",
-            title="Users and roles",
+            title="Users",
             columns=USER_COLUMNS,
             filters=filters,
             window=paginate(filters.qs, request.GET.get("page")),
@@ -336,7 +336,7 @@ def _warnings(actor_name: str, before: dict[str, Any], after: dict[str, Any]) ->
 
 
 def _crumbs(user: User | None = None) -> list[tuple[str, str]]:
-    top = ("Users and roles", reverse("admin:pools_user_changelist"))
+    top = ("Users", reverse("admin:pools_user_changelist"))
     return [top] if user is None else [top, (user.username, _user_url(user))]
 
 

@@ -17,6 +17,8 @@ from pools.domain.structured_input.config_fields import ConfigField, Schema, obj
 from pools.domain.structured_input.fields import FieldReader
 
 MAX_COUNT = 2**31 - 1
+AMOUNT_WORDS: Final[Mapping[str, str]] = {"tflops": "TFLOPS", "vram": "Memory"}
+"""What people call the resources."""
 NAMESPACE_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAMESPACE = re.compile(NAMESPACE_PATTERN)
 

@@ -79,7 +79,7 @@ def test_a_patch_moves_and_orphans_need_a_parameter(admin: ApiClient) -> None:
     assert [entry["sentence"] for entry in trail] == [
         "root made cohort b the top of its own tree",
         "root moved cohort b below z: moved",
-        "system configured cohort b below a with 1 default/gpu",
+        "system configured cohort b below a with 1 GPU",
     ]
 
 

@@ -77,7 +77,7 @@ def test_a_change_above_the_limit_is_refused_with_its_numbers(limited_team: None
         "path": "",
         "code": "approval_needed",
         "message": "The quota of team--a would change from 10 GPUs to 21 GPUs. Changes of more than 10 GPUs need the "
-        "approval of a second person here (approval_above).",
+        'approval of a second person here (limit "Approval above").',
         "amount": "quota",
         "before": 10,
         "after": 21,

@@ -313,7 +313,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         None,
         {"quotas": {"default/gpu": {"nominal": 4}}, "parent": "corp"},
-        "root configured cohort org below corp with 4 default/gpu",
+        "root configured cohort org below corp with 4 GPUs",
     ),
     "a cohort's limit": (
         "cohort.updated",
@@ -321,7 +321,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"quotas": {"default/gpu": {"nominal": 4, "lending_limit": None}}},
         {"quotas": {"default/gpu": {"nominal": 4, "lending_limit": 2}}},
-        "root updated cohort org (Lending limit of default/gpu: nothing → 2)",
+        "root updated cohort org (Lending limit in GPUs: nothing → 2)",
     ),
     "a cohort on top": (
         "cohort.moved",
@@ -361,7 +361,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"total": 1},
         {"total": 2},
-        "root limits moved gpu quota ml (total: 1 → 2)",
+        "root limits moved GPU quota ml (total: 1 → 2)",
     ),
     "no object": ("", "", "", None, None, "somebody changed something"),
 }
