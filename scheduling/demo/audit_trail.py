@@ -122,11 +122,10 @@ def age_images() -> None:
 def write_change_times() -> None:
     """Pools, cohorts and namespaces were changed when their last entries say so: also since when a subpool drains."""
     with pgtrigger.ignore(*_RULES_OF_ROWS), connection.cursor() as cursor:
-        for table, kind, name in (
-            ("pools_pool", "pool", "name"), ("pools_cohort", "cohort", "name"),
-            ("pools_gpuquota", "gpu_quota", "namespace"),
-        ):  # fmt: skip
+        for table, name in (("pool", "name"), ("cohort", "name"), ("gpuquota", "namespace")):
             cursor.execute(
-                f"UPDATE {table} SET updated_at = last.time FROM (SELECT object, max(time) AS time"
-                f" FROM pools_auditentry GROUP BY object) last WHERE last.object = '{kind}/' || {name}"
+                f"UPDATE pools_{table} SET updated_at = last.time FROM (SELECT object, max(time) AS time"
+                f" FROM pools_auditentry GROUP BY object) last"
+                f" WHERE replace(split_part(object, '/', 1), '_', '') = '{table}'"
+                f" AND split_part(object, '/', 2) = {name}"
             )

@@ -19,7 +19,8 @@ from osmo_admin.monitoring import heartbeat
 from osmo_admin.monitoring.liveness import Liveness
 from osmo_admin.processes import beat
 from osmo_admin.processes.beat import RETRY_SECONDS, Scheduler
-from scheduling.services.periodic_tasks import FIND_SILENT, ensure_periodic_tasks
+from scheduling.selectors.status.job_names import FIND_SILENT
+from scheduling.services.periodic_tasks import ensure_periodic_tasks
 from tests.support.services import Services
 
 

@@ -12,8 +12,8 @@ from django_celery_beat.models import PeriodicTask
 from pools.domain.people.roles import Actor, Permission
 from pools.permissions import require_platform
 from scheduling.models import JobFailureCount
+from scheduling.selectors.status.job_names import PURPOSES
 from scheduling.selectors.status.problems import PERIOD_SECONDS, late_jobs
-from scheduling.services.periodic_tasks import PURPOSES
 
 
 class JobState(StrEnum):

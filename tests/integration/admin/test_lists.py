@@ -23,8 +23,9 @@ from pools.domain.quota.usage_bar import sum_bars
 from pools.models import AuditEntry, Pool
 from pools.selectors.quotas import platform_totals, pool_tree
 from scheduling.models import JobFailureCount
+from scheduling.selectors.status.job_names import PURPOSES, SEND_NOTICES
 from scheduling.services.notifications import RECONCILE_TASK
-from scheduling.services.periodic_tasks import PURPOSES, SEND_NOTICES, ensure_periodic_tasks
+from scheduling.services.periodic_tasks import ensure_periodic_tasks
 from scheduling.services.task_names import CLOSE_USAGE_HOURS
 from tests.integration.admin.conftest import actor_named, confirm_change, submit_workflow
 from tests.support.world import apply_change, make_subpool, reconcile

@@ -17,9 +17,10 @@ from pools.models import AuditEntry, Backend, InboxNotice, KubernetesSettings, N
 from pools.selectors.inbox import inbox_of
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Interruption, NodeState, Workflow
+from scheduling.selectors.status.job_names import SAMPLE_GPU_USAGE
 from scheduling.selectors.status.overview import read_overview
 from scheduling.services.notices.conditions import find_conditions
-from scheduling.services.periodic_tasks import SAMPLE_GPU_USAGE, ensure_periodic_tasks
+from scheduling.services.periodic_tasks import ensure_periodic_tasks
 from tests.integration.notices.conftest import Hook
 from tests.support.notices import plan_notices
 from tests.support.world import (
