@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
 import pgtrigger
 from django.db import models
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.people.roles import Actor, Permission
@@ -52,6 +56,11 @@ class DecisionQuerySet(models.QuerySet["Decision"]):
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
         return self.filter(Q(workflow__submitted_by=actor.user_id) | Q(root_pool__in=roots))
+
+    def last_moves(self, workflows: Collection[UUID]) -> dict[UUID, datetime]:
+        """When tasks of these workflows moved to other nodes for the last time, by group: their work began again."""
+        moves = self.filter(action=Decision.Action.MOVE, workflow__in=workflows).order_by()
+        return dict(moves.values_list("group_id").annotate(Max("time")))
 
 
 class Decision(models.Model):

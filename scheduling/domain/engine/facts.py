@@ -144,10 +144,10 @@ class GangFacts:
     """Tasks that start together as far as `tree` requires; None requires all of them. Names are unique in the facts.
 
     The times are seconds, and only a policy reads them: `waiting_since` (None: `submitted`), `started` of a running
-    gang, `time_limit` after which it certainly ends, `expected_time` that it probably runs, `checkpoint_every` so many
-    seconds after its start, and again after so many, its tasks have saved their state. Only a what-if about
-    nodes reads these two: `restarts`, whether it waits again after it has lost its place with a node, and the task
-    `lead`, which it cannot lose alone.
+    gang, `moved` if tasks of it began again on other nodes since, `time_limit` after which it certainly ends,
+    `expected_time` that it probably runs, `checkpoint_every` so many seconds after its work began, and again after so
+    many, its tasks have saved their state. Only a what-if about nodes reads these two: `restarts`, whether it waits
+    again after it has lost its place with a node, and the task `lead`, which it cannot lose alone.
 
     `alternatives`: the same tasks (names, groups, order) with the requests, allowed nodes and bars of other flavors, in
     order of preference. `tasks` is the choice that it has, or, where nothing of it runs or is ending, one of those that
@@ -171,6 +171,7 @@ class GangFacts:
     checkpoint_every: Number | None = None
     alternatives: tuple[tuple[TaskFacts, ...], ...] = ()
     choice: int = 0
+    moved: Number | None = None
 
     @property
     def choices(self) -> tuple[tuple[TaskFacts, ...], ...]:

@@ -57,11 +57,11 @@ class KeptState:
         """The facts of a gang as they were reported."""
         return self.world.gang_of[name].fact
 
-    def started(self, name: str, at: Number, expected: Number | None) -> None:
+    def started(self, name: str, at: Number, expected: Number | None, moved: Number | None = None) -> None:
         """What the last run started has its GPUs since this time and probably needs them so long (seconds), which a
-        policy reads."""
+        policy reads. `moved`: when it began again on other nodes."""
         if self.world.policy is not None:
-            self.world.policy.note_start(self.world.gang_of[name], at, expected)
+            self.world.policy.note_start(self.world.gang_of[name], at, expected, moved)
 
     def waits(self, name: str, at: Number, expected: Number | None) -> None:
         """What the last run took back waits since this time, and would probably run so long."""

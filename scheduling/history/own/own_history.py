@@ -330,7 +330,9 @@ def _read_jobs(
         waits[group_id].append(wait)
         if over is not None and over <= since:
             began[group_id] = over
-    moved = _last_moves(ids)
+    workflows = {group.workflow_id for group in groups}
+    moved = Decision.objects.last_moves(workflows)
+    moved_before = Decision.objects.filter(time__lte=since).last_moves(workflows)
     siblings = _count_groups(groups)
     shapes = SharedObjects([])
     name_of = {
@@ -355,6 +357,9 @@ def _read_jobs(
             last_start = max(last_start, moved[group.pk])  # work that moves begins again
         if last_start is not None and last_start <= since and group.pk in started:
             started[group.pk] = last_start
+        elif group.pk in started:
+            since_then = began.get(group.pk, started[group.pk])
+            started[group.pk] = max(since_then, moved_before.get(group.pk, since_then))
         run_time = None if last_start is None else _span(last_start, group.end_time)
         jobs[group.pk] = RecordedJob(
             name_of[workflow.pk, group.name], str(workflow.pk), workflow.submitted_by.username,
@@ -394,12 +399,6 @@ def _task(task: Task, shapes: SharedObjects) -> RecordedTask:
     )  # fmt: skip
     facts = shapes.task(waiting, task.flavor or DEFAULT_FLAVOR)
     return RecordedTask(facts, task.platform, frozenset(task.nodes_excluded))
-
-
-def _last_moves(groups: Collection[UUID]) -> dict[UUID, datetime]:
-    """When tasks of these groups moved to other nodes for the last time."""
-    moves = Decision.objects.filter(action=Decision.Action.MOVE, group__in=groups).order_by("id")
-    return dict(moves.values_list("group_id", "time"))
 
 
 def _simulated(backend: Backend, group: Group, last_start: datetime | None) -> int | None:

@@ -30,6 +30,7 @@ def gang_of(configuration: Configuration, job: RecordedJob, running: Mapping[str
         job.name, job.queue, tuple(tasks), job.priority.priority_class_value, job.priority.is_preemptible, job.rank,
         job.tree, waiting_since=whole_seconds(job.ready),
         started=None if job.began is None else whole_seconds(job.began),
+        moved=moved_at(job.started, job.began),
         time_limit=None if job.exec_timeout is None else whole_seconds(job.exec_timeout),
         expected_time=expected_time(job, job.started, job.began),
         checkpoint_every=None if job.checkpoint_every is None else max(1, whole_seconds(job.checkpoint_every)),
@@ -42,6 +43,11 @@ def expected_time(job: RecordedJob, start: int | None, began: int | None) -> int
     if start is None or began is None or job.simulated is None:
         return None if job.declared is None else whole_seconds(job.declared)
     return whole_seconds(job.simulated + start - began)
+
+
+def moved_at(start: int | None, began: int | None) -> int | None:
+    """When the tasks of a gang that has had its place since `began` moved, if they did; `start` is that of its work."""
+    return None if start is None or start == began else whole_seconds(start)
 
 
 def time_limit(job: RecordedJob, first_start: int | None, began: int | None, now: int) -> int | None:

@@ -34,7 +34,7 @@ from scheduling.history.replay.as_recorded import (
     known_run_times,
     plan_new_work,
 )
-from scheduling.history.replay.gang_facts import expected_time, gang_of, time_limit, whole_seconds
+from scheduling.history.replay.gang_facts import expected_time, gang_of, moved_at, time_limit, whole_seconds
 from scheduling.history.replay.history import Configuration, Ending, RecordedHistory, RecordedJob, RecordedStep
 from scheduling.history.replay.jobs import SECOND, seconds
 from scheduling.history.replay.seen_order import Snapshot
@@ -422,7 +422,8 @@ class HistoryClock:
             return
         for name, began in self._began.items():
             past = self._past.jobs[name]
-            self._state.started(name, whole_seconds(began), expected_time(past.job, past.start, began))
+            expected = expected_time(past.job, past.start, began)
+            self._state.started(name, whole_seconds(began), expected, moved_at(past.start, began))
 
     def _workflow_began(self, workflow: str, now: int) -> None:
         """The time limit of a workflow counts from its first start."""

@@ -63,6 +63,7 @@ from scheduling.domain.receipts.lost import CHECKPOINT_LABEL, checkpoint_interva
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.domain.workflow_spec import GroupSpec
 from scheduling.garbage_collector import garbage_collector
+from scheduling.models import Decision
 from scheduling.selectors.queue.cohorts_above import limits_its_borrowing, pool_cohort_limits, read_cohorts_above
 from scheduling.selectors.queue.dispatched_usage import read_dispatched_usage
 from scheduling.selectors.queue.gpu_headroom import read_gpu_holds
@@ -452,6 +453,7 @@ class _BackendGangs:
         self._are_totals = totals_only
         self._reservations: list[StartReservationFacts] = []
         self._trees = trees
+        self._moves: Mapping[UUID, datetime] = {}
         self.shapes = SharedObjects(nodes)
         with connection.cursor() as cursor:
             begun = [] if totals_only else _BEGUN
@@ -465,6 +467,8 @@ class _BackendGangs:
                 gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
             tasks = {group: [LiveTask(*columns) for columns in json.loads(written)] for group, written in cursor}
+        if backend.victims == VictimRule.LEAST_LOST and not totals_only:
+            self._moves = Decision.objects.last_moves({gang[4] for gang in gangs if gang[13] is not None})
         for gang in gangs:
             if gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks.get(gang[0], ()))
@@ -510,6 +514,7 @@ class _BackendGangs:
                 time_limit=limit,
                 expected_time=expected,
                 checkpoint_every=_checkpoint_seconds(checkpoints),
+                moved=_moved_at(self._moves.get(group), started),
             )
         )
 
@@ -530,6 +535,14 @@ def _reserved_choice(variants: GangVariants, places: Mapping[str, Mapping[str, A
 def _checkpoint_seconds(written: str | None) -> int | None:
     every = None if written is None else checkpoint_interval({CHECKPOINT_LABEL: written})
     return None if every is None else max(1, round(every.total_seconds()))
+
+
+def _moved_at(moved: datetime | None, started: int | None) -> int | None:
+    """The second in which a running gang moved since it started."""
+    if moved is None or started is None:
+        return None
+    at = (microseconds(moved) + 500_000) // 1_000_000
+    return at if at >= started else None
 
 
 def policy_of(backend: Backend) -> PolicyFacts | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from uuid import UUID
 
@@ -44,9 +45,36 @@ def test_previews_decisions_and_replays_have_the_same_victim(db: None, victims: 
     decision = Decision.objects.get(action="reclaim")
     for message in (decision.message, decision.message_without_beneficiary):
         assert message.endswith(TOLD) is (victims == "least_lost")
+    assert_replays_alike(cluster, begin)
+
+
+def assert_replays_alike(cluster: Cluster, begin: str) -> None:
+    """An unchanged replay repeats what happened."""
     until = database_time().replace(tzinfo=None).isoformat()
     replay = post(cluster, "/api/replay", {"since": begin, "until": until, "changes": []})
     replays.run_replay(UUID(replay["id"]))
     answer = cluster.get(f"/api/replay/{replay['id']}")["answer"]
     assert (answer["identical"], answer["first_difference"]) == (True, None)
     assert answer["recorded"] == answer["on"]
+
+
+def test_only_the_time_since_the_last_move_counts(db: None) -> None:
+    """Of two gangs of one GPU the older one has moved: its work began again, so it loses less than the other."""
+    cluster = Cluster({"n1": 2, "n2": 1, "n3": 1}, {"team": {"a": 4}})
+    Backend.objects.update(victims="least_lost", reserve_after=None, ageing=None)
+    begin = database_time().replace(tzinfo=None).isoformat()
+    for name in ("on-n2", "on-n3", "beside", "older"):
+        cluster.submit(name, "team--a", "LOW")
+        cluster.reconcile()
+    time.sleep(1.1)  # a policy reads whole seconds
+    cluster.end("on-n2")
+    cluster.submit("other", "team--a", "LOW")
+    cluster.reconcile()
+    cluster.end("on-n3")
+    cluster.end("beside")
+    time.sleep(1.1)
+    cluster.submit("pair", "team--a", "HIGH", gpus=2)
+    assert sorted(cluster.reconcile()) == [("move", "older"), ("start", "pair")]
+    cluster.submit("new", "team--a", "HIGH")
+    assert cluster.reconcile() == [("preempt", "older"), ("start", "new")]
+    assert_replays_alike(cluster, begin)

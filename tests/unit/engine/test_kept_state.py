@@ -62,13 +62,13 @@ class BothWays:
             policy = replace(self.facts.policy, reservations=reserved)
             self.kept.rebuild(replace(self.kept.facts(), policy=policy))
 
-    def note_start(self, name, at, expected):
-        self.kept.started(name, at, expected)
-        self._note(name, started=at, expected_time=expected)
+    def note_start(self, name, at, expected, moved=None):
+        self.kept.started(name, at, expected, moved)
+        self._note(name, started=at, expected_time=expected, moved=moved)
 
     def note_wait(self, name, at, expected):
         self.kept.waits(name, at, expected)
-        self._note(name, waiting_since=at, expected_time=expected)
+        self._note(name, waiting_since=at, expected_time=expected, moved=None)
 
     def _note(self, name, **known):
         self.facts = replace(
@@ -222,7 +222,7 @@ def note_times(pick, both, steps, instant):
     for name in sorted({step.gang for step in steps}):
         at, expected = instant + pick.randrange(2), pick.choice([None, 4])
         if both.kept.is_running(name):
-            both.note_start(name, at, expected)
+            both.note_start(name, at, expected, pick.choice([None, at + 1]))
         else:
             both.note_wait(name, at, expected)
 

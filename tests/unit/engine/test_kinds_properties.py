@@ -54,7 +54,7 @@ def noted(kept, facts, name, at):
     gang = next(each for each in facts.gangs if each.name == name)
     if any(task.state is TaskState.RUNNING for task in gang.tasks):
         kept.started(name, at, HOUR)
-        known = replace(gang, started=at, expected_time=HOUR)
+        known = replace(gang, started=at, expected_time=HOUR, moved=None)
     else:
         kept.waits(name, at, None)
         known = replace(gang, waiting_since=at, expected_time=None)

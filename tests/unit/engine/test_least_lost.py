@@ -262,6 +262,16 @@ def test_only_the_time_since_the_last_checkpoint_counts(every, lost):
     assert lost_of(start) == [lost]
 
 
+@pytest.mark.parametrize(("moved", "lost"), [(None, "late"), (950, "early"), (200, "late")])
+def test_only_the_time_since_the_last_move_counts(moved, lost):
+    """`early` has run for 700 s, and for 50 s since it moved at 950; `late` has run for 100 s. A move before the start
+    was one of an earlier attempt."""
+    early = replace(started(gang("early", "q", on="n", at=1), 300), moved=moved)
+    late = started(gang("late", "q", on="n", at=2), 900)
+    start = facts([queue("q", 2)], [early, late, gang("new", "q", NORMAL, at=9)], {"n": 2})
+    assert lost_of(start) == [lost]
+
+
 def test_in_a_large_queue_the_one_small_gang_goes():
     work = [gang(f"l{i:03}", "q", gpus=2, on=f"n{i:03}", at=i + 1) for i in range(400)]
     small = gang("small", "q", on="n400")

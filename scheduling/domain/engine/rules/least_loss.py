@@ -227,8 +227,8 @@ class LeastLoss:
 
     def _age_of(self, gang: GangState) -> Number:
         policy = self._world.policy
-        started = None if policy is None else policy.started_at(gang)
-        ran = 0 if policy is None or started is None else max(0, policy.now - started)
+        began = None if policy is None else policy.work_began_at(gang)
+        ran = 0 if policy is None or began is None else max(0, policy.now - began)
         return ran % gang.fact.checkpoint_every if gang.fact.checkpoint_every else ran
 
     def _chosen_of(self, units: Sequence[EvictionUnit]) -> list[tuple[_Option, int]]:

@@ -167,17 +167,24 @@ class StartPolicy(Watcher):
         """When a running gang started; None if it waits or the time is not known."""
         return self._started.get(gang.index)
 
-    def note_start(self, gang: GangState, at: Number, expected: Number | None) -> None:
-        """A running gang started at this time, a little later than its plan was made."""
+    def work_began_at(self, gang: GangState) -> Number | None:
+        """When a running gang started, or began again on other nodes; None if the time is not known."""
+        started, moved = self._started.get(gang.index), gang.fact.moved
+        return started if started is None or moved is None else max(started, moved)
+
+    def note_start(self, gang: GangState, at: Number, expected: Number | None, moved: Number | None) -> None:
+        """A running gang started at this time, a little later than its plan was made, and began again when it moved."""
         self._started[gang.index] = at
-        if (gang.fact.started, gang.fact.expected_time) != (at, expected):
+        if (gang.fact.started, gang.fact.expected_time, gang.fact.moved) != (at, expected, moved):
             for each in gang.choices or (gang,):
-                each.fact = replace(each.fact, started=at if each is gang else None, expected_time=expected)
+                each.fact = replace(
+                    each.fact, started=at if each is gang else None, expected_time=expected, moved=moved
+                )
 
     def note_wait(self, gang: GangState, at: Number, expected: Number | None) -> None:
         """A gang that was taken back begins a new wait at this time, whichever of its choices it gets."""
         for each in gang.choices or (gang,):
-            each.fact = replace(each.fact, waiting_since=at, expected_time=expected)
+            each.fact = replace(each.fact, waiting_since=at, expected_time=expected, moved=None)
             self._note_lists(each)
 
     # -- reservations ------------------------------------------------------------------------------------------------
