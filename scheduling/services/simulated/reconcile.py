@@ -199,6 +199,8 @@ class Reconciliation:
         new_since = state.snapshot
         for totals_only in (True, False):
             with one_snapshot():
+                if self._is_offline_now():
+                    return False
                 snapshot, new = take_snapshot(self._backend), new_workflow_names(state)
                 if snapshot.plan_token != state.plan_token:
                     return False
@@ -225,11 +227,13 @@ class Reconciliation:
             before, now = len(self.steps), database_time()
             ended, busy = end_due_groups(self._backend)
             self._add_steps(ended)
-            if self._backend.offline:
+            with one_snapshot():
+                live = None
+                if not self._is_offline_now():
+                    snapshot, live = take_snapshot(self._backend), read_live_facts(self._backend)
+            if live is None:
                 has_converged = True
             else:
-                with one_snapshot():
-                    snapshot, live = take_snapshot(self._backend), read_live_facts(self._backend)
                 plan = _run_cycle(live.facts)
                 if plan.steps:
                     mark_unfinished(self._backend)
@@ -239,8 +243,8 @@ class Reconciliation:
             if busy is not None:
                 raise busy
             if has_converged and not due_groups(self._backend, database_time()).exists():
-                self._note_result(None if self._backend.offline else (live, plan))
-                if not self._backend.offline:
+                self._note_result(None if live is None else (live, plan))
+                if live is not None:
                     seconds = (database_time() - now).total_seconds()
                     external = live.waits_for_external
                     mark_clean(self._backend, snapshot, now=now, seconds=seconds, waits_for_external=external)
@@ -249,6 +253,14 @@ class Reconciliation:
             if fruitless == MAX_FRUITLESS_ROUNDS:
                 break
         return False
+
+    def _is_offline_now(self) -> bool:
+        """Read the backend again: a person may have changed its settings since the last round."""
+        now = Backend.objects.filter(pk=self._backend.pk).first()
+        if now is None:  # removed
+            return True
+        self._backend = now
+        return now.offline
 
     def _apply(
         self, live: LiveFacts, plan: CycleResult, snapshot: SchedulingSnapshot, new_since: str | None = None

@@ -107,6 +107,44 @@ def test_a_quota_that_was_lowered_while_a_cycle_ran_stops_the_next_work(backend:
     list(replays(backend, begin))
 
 
+def test_a_cluster_that_goes_offline_while_a_cycle_runs_starts_nothing_in_the_next_round(
+    backend: Backend, beside: Any
+) -> None:
+    """A cancellation makes the reconciliation plan again, and `job-3` would start in the place of `job-1`."""
+    begin = database_time()
+    for _ in range(3):
+        send("one--a", 4)
+
+    def cancel_and_set_offline() -> None:
+        world.apply_change(CancelWorkflow(name="job-1"), actor=world.admin_actor())
+        Backend.objects.filter(pk=backend.pk).update(offline=True)
+
+    beside(cancel_and_set_offline)
+    reconcile.reconcile_backend(backend.pk)
+    assert set(Decision.objects.values_list("workflow__name", flat=True)) == {"job-2"}
+    (history,) = replays(backend, begin)
+    assert len(history.steps) == 1
+
+
+def test_a_policy_that_changes_while_a_cycle_runs_holds_from_the_next_round_on(backend: Backend, beside: Any) -> None:
+    for _ in range(3):
+        send("one--a", 4)
+
+    def cancel_and_reserve() -> None:
+        world.apply_change(CancelWorkflow(name="job-1"), actor=world.admin_actor())
+        Backend.objects.filter(pk=backend.pk).update(reserve_after=60)
+
+    beside(cancel_and_reserve)
+    Backend.objects.filter(pk=backend.pk).update(reserve_after=None, ageing=None)
+    seen = []
+    run = reconcile._run_cycle
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reconcile, "_run_cycle", lambda facts: (seen.append(facts.policy), run(facts))[1])
+        reconcile.reconcile_backend(backend.pk)
+    assert seen[0] is None
+    assert {policy.reserve_after for policy in seen[1:]} == {60}
+
+
 def test_a_cycle_of_new_work_leaves_other_work_waiting(backend: Backend) -> None:
     begin = database_time()
     send("one--a", 4)
