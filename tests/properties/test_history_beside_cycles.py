@@ -30,7 +30,9 @@ from tests.support import world
 from tests.support.threads import run_concurrently
 
 OF_A_DAY = (9, 11, 33, 81, 84)
-OF_A_NIGHT = range(1, 101)
+OF_A_NIGHT = range(1, 141)
+WITH_LOSSES = 101
+"""From this seed on the victims are those that lose least, and work saves its state."""
 ROUNDS = 9
 PRIORITIES = (Priority.LOW, Priority.LOW, Priority.NORMAL, Priority.HIGH)
 
@@ -44,9 +46,13 @@ class BusyScene:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
+        self.has_losses = seed >= WITH_LOSSES
+        self.losses = random.Random(f"losses of {seed}")
         self.backend = world.make_backend(f"sim{seed}", namespace=f"ns{seed}", nodes=3, gpus=4, auto_end=True)
         Backend.objects.filter(pk=self.backend.pk).update(
-            reserve_after=self.dice.choice([None, 1, 2]), ageing=self.dice.choice([None, 1])
+            reserve_after=self.dice.choice([None, 1, 2]),
+            ageing=self.dice.choice([None, 1]),
+            victims="least_lost" if self.has_losses else "youngest",
         )
         self.pools = [f"one{seed}", f"two{seed}"]
         world.make_pool(self.pools[0], 6, on=self.backend, a=3, b=1)
@@ -70,6 +76,8 @@ class BusyScene:
             file = job_file(self.dice.randint(1, 4), self.dice.randint(1, 2))
         if self.dice.random() < 0.4:
             file = file.replace("  name: job\n", "  name: job\n  labels: {osmo/simulated-runtime: 1s}\n", 1)
+        elif self.has_losses and self.losses.random() < 0.3:
+            file = file.replace("  name: job\n", "  name: job\n  labels: {osmo/checkpoint-every: 1s}\n", 1)
         submit(actor=self.admin, pool=pool, submission=Submission(file, priority))
 
     def _live(self, *statuses: str) -> str:

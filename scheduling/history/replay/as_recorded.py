@@ -3,7 +3,7 @@ planned, because a change came in between or their process died."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +15,8 @@ from scheduling.domain.judgement.new_work import starts_everything
 from scheduling.domain.judgement.plan_units import VICTIM_ACTIONS, PlanUnit, split_plan
 from scheduling.history.replay.history import Ending, RecordedHistory, RecordedJob, RecordedStep
 from scheduling.history.replay.seen_order import Snapshot
+
+_Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 
 def known_run_times(history: RecordedHistory) -> dict[tuple[str, int], int]:
@@ -53,18 +55,17 @@ def count_units(recorded: Iterable[RecordedStep]) -> int:
 
 def is_recorded(steps: Iterable[Step], recorded: Iterable[RecordedStep]) -> bool:
     """Whether these are the recorded steps."""
-    placed = ((*_key(step), step.nodes if step.action in {StepAction.START, StepAction.MOVE} else ()) for step in steps)
-    return sorted(placed) == sorted((step.action, step.gang, step.tasks, step.nodes) for step in recorded)
+    return sorted(map(_key, steps)) == sorted((step.action, step.gang, step.tasks, step.nodes) for step in recorded)
 
 
 def done_units(planned: Sequence[Step], recorded: Iterable[RecordedStep], units: int) -> Sequence[Step]:
-    """The steps of the plan that were done: a unit is done or dropped as a whole. All of them, where the cycle of the
-    record had another plan."""
+    """The steps of the plan that were done: a unit is done or dropped as a whole, and each recorded step is that of one
+    unit. All of them, where the cycle of the record had another plan."""
     plan = list(split_plan(planned))
-    known = {(step.action, step.gang, step.tasks) for step in recorded}
-    return [
-        step for unit in plan if len(plan) != units or _is_known(unit, known) for step in unit.steps
-    ]  # fmt: skip
+    if len(plan) != units:
+        return list(planned)
+    left = Counter((step.action, step.gang, step.tasks, step.nodes) for step in recorded)
+    return [step for unit in plan if _take_known(unit, left) for step in unit.steps]
 
 
 def plan_new_work(facts: ClusterFacts, left_out: Collection[str], now: Number) -> Sequence[Step]:
@@ -163,9 +164,15 @@ def _after(gang: GangFacts, step: Step, now: Number) -> GangFacts:
     return replace(gang, tasks=tasks, started=started)
 
 
-def _is_known(unit: PlanUnit, known: Collection[tuple[str, str, tuple[str, ...]]]) -> bool:
-    return all(_key(step) in known for step in unit.steps)
+def _take_known(unit: PlanUnit, left: Counter[_Key]) -> bool:
+    """Whether all steps of the unit are among those that are left; they are not afterwards."""
+    wanted = Counter(map(_key, unit.steps))
+    is_known = wanted <= left
+    if is_known:
+        left.subtract(wanted)
+    return is_known
 
 
-def _key(step: Step) -> tuple[str, str, tuple[str, ...]]:
-    return step.action.value, step.gang, step.tasks
+def _key(step: Step) -> _Key:
+    nodes = tuple(step.nodes) if step.action in {StepAction.START, StepAction.MOVE} else ()
+    return step.action.value, step.gang, step.tasks, nodes
