@@ -83,6 +83,7 @@ class UsageRowAnswer(UsageNumbers):
     user: NotRequired[str | None]
     priority: NotRequired[str | None]
     backend: NotRequired[str | None]
+    flavor: NotRequired[str | None]
     workflow: NotRequired[str | None]
 
 

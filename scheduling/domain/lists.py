@@ -119,7 +119,12 @@ class UsageKey(StrEnum):
     USER = "user"
     PRIORITY = "priority"
     BACKEND = "backend"
+    FLAVOR = "flavor"
     WORKFLOW = "workflow"
+
+
+NO_KEY = {UsageKey.FLAVOR: "one of several"}
+"""What a row without a key is about, where it is not nothing: work that waits for one of several flavors."""
 
 
 class Bucket(StrEnum):

@@ -12,9 +12,19 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models.audit import TransactionIdField
 from pools.models.triggers import NoTruncateTrigger, raise_message
 from scheduling.models.work_counters import COUNT_START
+
+
+class FlavorColumn(models.Model):
+    """A row of one GPU flavor; `default` where no flavors are named."""
+
+    flavor = models.TextField(default=DEFAULT_FLAVOR, db_default=DEFAULT_FLAVOR)
+
+    class Meta:
+        abstract = True
 
 
 class SpanColumns(models.Model):
@@ -27,8 +37,8 @@ class SpanColumns(models.Model):
         abstract = True
 
 
-class QuotaSpan(SpanColumns):
-    """The quota of a pool or subpool, from one entry of the audit trail to the next.
+class QuotaSpan(FlavorColumn, SpanColumns):
+    """The quota of a pool or subpool in one GPU flavor, from one entry of the audit trail to the next.
 
     `quota` in GPUs is 0 where nothing is promised. A pool without a finite quota `is_unlimited`; a draining subpool
     `is_draining`: its running work keeps its quota. A subpool has a `parent_id`, a pool a `backend_id`. The ids are
@@ -51,8 +61,8 @@ class QuotaSpan(SpanColumns):
         return f"{self.quota} GPUs of pool {self.pool_id}"
 
 
-class NodeSpan(SpanColumns):
-    """The GPUs of a node, from one entry of the audit trail to the next."""
+class NodeSpan(FlavorColumn, SpanColumns):
+    """The GPUs of a node and their flavor, from one entry of the audit trail to the next."""
 
     node_id = models.BigIntegerField()
     backend_id = models.BigIntegerField()
@@ -166,8 +176,8 @@ class UsageProgress(models.Model):
         return f"closed until {self.closed_until}"
 
 
-class BackendSums(models.Model):
-    """GPU-milliseconds of one backend that no leaf owns."""
+class BackendSums(FlavorColumn):
+    """GPU-milliseconds of one flavor of one backend that no leaf owns."""
 
     backend_id = models.BigIntegerField()
     capacity = models.BigIntegerField()
@@ -178,8 +188,8 @@ class BackendSums(models.Model):
         abstract = True
 
 
-class LeafSums(models.Model):
-    """GPU-milliseconds of the quota of one leaf: promised, promised and idle, lent to other leaves."""
+class LeafSums(FlavorColumn):
+    """GPU-milliseconds of the quota of one leaf in one flavor: promised, promised and idle, lent to other leaves."""
 
     backend_id = models.BigIntegerField()
     leaf_id = models.BigIntegerField()
@@ -191,7 +201,7 @@ class LeafSums(models.Model):
         abstract = True
 
 
-class PoolSums(models.Model):
+class PoolSums(FlavorColumn):
     """GPU-milliseconds of the quotas of a pool: the sums of its leaves, which are twenty times as many rows in a large
     installation."""
 
@@ -205,9 +215,10 @@ class PoolSums(models.Model):
         abstract = True
 
 
-class WorkSums(models.Model):
+class WorkSums(FlavorColumn):
     """GPU-milliseconds that the work of one user with one priority held on one leaf, and for which it waited, by cause;
-    `workflows` is the number that started for the first time, `preemptions` the number of gangs that lost GPUs."""
+    `workflows` is the number that started for the first time, `preemptions` the number of gangs that lost GPUs. The
+    flavor is empty for what has none: work that waits for one of several, and starts of work without GPUs."""
 
     backend_id = models.BigIntegerField()
     leaf_id = models.BigIntegerField()

@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import pgtrigger
 
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import AuditEntry
 from scheduling.models.leases.cluster import NodeState
 
-OPEN_QUOTA = """
+OPEN_QUOTA = f"""
     SELECT (image ->> 'id')::bigint AS pool_id, (image ->> 'parent_id')::bigint AS parent_id,
-        (image ->> 'backend_id')::bigint AS backend_id,
+        (image ->> 'backend_id')::bigint AS backend_id, part.flavor,
         CASE
             WHEN (image ->> 'archived')::boolean THEN 0
-            WHEN image ->> 'parent_id' IS NULL THEN GREATEST(COALESCE((image ->> 'guarantee')::bigint, 0), 0)
-            WHEN image ->> 'subpool_state' = 'ACTIVE' THEN (image ->> 'last_quota')::bigint
+            WHEN image ->> 'parent_id' IS NULL OR image ->> 'subpool_state' = 'ACTIVE' THEN GREATEST(part.quota, 0)
             ELSE 0
         END AS quota,
         image ->> 'parent_id' IS NULL AND NOT (image ->> 'archived')::boolean
             AND COALESCE((image ->> 'guarantee')::bigint, -1) = -1 AS is_unlimited,
         COALESCE(image ->> 'subpool_state' = 'DELETING', false) AS is_draining
+    FROM (
+        SELECT flavor, quota FROM jsonb_to_recordset(image -> 'flavors') AS each (flavor text, quota bigint)
+        UNION ALL
+        SELECT '{DEFAULT_FLAVOR}', COALESCE(
+            CASE WHEN image ->> 'parent_id' IS NULL THEN image ->> 'guarantee' ELSE image ->> 'last_quota' END, '0'
+        )::bigint
+        WHERE COALESCE(image -> 'flavors', '[]') = '[]'
+    ) part
 """
-"""SQL: the quota in a row image of a pool, named `image`."""
+"""SQL: the quota of each GPU flavor in a row image of a pool, named `image`. Those of former builds name none."""
 
 
 class RecordedChange(AuditEntry):
@@ -47,13 +55,14 @@ class RecordedChange(AuditEntry):
                     IF kind = 'pool' THEN
                         UPDATE scheduling_quotaspan SET until = NEW.time WHERE pool_id = subject AND until IS NULL;
                         INSERT INTO scheduling_quotaspan
-                            (pool_id, parent_id, backend_id, quota, is_unlimited, is_draining, since)
+                            (pool_id, parent_id, backend_id, flavor, quota, is_unlimited, is_draining, since)
                             SELECT quota.*, NEW.time FROM (SELECT NEW.after AS image) entry
                             CROSS JOIN LATERAL ({OPEN_QUOTA}) quota WHERE image IS NOT NULL;
                     ELSIF kind = 'node' THEN
                         UPDATE scheduling_nodespan SET until = NEW.time WHERE node_id = subject AND until IS NULL;
-                        INSERT INTO scheduling_nodespan (node_id, backend_id, gpus, since)
-                            SELECT subject, (NEW.after ->> 'backend_id')::bigint, (NEW.after ->> 'gpus')::bigint,
+                        INSERT INTO scheduling_nodespan (node_id, backend_id, flavor, gpus, since)
+                            SELECT subject, (NEW.after ->> 'backend_id')::bigint,
+                                COALESCE(NEW.after ->> 'flavor', '{DEFAULT_FLAVOR}'), (NEW.after ->> 'gpus')::bigint,
                                 NEW.time WHERE NEW.after IS NOT NULL;
                     ELSE
                         UPDATE scheduling_offlinespan SET until = NEW.time

@@ -144,7 +144,8 @@ def compute_hours(begin: datetime, end: datetime) -> None:
             window = {"begin": at, "end": until}
             cursor.execute(STORE, EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]})
             cursor.execute(
-                "INSERT INTO scheduling_poolusagehour (hour, backend_id, pool_id, quota, idle, lent) " + SUMS_OF_POOLS,
+                "INSERT INTO scheduling_poolusagehour (hour, backend_id, pool_id, flavor, quota, idle, lent) "
+                + SUMS_OF_POOLS,
                 window,
             )
         at = until

@@ -28,11 +28,11 @@ WINDOW = timedelta(days=2)
 """The newest closed hours, which are computed again; older hours no longer change."""
 
 _SUMS = {
-    "scheduling_backendusagehour": ("new_backend", "hour, backend_id, capacity, offline, unallocated"),
-    "scheduling_leafusagehour": ("new_leaf", "hour, backend_id, leaf_id, quota, idle, lent"),
+    "scheduling_backendusagehour": ("new_backend", "hour, backend_id, flavor, capacity, offline, unallocated"),
+    "scheduling_leafusagehour": ("new_leaf", "hour, backend_id, leaf_id, flavor, quota, idle, lent"),
     "scheduling_workusagehour": (
         "new_work",
-        f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}",
+        f"hour, backend_id, leaf_id, flavor, user_id, priority, {', '.join(WORK_COLUMNS)}",
     ),
 }
 _REPAIR = "osmo-admin usage rebuild computes the record again"
@@ -80,7 +80,7 @@ def _find_sum_differences(now: datetime) -> Iterator[LedgerDifference]:
         stored = f"SELECT {columns} FROM {table} WHERE hour >= %(begin)s AND hour < %(end)s"
         yield from _compare(table, f"WITH {COMPUTE}", stored, f"SELECT {columns} FROM {source}", values)
     of_pools = (
-        "SELECT hour, backend_id, pool_id, quota, idle, lent FROM scheduling_poolusagehour"
+        "SELECT hour, backend_id, pool_id, flavor, quota, idle, lent FROM scheduling_poolusagehour"
         " WHERE hour >= %(begin)s AND hour < %(end)s"
     )
     yield from _compare("scheduling_poolusagehour", "WITH", of_pools, SUMS_OF_POOLS, window)

@@ -15,7 +15,7 @@ from pools.domain.people.roles import Actor
 from pools.models import Pool
 from pools.representations.csv_files import csv_response, is_csv_request
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
-from scheduling.domain.lists import Bucket, UsageKey
+from scheduling.domain.lists import NO_KEY, Bucket, UsageKey
 from scheduling.models import UsageProgress
 from scheduling.selectors.reports.usage import (
     MAX_WORKFLOW_WINDOW,
@@ -73,7 +73,8 @@ class UsageAdmin(PolicyAdmin):
             since=request.GET.get("since", ""),
             until=request.GET.get("until", ""),
             by=key,
-            keys=list(UsageKey),
+            no_key=NO_KEY.get(key, "none"),
+            keys=_offered_keys(actor),
             pool=pool,
             username=user,
             pools=_suggested_pools(actor),
@@ -91,7 +92,7 @@ def usage_file(name: str, key: UsageKey, rows: list[UsageRow]) -> HttpResponse:
     lines = []
     for row in rows:
         texts = usage_texts(row)
-        lines.append([row.key or "none", *(_plain(texts[column]) for column in USAGE_COLUMNS)])
+        lines.append([row.key or NO_KEY.get(key, "none"), *(_plain(texts[column]) for column in USAGE_COLUMNS)])
     return csv_response(name, columns, lines)
 
 
@@ -99,6 +100,12 @@ def _plain(text: str) -> float | int | None:
     """A shown number as a number."""
     digits = text.replace("\N{NARROW NO-BREAK SPACE}", "")
     return None if digits == "–" else float(digits) if "." in digits else int(digits)
+
+
+def _offered_keys(actor: Actor) -> list[UsageKey]:
+    """Without quotas by flavor there is one row by flavor, so it is not offered."""
+    has_flavors = Pool.objects.visible_to(actor).exclude(flavors=[]).exists()
+    return [key for key in UsageKey if has_flavors or key is not UsageKey.FLAVOR]
 
 
 def _suggested_pools(actor: Actor) -> list[str]:

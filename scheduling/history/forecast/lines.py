@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.values.amounts import GPU, Number
+from pools.domain.values.amounts import Number, gpus_in
 from scheduling.domain.engine.facts import GangFacts
 from scheduling.history.forecast.baseline import size_class
 from scheduling.history.forecast.futures import NEVER
@@ -100,7 +100,7 @@ def is_like(new: GangFacts, other: GangFacts) -> bool:
 
 def gang_gpus(gang: GangFacts) -> int:
     """The GPUs of all tasks."""
-    return int(sum(task.request.get(GPU, 0) for task in gang.tasks))
+    return int(sum(gpus_in(task.request) for task in gang.tasks))
 
 
 def _largest(gang: GangFacts) -> Mapping[str, Number]:

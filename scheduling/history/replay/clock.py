@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import heappop, heappush
 
-from pools.domain.values.amounts import GPU, Number, amount_text
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, amount_text, flavor_of, gpu_key, gpus_in
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
@@ -46,8 +46,9 @@ class ReplayRules:
 @dataclass(slots=True)
 class LiveJob:
     """A job that waits or runs. `kept`: microseconds of its work that no preemption can take away any more. Of the
-    running attempt: `attempt` (its number, from 1), `start`, `nodes` (GPUs by node), and `end` with its reason, which
-    the clock knows and the scheduler does not; `start` is None while the job waits, since `waits_since`."""
+    running attempt: `attempt` (its number, from 1), `start`, `nodes` (GPUs by node), `flavor`, and `end` with its
+    reason, which the clock knows and the scheduler does not; `start` is None while the job waits, since
+    `waits_since`."""
 
     job: Job
     waits_since: int
@@ -57,6 +58,7 @@ class LiveJob:
     end: int = 0
     end_reason: EndReason = EndReason.FINISHED
     nodes: tuple[tuple[str, int], ...] = ()
+    flavor: str = DEFAULT_FLAVOR
     first_start: int | None = None
 
     @property
@@ -262,6 +264,8 @@ class ReplayClock:
         live.end = self.now + (limit if is_cut and limit is not None else left)
         live.end_reason = EndReason.TIMEOUT if is_cut else EndReason.FINISHED
         live.attempt, live.start, live.nodes = live.attempt + 1, self.now, self._nodes_of(live)
+        if live.job.flavors:
+            live.flavor = flavor_of(next(iter(self._state.fact_of(live.name).tasks[0].request)))
         if live.first_start is None:
             live.first_start = self.now
         heappush(self._ends, (live.end, live.name, live.attempt))
@@ -285,19 +289,23 @@ class _GangShapes:
 
     def __init__(self, facts: ClusterFacts, rules: ReplayRules) -> None:
         self._per_task, self._rules = rules.gpus_per_task, rules
-        self._requests: dict[int, dict[str, int]] = {}
+        self._requests: dict[tuple[str, int], dict[str, int]] = {}
         self._empty: KeptState | None = None
         self._facts = facts
-        self._all_gpus = None if facts.nodes is None else sum(node.resources.get(GPU, 0) for node in facts.nodes)
-        self._known: dict[tuple[str, Priority, int], bool] = {}
+        self._all_gpus = None if facts.nodes is None else sum(gpus_in(node.resources) for node in facts.nodes)
+        self._known: dict[tuple[str, Priority, int, tuple[str, ...]], bool] = {}
 
     def gang(self, job: Job) -> GangFacts:
-        """The gang of a job: all its tasks start together or not at all."""
+        """The gang of a job: all its tasks start together or not at all, in one of its flavors."""
         name = gang_name(job.id)
-        tasks = tuple(TaskFacts(f"{name}-{i}", self._request(size)) for i, size in enumerate(self.sizes(job.gpus)))
+        first, *others = (
+            tuple(TaskFacts(f"{name}-{i}", self._request(flavor, size)) for i, size in enumerate(self.sizes(job.gpus)))
+            for flavor in job.flavors or (DEFAULT_FLAVOR,)
+        )
         priority, every = job.priority, self._rules.checkpoint_of(job)
         return GangFacts(
-            name, job.team, tasks, priority.priority_class_value, priority.is_preemptible, job.submit,
+            name, job.team, first, priority.priority_class_value, priority.is_preemptible, job.submit,
+            alternatives=tuple(others),
             waiting_since=seconds(job.submit), time_limit=None if job.limit is None else seconds(job.limit),
             checkpoint_every=seconds(every) if every else None,
         )  # fmt: skip
@@ -307,13 +315,13 @@ class _GangShapes:
         full, rest = divmod(gpus, self._per_task)
         return [self._per_task] * full + [rest] * bool(rest)
 
-    def _request(self, gpus: int) -> dict[str, int]:
-        return self._requests.setdefault(gpus, {GPU: gpus})
+    def _request(self, flavor: str, gpus: int) -> dict[str, int]:
+        return self._requests.setdefault((flavor, gpus), {gpu_key(flavor): gpus})
 
     def could_ever_start(self, job: Job) -> bool:
         if self._all_gpus is not None and job.gpus > self._all_gpus:
             return False
-        key = (job.team, job.priority, job.gpus)
+        key = (job.team, job.priority, job.gpus, job.flavors)
         known = self._known.get(key)
         if known is None:
             if self._empty is None:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pools.domain.values.amounts import Number
 from scheduling.domain.priorities import Priority
 
+BETWEEN_FLAVORS = "|"
 SECOND = 1_000_000
 """Microseconds of a second."""
 
@@ -24,7 +25,8 @@ def seconds(microseconds: int) -> Number:
 class Job:
     """One job. `id`: the number of its data row, from 1. `submit`: microseconds since the first submission of the
     trace. `duration`: how long it runs when nothing stops it. `limit`: the longest time of one attempt; None: no
-    limit. `checkpoint`: microseconds of work between two checkpoints; None: those of the replay."""
+    limit. `checkpoint`: microseconds of work between two checkpoints; None: those of the replay. `flavors`: the GPU
+    flavors that it may use, the preferred one first; none: `default`."""
 
     id: int
     submit: int
@@ -36,6 +38,7 @@ class Job:
     name: str = ""
     user: str = ""
     checkpoint: int | None = None
+    flavors: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,6 +59,9 @@ class JobTable:
     """Team, priority, name and user of each job, as indexes of `_words`."""
     _checkpoints: dict[int, int] = field(default_factory=dict)
     """Of the jobs that have their own, which in most traces is none."""
+    _flavors: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of the jobs that name some. Equal ones are one object."""
+    _lists: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
     _words: list[str] = field(default_factory=list)
     _index: dict[str, int] = field(default_factory=dict)
     _order: array[int] | None = None
@@ -76,10 +82,13 @@ class JobTable:
         name: str = "",
         user: str = "",
         checkpoint: int | None = None,
+        flavors: tuple[str, ...] = (),
     ) -> None:
         """Add the job of a row; `submit` is on the clock of the trace."""
         if checkpoint is not None:
             self._checkpoints[len(self)] = checkpoint
+        if flavors:
+            self._flavors[len(self)] = self._lists.setdefault(flavors, flavors)
         self._ids.append(row)
         self._submits.append(submit)
         self._durations.append(duration)
@@ -107,6 +116,7 @@ class JobTable:
                 chosen.add(
                     job.id, submit, job.duration, job.gpus, job.team,
                     priority=job.priority, limit=job.limit, name=job.name, user=job.user, checkpoint=job.checkpoint,
+                    flavors=job.flavors,
                 )  # fmt: skip
         return chosen
 
@@ -122,5 +132,5 @@ class JobTable:
         limit = self._limits[i]
         return Job(
             self._ids[i], self._submits[i] - self.start, self._durations[i], self._gpus[i], team, Priority(priority),
-            None if limit < 0 else limit, name, user, self._checkpoints.get(i),
+            None if limit < 0 else limit, name, user, self._checkpoints.get(i), self._flavors.get(i, ()),
         )  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from pools.domain.values.amounts import GPU, Number
+from pools.domain.values.amounts import GPU, Number, gpu_key, gpus_in, is_gpu, sum_amounts
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayObserver
 from scheduling.history.replay.jobs import SECOND, Job
@@ -169,12 +169,19 @@ class Measures(ReplayObserver):
     """Sums up a replay of the cluster in `facts`. Teams are its queues that may run work."""
 
     def __init__(self, facts: ClusterFacts) -> None:
-        self._capacity: Number = sum(node.resources.get(GPU, 0) for node in facts.nodes or ())
+        capacity = sum_amounts(node.resources for node in facts.nodes or ())
+        self._capacity: Number = gpus_in(capacity)
         parents = {queue.parent for queue in facts.queues}
-        quotas = {q.name: float((q.quota or {}).get(GPU, 0)) for q in facts.queues if q.name not in parents}
+        leaves = [queue for queue in facts.queues if queue.name not in parents]
+        keys = {key for queue in leaves for key in queue.quota or {} if is_gpu(key)} | capacity.keys() | {GPU}
         self._whole = _Sums()
-        self._teams = {name: _Sums() for name in quotas}
-        self._time = _QuotaTime(quotas, float(self._capacity))
+        self._teams = {leaf.name: _Sums() for leaf in leaves}
+        self._times = {
+            key: _QuotaTime({q.name: float((q.quota or {}).get(key, 0)) for q in leaves}, float(capacity.get(key, 0)))
+            for key in sorted(keys)
+            if is_gpu(key)
+        }
+        """By the key of each flavor: what is lent and idle counts in its own flavor."""
 
     def _both(self, team: str) -> Iterable[_Sums]:
         return self._whole, self._teams[team]
@@ -194,7 +201,7 @@ class Measures(ReplayObserver):
     def started(self, live: LiveJob) -> None:
         job, start = live.job, live.start
         assert start is not None
-        self._time.change(start, job.team, job.gpus)
+        self._times[gpu_key(live.flavor)].change(start, job.team, job.gpus)
         for sums in self._both(job.team):
             sums.waiting += job.gpus * (start - live.waits_since)
             if live.attempt == 1:
@@ -203,7 +210,7 @@ class Measures(ReplayObserver):
     def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
         job = live.job
         assert live.start is not None
-        self._time.change(now, job.team, -job.gpus)
+        self._times[gpu_key(live.flavor)].change(now, job.team, -job.gpus)
         for sums in self._both(job.team):
             sums.used += job.gpus * (now - live.start)
             sums.lost += job.gpus * lost
@@ -219,19 +226,21 @@ class Measures(ReplayObserver):
         """The summary, and those of the teams. Capacity and idle quota count from instant 0 to the last end."""
         whole = self._whole
         end = whole.last_end or 0
-        self._time.close(end)
+        for flavor in self._times.values():
+            flavor.close(end)
         capacity = self._capacity * end
         summary = whole.summary(capacity) | {"makespan_s": end / SECOND}
         teams: dict[str, Summary] = {}
         for name, sums in self._teams.items():
-            time = self._time.teams[name]
+            times = [flavor.teams[name] for flavor in self._times.values()]
+            quota = sum(time.quota for time in times)
             makespan = None if sums.last_end is None else (sums.last_end - (sums.first_submit or 0)) / SECOND
             teams[name] = sums.summary(capacity) | {
                 "makespan_s": makespan,
-                "quota_gpu_h": None if time.quota == math.inf else time.quota * end / HOUR,
-                "lent_gpu_h": time.lent * SECOND / HOUR,
-                "borrowed_gpu_h": time.borrowed * SECOND / HOUR,
-                "idle_quota_gpu_h": time.idle * SECOND / HOUR,
+                "quota_gpu_h": None if quota == math.inf else quota * end / HOUR,
+                "lent_gpu_h": sum(time.lent for time in times) * SECOND / HOUR,
+                "borrowed_gpu_h": sum(time.borrowed for time in times) * SECOND / HOUR,
+                "idle_quota_gpu_h": sum(time.idle for time in times) * SECOND / HOUR,
                 "waiting_gpu_h": sums.waiting / HOUR,
             }
         return summary, teams

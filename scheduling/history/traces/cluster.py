@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pools.domain.errors import Fault
+from pools.domain.values.amounts import flavor_of, is_gpu
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.history.traces.faults import FileFaults
 from scheduling.scenario import parse_scenario_text
@@ -39,6 +40,11 @@ def read_cluster(source: str, faults: FileFaults) -> ClusterFacts | None:
 
 def _line_of(text: str, beginning: str) -> int | None:
     return next((n for n, line in enumerate(text.splitlines(), 1) if line.startswith(beginning)), None)
+
+
+def flavors_of_nodes(facts: ClusterFacts) -> frozenset[str]:
+    """The GPU flavors of the nodes."""
+    return frozenset(flavor_of(key) for node in facts.nodes or () for key in node.resources if is_gpu(key))
 
 
 def leaf_names(facts: ClusterFacts) -> frozenset[str]:

@@ -20,7 +20,7 @@ from scheduling.history.replay.jobs import SECOND, JobTable
 from scheduling.history.replay.measures import Course, Measures, compare
 from scheduling.history.traces import values
 from scheduling.history.traces.calibration_plot import calibration_svg
-from scheduling.history.traces.cluster import leaf_names, read_cluster
+from scheduling.history.traces.cluster import flavors_of_nodes, leaf_names, read_cluster
 from scheduling.history.traces.faults import FileFaults, ReplayFault
 from scheduling.history.traces.runs_file import RunsWriter
 from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
@@ -76,6 +76,7 @@ def read_input(request: ReplayRequest) -> ReplayInput:
     clusters: dict[str, ClusterFacts] = {}
     is_known = True
     teams: frozenset[str] | None = None
+    flavors: frozenset[str] | None = None
     for source in dict.fromkeys(source for source in (request.on, request.against) if source is not None):
         faults = FileFaults(source)
         files.append(faults)
@@ -86,13 +87,21 @@ def read_input(request: ReplayRequest) -> ReplayInput:
         clusters[source] = facts
         leaves = leaf_names(facts)
         teams = leaves if teams is None else teams & leaves
+        there = flavors_of_nodes(facts)
+        flavors = there if flavors is None else flavors & there
     known = teams if is_known else None
     options = FileFaults(request.trace)
     if known is not None and request.options.team is not None and request.options.team not in known:
         options.add(
             None, "--team", Fault.UNKNOWN_NAME, "The team is not a queue that may run work in the cluster file."
         )
-    reader = TraceReader(request.trace, teams=known, priority=request.priority, options=request.options)
+    reader = TraceReader(
+        request.trace,
+        teams=known,
+        flavors=flavors if is_known else None,
+        priority=request.priority,
+        options=request.options,
+    )
     trace = reader.read()
     jobs = None if trace is None else jobs_between(trace, request.since, request.until, options)
     score_since = None if trace is None else _bound(trace, "score-since", request.score_since, options)

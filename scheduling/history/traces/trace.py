@@ -19,7 +19,7 @@ from pools.domain.structured_input.faults import quote
 from pools.domain.values.counting import counted
 from pools.domain.values.spreadsheet_cells import text_of_cell
 from scheduling.domain.priorities import Priority
-from scheduling.history.replay.jobs import JobTable
+from scheduling.history.replay.jobs import BETWEEN_FLAVORS, JobTable
 from scheduling.history.traces import values
 from scheduling.history.traces.faults import FileFaults
 from scheduling.history.traces.forms.found_job import FormNotes, FormOptions, FoundJob
@@ -30,9 +30,10 @@ from scheduling.history.traces.forms.swf import WHERE as SWF_WHERE
 from scheduling.history.traces.forms.swf import SwfReader
 from scheduling.history.traces.lines import read_lines
 from scheduling.history.traces.records import JobRecord, RecordTable, record_of
+from scheduling.history.traces.trace_file import FLAVOR
 
 NEEDED = ("submit_time", "duration_s", "gpus", "team")
-OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s")
+OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s", FLAVOR)
 MAX_JOBS = 3_000_000
 """A file of more jobs is refused: its replay would need more than a GiB."""
 
@@ -76,13 +77,15 @@ class Trace:
 
 
 class TraceReader:
-    """Reads one file. `teams`: the queues that may run work; None where they are not known."""
+    """Reads one file. `teams`: the queues that may run work; `flavors`: those of the nodes; None where they are not
+    known."""
 
     def __init__(
         self,
         source: str,
         *,
         teams: Collection[str] | None,
+        flavors: Collection[str] | None = None,
         priority: Priority,
         options: TraceOptions = TraceOptions(),  # frozen
     ) -> None:
@@ -91,7 +94,7 @@ class TraceReader:
         self._notes = FormNotes()
         self._is_swf = is_swf(source)
         self._records = RecordTable()
-        self._source, self._teams = source, teams
+        self._source, self._teams, self._flavors = source, teams, flavors
         self._jobs = JobTable(priority)
         self._is_dated: bool | None = None
         self._line = 0
@@ -275,7 +278,7 @@ class TraceReader:
             for name in ("limit_s", "checkpoint_s")
         )
         priority = self._value(row, "priority", _priority, "HIGH, NORMAL or LOW") if row.get("priority") else None
-        name, user = self._word(row, "name"), self._word(row, "user")
+        name, user, flavors = self._word(row, "name"), self._word(row, "user"), self._flavors_of(row)
         if self.faults.count > before or submit is None or duration is None or gpus is None:
             return
         if self._options.keeps_records:
@@ -289,7 +292,7 @@ class TraceReader:
             self._records.add(self._row, JobRecord(started, started + duration, 0, duration, self._line, "", ""))
         self._jobs.add(
             self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user,
-            checkpoint=checkpoint,
+            checkpoint=checkpoint, flavors=flavors,
         )  # fmt: skip
 
     def _value(self, row: Mapping[str, str], column: str, read: Callable[[str], T | None], what: str) -> T | None:
@@ -351,6 +354,15 @@ class TraceReader:
             "with --team-from group, user or partition, give --team NAME for jobs without one, or leave them out with "
             "--skip-unusable."
         )
+
+    def _flavors_of(self, row: Mapping[str, str]) -> tuple[str, ...]:
+        text = self._word(row, FLAVOR)
+        names = text.split(BETWEEN_FLAVORS) if text else []
+        if len(set(names)) < len(names) or not all(names):
+            self._fault(FLAVOR, Fault.BAD_VALUE, "The value is not a list of flavors: write h100, or h100|a100.")
+        elif self._flavors is not None and set(names) - set(self._flavors):
+            self._fault(FLAVOR, Fault.UNKNOWN_NAME, "A flavor is not one of the nodes in the cluster file.")
+        return tuple(names)
 
     def _word(self, row: Mapping[str, str], column: str) -> str:
         text = text_of_cell(row.get(column, ""))

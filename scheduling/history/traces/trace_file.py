@@ -11,14 +11,17 @@ from io import StringIO
 
 from pools.domain.values.spreadsheet_cells import plain_cell
 from scheduling.domain.priorities import Priority
+from scheduling.history.replay.jobs import BETWEEN_FLAVORS
 
+FLAVOR = "flavor"
 COLUMNS = ("submit_time", "duration_s", "gpus", "team", "name", "user", "priority", "limit_s", "checkpoint_s")
 _EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """Work that has ended. `submit` is naive UTC; times are seconds."""
+    """Work that has ended. `submit` is naive UTC; times are seconds. `flavors` are those that it may use, the preferred
+    one first; none in a pool without flavors."""
 
     submit: datetime
     duration: float
@@ -29,13 +32,17 @@ class TraceJob:
     priority: Priority
     limit: float | None
     checkpoint: float | None = None
+    flavors: tuple[str, ...] = ()
 
 
-def csv_trace(jobs: Iterable[TraceJob]) -> str:
-    """The trace as CSV with a header. A name that a spreadsheet would run as a formula begins with an apostrophe."""
+def csv_trace(jobs: Sequence[TraceJob]) -> str:
+    """The trace as CSV with a header, and with a column of flavors where a job has some.
+
+    A name that a spreadsheet would run as a formula begins with an apostrophe."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    has_flavors = any(job.flavors for job in jobs)
+    writer.writerow((*COLUMNS, FLAVOR) if has_flavors else COLUMNS)
     for job in jobs:
         limit, checkpoint = ("" if each is None else _seconds(each) for each in (job.limit, job.checkpoint))
         writer.writerow(
@@ -49,6 +56,7 @@ def csv_trace(jobs: Iterable[TraceJob]) -> str:
                 job.priority,
                 limit,
                 checkpoint,
+                *([plain_cell(BETWEEN_FLAVORS.join(job.flavors))] if has_flavors else ()),
             )
         )
     return text.getvalue()

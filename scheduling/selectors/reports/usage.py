@@ -1,4 +1,5 @@
-"""Reads the record of use for one reader: by pool, subpool, cohort, user, priority, backend or workflow, over time.
+"""Reads the record of use for one reader: by pool, subpool, cohort, user, priority, backend,
+GPU flavor or workflow, over time.
 
 The sums of closed hours and days are stored; the parts of hours at both ends of the window, and the open hour, are
 computed in the same statement. The number of queries does not depend on the window.
@@ -21,7 +22,7 @@ from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.receipts.causes import EndCause
 from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL
 from scheduling.models import UsageProgress
-from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF, WORK_COLUMNS
+from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF, FLAVOR, WORK_COLUMNS
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -153,7 +154,9 @@ _KEYS = {
     UsageKey.USER: "person.username",
     UsageKey.PRIORITY: "entry.priority",
     UsageKey.BACKEND: "backend.name",
+    UsageKey.FLAVOR: "NULLIF(entry.flavor, '')",
 }
+_WITH_CAPACITY = {UsageKey.BACKEND, UsageKey.FLAVOR}
 _OF_WORK_ONLY = {UsageKey.USER, UsageKey.PRIORITY}
 _NO_QUOTA = "NULL::bigint AS quota, NULL::bigint AS idle, NULL::bigint AS lent"
 _NO_WORK = ", ".join(f"NULL::bigint AS {column}" for column in WORK_COLUMNS)
@@ -164,8 +167,8 @@ _STORED_BESIDE_DAYS = """
             AND hour < %(days_until)s)
 """
 _DAYS = "day >= %(days_from)s AND day < %(days_until)s AND day IS DISTINCT FROM %(joined)s"
-_WORK = f"hour, backend_id, leaf_id, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
-_LEAF = f"hour, backend_id, leaf_id, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
+_WORK = f"hour, backend_id, leaf_id, flavor, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
+_LEAF = f"hour, backend_id, leaf_id, flavor, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
 _POOL = _LEAF.replace("leaf_id", "pool_id")
 _JOINS = """
     LEFT JOIN pools_pool leaf ON leaf.id = entry.leaf_id
@@ -286,16 +289,16 @@ def _entries(slots: _Slots, *, by_day: bool = False, by_leaf: bool = False) -> s
         f"SELECT {_WORK} FROM scheduling_workusagehour WHERE {stored}",
         f"SELECT {columns_of_quotas} FROM scheduling_{quotas}hour WHERE {stored}",
     ]
-    capacities = [f"SELECT hour, backend_id, {columns} FROM scheduling_backendusagehour WHERE {stored}"]
+    capacities = [f"SELECT hour, backend_id, flavor, {columns} FROM scheduling_backendusagehour WHERE {stored}"]
     if is_split:
         entries += [
             f"SELECT {_WORK} FROM (SELECT *, day AS hour FROM scheduling_workusageday WHERE {_DAYS}) work",
             f"SELECT {columns_of_quotas} FROM (SELECT *, day AS hour FROM scheduling_{quotas}day WHERE {_DAYS}) quota",
         ]
-        capacities.append(f"SELECT day, backend_id, {columns} FROM scheduling_backendusageday WHERE {_DAYS}")
+        capacities.append(f"SELECT day, backend_id, flavor, {columns} FROM scheduling_backendusageday WHERE {_DAYS}")
     if slots.computed:
         entries += [f"SELECT {_WORK} FROM new_work", f"SELECT {_LEAF} FROM new_leaf"]
-        capacities.append(f"SELECT hour, backend_id, {columns} FROM new_backend")
+        capacities.append(f"SELECT hour, backend_id, flavor, {columns} FROM new_backend")
     computed = f"{COMPUTE}," if slots.computed else ""
     return f"WITH {computed} entry AS ({' UNION ALL '.join(entries)}), capacity AS ({' UNION ALL '.join(capacities)})"
 
@@ -307,7 +310,8 @@ _Sums = dict[str, int]
 def _read_sums(
     questions: Sequence[UsageQuestion], slots: _Slots, values: dict[str, Any], *, sees_capacity: bool, by_leaf: bool
 ) -> list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]]:
-    """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend."""
+    """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend, or
+    flavor."""
     kinds = [(at, question) for at, question in enumerate(questions) if question.by is not UsageKey.WORKFLOW]
     keys = "".join(f", {_KEYS[question.by]} AS key_{at}" for at, question in kinds)
     summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
@@ -318,8 +322,8 @@ def _read_sums(
         # Fewer rows to join. What other readers see of their own work depends on the hour.
         totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
         source = f"""(
-            SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, user_id, priority, {totals}
-            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5
+            SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, flavor, user_id, priority, {totals}
+            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5, 6
         )"""
     nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
     parts = [
@@ -332,7 +336,8 @@ def _read_sums(
     if sees_capacity:
         parts += [
             f"""
-            SELECT {at}, true, {_start_second(question, "capacity.hour")}, backend.name, {capacities}, {nothing}
+            SELECT {at}, true, {_start_second(question, "capacity.hour")},
+                {"capacity.flavor" if question.by is UsageKey.FLAVOR else "backend.name"}, {capacities}, {nothing}
             FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id GROUP BY 3, 4
             """
             for at, question in enumerate(questions)
@@ -358,6 +363,8 @@ def _read_sums(
             if is_capacity:
                 capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
                 continue
+            if key is None and questions[at].by is UsageKey.FLAVOR and not any(sums):
+                continue  # work that did not wait
             of_work_only = _is_of_work_only(questions[at])
             counted = WORK_COLUMNS if of_work_only else SUM_COLUMNS
             named = dict(zip(SUM_COLUMNS, sums, strict=True))
@@ -392,12 +399,13 @@ def _add_up(start: datetime, rows: Iterable[UsageRow]) -> UsageRow:
 def _add_capacity(
     question: UsageQuestion, capacities: dict[tuple[datetime, str | None], _Sums], rows: _Rows, totals: UsageRow
 ) -> None:
-    """The capacity of backends, what was offline and what nobody used: in rows by backend, and in the totals."""
+    """The capacity of backends, what was offline and what nobody used: in rows by backend or flavor, and in the
+    totals."""
     totals.sums |= dict.fromkeys(BACKEND_COLUMNS, 0)
     for (start, name), found in capacities.items():
         for column, value in found.items():
             totals.sums[column] = (totals.sums[column] or 0) + value
-        if question.by is UsageKey.BACKEND:
+        if question.by in _WITH_CAPACITY:
             zero = dict.fromkeys(SUM_COLUMNS, 0)
             rows.setdefault((start, name), _row(start, name, zero)).sums.update(found)
 
@@ -417,7 +425,8 @@ def _add_waits(
             f"""
             WITH entry AS (
                 SELECT work.name, work.pool_id AS leaf_id, root.backend_id, work.submitted_by_id AS user_id,
-                    work.priority, wait.until AS hour, extract(epoch FROM wait.until - wait.since)::float AS seconds
+                    {_of_flavor(question, _FLAVOR_OF_START)} work.priority, wait.until AS hour,
+                    extract(epoch FROM wait.until - wait.since)::float AS seconds
                 FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
                 JOIN pools_pool root ON root.id = work.root_pool_id
                 WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
@@ -437,18 +446,33 @@ def _add_waits(
                 row.wait_p50, row.wait_p90 = percentiles
 
 
-_LOST = """
+def _of_flavor(question: UsageQuestion, flavor: str) -> str:
+    """SQL of the column `flavor` of entries, where the rows are by flavor."""
+    return f"{flavor} AS flavor," if question.by is UsageKey.FLAVOR else ""
+
+
+# The flavor in which a gang started: that of its first attempt.
+_FLAVOR_OF_START = f"""(
+    SELECT {FLAVOR} FROM scheduling_task task
+    WHERE task.group_id = wait.group_id AND task.start_time = wait.until AND task.gpu_count > 0
+    ORDER BY task.position LIMIT 1
+)"""
+_FLAVOR_OF_RECEIPT = f"(SELECT {FLAVOR} FROM scheduling_task task WHERE task.uuid = receipt.task_id)"
+
+
+def _lost(flavor: str = "") -> str:
+    """SQL of the receipts of the window; their sums are what was lost, in the whole and in every part."""
+    return f"""
     entry AS (
         SELECT work.name, work.pool_id AS leaf_id, why.backend_id, work.submitted_by_id AS user_id, work.priority,
-            why.time AS hour, why.cause, taker.pool_id AS taker_leaf_id, taker.submitted_by_id AS taker_user_id,
-            receipt.lost_gpu_ms AS lost
+            {flavor} why.time AS hour, why.cause, taker.pool_id AS taker_leaf_id,
+            taker.submitted_by_id AS taker_user_id, receipt.lost_gpu_ms AS lost
         FROM scheduling_interruption why JOIN scheduling_receipt receipt ON receipt.interruption_id = why.id
         JOIN scheduling_workflow work ON work.uuid = why.workflow_id
         LEFT JOIN scheduling_workflow taker ON taker.uuid = why.for_workflow_id
         WHERE why.time >= %(since)s AND why.time < %(until)s
     )
-"""
-"""SQL of the receipts of the window; their sums are what was lost, in the whole and in every part."""
+    """
 
 
 def _add_lost(
@@ -461,7 +485,7 @@ def _add_lost(
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            WITH {_LOST}, visible AS (
+            WITH {_lost(_of_flavor(question, _FLAVOR_OF_RECEIPT))}, visible AS (
                 SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
                     {_WAIT_KEYS[question.by]} AS key, lost
                 FROM entry {_JOINS} WHERE {_VISIBLE}
@@ -482,7 +506,7 @@ def _read_losses(values: dict[str, Any]) -> Iterator[LostShare]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            WITH {_LOST}
+            WITH {_lost()}
             SELECT root.name, entry.cause,
                 CASE WHEN {_SEES_TAKER} THEN COALESCE(taker_root.name, '') ELSE '' END AS taker,
                 taker_root.id IS NOT NULL AND NOT ({_SEES_TAKER}) AS is_hidden,
@@ -504,21 +528,22 @@ _SEES_TAKER = "%(sees_all)s OR taker_root.name = ANY(%(visible)s) OR entry.taker
 def _read_by_workflow(
     question: UsageQuestion, slots: _Slots, values: dict[str, Any]
 ) -> dict[tuple[datetime, str | None], UsageRow]:
-    """The work of each workflow. What its leaf held inside the quota in an hour is shared by the workflows of the same
-    kind (LOW, or HIGH and NORMAL) in proportion to their use, so the sums are those of the other keys."""
-    inside: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
-    borrowed: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
+    """The work of each workflow. What its leaf held inside the quota of a flavor in an hour is shared by the workflows
+    of the same kind (LOW, or HIGH and NORMAL) in proportion to their use, so the sums are those of the other keys."""
+    inside: defaultdict[_Kind, int] = defaultdict(int)
+    borrowed: defaultdict[_Kind, int] = defaultdict(int)
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
             {_entries(slots)}
-            SELECT hour, leaf_id, priority = 'LOW', sum(guaranteed + low_inside)::bigint, sum(borrowed)::bigint
-            FROM entry WHERE user_id IS NOT NULL GROUP BY 1, 2, 3
+            SELECT hour, leaf_id, flavor, priority = 'LOW', sum(guaranteed + low_inside)::bigint, sum(borrowed)::bigint
+            FROM entry WHERE user_id IS NOT NULL GROUP BY 1, 2, 3, 4
             """,
             values,
         )
-        for hour, leaf, is_low, kept, lent in cursor:
-            inside[hour, leaf, is_low], borrowed[hour, leaf, is_low] = kept, lent
+        for hour, leaf, flavor, is_low, kept, lent in cursor:
+            kind = hour, leaf, flavor, is_low
+            inside[kind], borrowed[kind] = kept, lent
         every = slots.whole
         if not every:
             return {}
@@ -532,26 +557,26 @@ def _read_by_workflow(
         cursor.execute(
             f"""
             WITH {COMPUTE}, amount AS (
-                SELECT slot, workflow, gpus * (b - a) AS used, 0::bigint AS waiting, NULL AS cause, 0 AS start,
+                SELECT slot, workflow, flavor, gpus * (b - a) AS used, 0::bigint AS waiting, NULL AS cause, 0 AS start,
                     0 AS lost
                 FROM held WHERE b > a
                 UNION ALL
-                SELECT slot.slot, workflow_id, 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)), cause,
-                    0, 0
+                SELECT slot.slot, workflow_id, '', 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)),
+                    cause, 0, 0
                 FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
                 UNION ALL
-                SELECT slot.slot, event.uuid, 0, 0, NULL, is_start::int, (NOT is_start)::int
+                SELECT slot.slot, event.uuid, '', 0, 0, NULL, is_start::int, (NOT is_start)::int
                 FROM event JOIN slot ON slot.a <= event.at AND event.at < slot.b
             ), entry AS (
                 SELECT slot AS hour, work.name, work.pool_id AS leaf_id, root.backend_id, work.priority,
-                    work.submitted_by_id AS user_id, sum(used)::bigint AS used, {causes},
+                    work.submitted_by_id AS user_id, amount.flavor, sum(used)::bigint AS used, {causes},
                     sum(amount.start)::bigint AS workflows, sum(lost)::bigint AS preemptions
                 FROM amount JOIN scheduling_workflow work ON work.uuid = amount.workflow
                 JOIN pools_pool root ON root.id = work.root_pool_id
-                GROUP BY slot, work.uuid, root.backend_id
+                GROUP BY slot, work.uuid, root.backend_id, amount.flavor
             )
             SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
-            FROM entry {_JOINS} ORDER BY entry.hour, entry.name
+            FROM entry {_JOINS} ORDER BY entry.hour, entry.name, entry.flavor
             """,
             values | EVERY_LEAF | whole,
         )
@@ -559,21 +584,24 @@ def _read_by_workflow(
     return _share_out(found, inside, borrowed)
 
 
+_Kind = tuple[datetime, int, str, bool]
+"""An hour, a leaf, a GPU flavor, and whether the work is LOW."""
+
 _WORKFLOW_COUNTS = (*WAITING, "workflows", "preemptions")
 
 
 def _share_out(
     found: Sequence[Sequence[Any]],
-    inside: dict[tuple[datetime, int, bool], int],
-    borrowed: dict[tuple[datetime, int, bool], int],
+    inside: dict[_Kind, int],
+    borrowed: dict[_Kind, int],
 ) -> dict[tuple[datetime, str | None], UsageRow]:
-    used_by: defaultdict[tuple[datetime, int, bool], int] = defaultdict(int)
-    for hour, _, leaf, _, priority, _, used, *_ in found:
-        used_by[hour, leaf, priority == "LOW"] += used
-    before: defaultdict[tuple[datetime, int, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    used_by: defaultdict[_Kind, int] = defaultdict(int)
+    for hour, _, leaf, _, priority, _, flavor, used, *_ in found:
+        used_by[hour, leaf, flavor, priority == "LOW"] += used
+    before: defaultdict[_Kind, tuple[int, int]] = defaultdict(lambda: (0, 0))
     rows: dict[tuple[datetime, str | None], UsageRow] = {}
-    for hour, name, leaf, _, priority, _, used, *counts, start, is_visible in found:
-        kind = hour, leaf, priority == "LOW"
+    for hour, name, leaf, _, priority, _, flavor, used, *counts, start, is_visible in found:
+        kind = hour, leaf, flavor, priority == "LOW"
         upto, over_upto = before[kind]
         kept = _part(inside[kind], upto, used, used_by[kind])
         over = used - kept
@@ -582,7 +610,7 @@ def _share_out(
         if not is_visible:
             continue
         row = rows.setdefault((start, name), _row(start, name, dict.fromkeys(WORK_COLUMNS, 0)))
-        column = "low_inside" if kind[2] else "guaranteed"
+        column = "low_inside" if priority == "LOW" else "guaranteed"
         for key, value in [
             (column, kept),
             ("over_quota", over),

@@ -26,13 +26,14 @@ from scheduling.selectors.queue.live_facts import LiveFacts
 _QUOTA_AT = """
     SELECT quota - COALESCE((
         SELECT sum(part.quota) FROM scheduling_quotaspan part
-        WHERE part.parent_id = span.pool_id AND part.since <= %(at)s AND (part.until IS NULL OR part.until > %(at)s)
+        WHERE part.parent_id = span.pool_id AND part.flavor = span.flavor AND part.since <= %(at)s
+            AND (part.until IS NULL OR part.until > %(at)s)
     ), 0)
     FROM scheduling_quotaspan span
-    WHERE span.pool_id = %(leaf)s AND NOT span.is_unlimited
+    WHERE span.pool_id = %(leaf)s AND span.flavor = %(flavor)s AND NOT span.is_unlimited
         AND span.since <= %(at)s AND (span.until IS NULL OR span.until > %(at)s)
 """
-"""The quota of a leaf at a time; of a shared leaf that of its pool without the subpools."""
+"""The quota of a leaf in one flavor at a time; of a shared leaf that of its pool without the subpools."""
 
 
 class PlanReceipts:
@@ -54,7 +55,10 @@ class PlanReceipts:
 
     def _taken_flavor(self, unit: PlanUnit) -> str:
         """The flavor of the first task that the unit ends."""
-        step = next(step for step in unit.steps if step.action is not StepAction.START)
+        return self._flavor_of(next(step for step in unit.steps if step.action is not StepAction.START))
+
+    def _flavor_of(self, step: Step) -> str:
+        """The flavor of the first task of a step."""
         task = next(task for task in self._facts[step.gang].tasks if task.name in step.tasks)
         return next((flavor_of(key) for key in task.request if is_gpu(key)), DEFAULT_FLAVOR)
 
@@ -69,7 +73,7 @@ class PlanReceipts:
         if taker is not None and taker.leaf in numbers:
             told["taker"] = numbers[taker.leaf].as_json()
         if cause is EndCause.RECLAIM and loser is not None and loser.quota is not None:
-            before = _quota_at(gang.leaf, started)
+            before = _quota_at(gang.leaf, self._flavor_of(step), started)
             if is_by_lowered_quota(loser.used, loser.quota, before):
                 cause, told["quota_at_start"] = EndCause.LOWERED_QUOTA, before
         spared, has_more = self._spared(step)
@@ -111,8 +115,8 @@ def _running_gpus(gang: GangFacts) -> int:
     return sum(int(amount) for task in running for key, amount in task.request.items() if is_gpu(key))
 
 
-def _quota_at(leaf: int, at: datetime) -> int | None:
+def _quota_at(leaf: int, flavor: str, at: datetime) -> int | None:
     with connection.cursor() as cursor:
-        cursor.execute(_QUOTA_AT, {"leaf": leaf, "at": at})
+        cursor.execute(_QUOTA_AT, {"leaf": leaf, "flavor": flavor, "at": at})
         row = cursor.fetchone()
     return None if row is None else int(row[0])

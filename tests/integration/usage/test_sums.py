@@ -52,6 +52,8 @@ Slots = Sequence[tuple[datetime, datetime]]
 TABLES = ("new_backend", "new_leaf", "new_work")
 HELD = ("guaranteed", "low_inside", "over_quota")
 STATES = (*HELD, "idle", "unallocated", "offline")
+NO_FLAVORS = ("default",)
+FLAVORS = ("default", "h100", "a100")
 
 
 def compute(slots: Slots, **joined: Any) -> dict[str, Rows]:
@@ -75,15 +77,19 @@ def by_hour(rows: Rows) -> dict[datetime, Rows]:
 
 
 class History:
-    """Random spans, attempts and waits of one backend with three pools and six leaves, from `start` on."""
+    """Random spans, attempts and waits of one backend with three pools and six leaves, from `start` on. With several
+    `flavors`, quotas, nodes and work are of them, and some work runs on a node of another flavor than its own."""
 
-    def __init__(self, dice: random.Random, pools: list[Pool], users: list[int], start: datetime) -> None:
-        self.dice, self.backend, self.start = dice, pools[0].root.backend_id, start
+    def __init__(
+        self, dice: random.Random, pools: list[Pool], users: list[int], start: datetime, flavors: Sequence[str]
+    ) -> None:
+        self.dice, self.backend, self.start, self.flavors = dice, pools[0].root.backend_id, start, flavors
         self.rows: list[models.Model] = []
-        self.quotas: list[tuple[Pool, int, bool, bool, int, int]] = []
-        self.nodes: list[tuple[int, int, int, int]] = []
+        self.quotas: list[tuple[Pool, str, int, bool, bool, int, int]] = []
+        self.nodes: list[tuple[int, str, int, int, int]] = []
         self.away: list[tuple[int | None, int, int]] = []
-        self.work: list[tuple[Pool, int, str, UUID, int, int, int]] = []
+        self.work: list[tuple[Pool, int, str, UUID, str, int, int, int, int]] = []
+        self.known = dict(Node.objects.order_by("pk").values_list("pk", "name")) or dict.fromkeys(range(1, 5), "")
         self.waits: list[tuple[UUID, int, int, int]] = []
         end = HOURS * HOUR_MS
         for pool in pools:
@@ -92,13 +98,14 @@ class History:
             for since, until in zip(cuts, [*cuts[1:], end * 2], strict=True):
                 unlimited = pool.parent_id is None and not subpools and dice.random() < 0.2
                 draining = pool.parent_id is not None and dice.random() < 0.2
-                quota = 0 if unlimited or draining else dice.randint(0, 12) + (40 if subpools else 0)
-                self.quotas.append((pool, quota, unlimited, draining, since, until))
-        for number in range(1, dice.randint(2, 5)):
+                for flavor in NO_FLAVORS if unlimited else self._some_flavors():
+                    quota = 0 if unlimited or draining else dice.randint(0, 12) + (40 if subpools else 0)
+                    self.quotas.append((pool, flavor, quota, unlimited, draining, since, until))
+        for number in list(self.known)[: dice.randint(1, 4)]:
             cuts = sorted({dice.choice([0, self._time()]), self._time()})
             for since, until in zip(cuts, [*cuts[1:], end * 2], strict=True):
-                self.nodes.append((number, dice.choice([4, 8, 16, 32]), since, until))
-        for node in (None, 1, 2):
+                self.nodes.append((number, self._some_flavors()[0], dice.choice([4, 8, 16, 32]), since, until))
+        for node in (None, *list(self.known)[:2]):
             cuts = sorted({self._time() for _ in range(dice.choice([0, 0, 2, 4]))})
             self.away += [(node, since, until) for since, until in zip(cuts[::2], cuts[1::2], strict=False)]
         for _ in range(dice.randint(0, 12)):
@@ -116,6 +123,12 @@ class History:
     def _time(self) -> int:
         whole = self.dice.random() < 0.2
         return self.dice.randint(0, HOURS) * HOUR_MS if whole else self.dice.randint(0, HOURS * HOUR_MS)
+
+    def _some_flavors(self) -> Sequence[str]:
+        """Without flavors the dice are not thrown, so that the histories of a seed stay what they are."""
+        if len(self.flavors) == 1:
+            return self.flavors
+        return self.dice.sample(self.flavors, self.dice.randint(1, len(self.flavors)))
 
     def _add_work(self, pool: Pool, user: int) -> None:
         begin, end = sorted((self._time(), self._time()))
@@ -139,57 +152,77 @@ class History:
             self.rows.append(WaitCauseChange(group_id=group.pk, since=self.at(since), cause=cause))
         cuts = [begin, *sorted(self.dice.randint(begin, end) for _ in range(self.dice.randint(0, 2))), end]
         for attempt, (since, until) in enumerate(itertools.pairwise(cuts)):
+            flavor, node = self._some_flavors()[0], next(iter(self.known))
+            if len(self.flavors) > 1:
+                node = self.dice.choice([0, *self.known])
             task = Task(
                 group=group, name="t", retry_id=attempt, position=0, status="COMPLETED", gpu_count=gpus,
-                start_time=self.at(since), end_time=self.at(until),
+                start_time=self.at(since), end_time=self.at(until), flavor="" if flavor == "default" else flavor,
+                node_name=self.known.get(node, ""),
             )  # fmt: skip
             self.rows.append(task)
-            self.work.append((pool, user, priority, workflow.pk, gpus, since, until))
+            self.work.append((pool, user, priority, workflow.pk, flavor, node, gpus, since, until))
 
     def _add_spans(self) -> None:
         self.rows += [
             QuotaSpan(
-                pool_id=pool.pk, parent_id=pool.parent_id, backend_id=pool.backend_id, quota=quota,
+                pool_id=pool.pk, parent_id=pool.parent_id, backend_id=pool.backend_id, flavor=flavor, quota=quota,
                 is_unlimited=unlimited, is_draining=draining, since=self.at(since), until=self.at(until),
             )
-            for pool, quota, unlimited, draining, since, until in self.quotas
+            for pool, flavor, quota, unlimited, draining, since, until in self.quotas
         ]  # fmt: skip
         self.rows += [
-            NodeSpan(node_id=node, backend_id=self.backend, gpus=gpus, since=self.at(since), until=self.at(until))
-            for node, gpus, since, until in self.nodes
-        ]
+            NodeSpan(
+                node_id=node, backend_id=self.backend, flavor=flavor, gpus=gpus, since=self.at(since),
+                until=self.at(until),
+            )
+            for node, flavor, gpus, since, until in self.nodes
+        ]  # fmt: skip
         self.rows += [
             OfflineSpan(backend_id=self.backend, node_id=node, since=self.at(since), until=self.at(until))
             for node, since, until in self.away
         ]
 
-    def recount(self, begin: int, end: int) -> tuple[dict[str, int], dict[tuple[int, str], int]]:
-        """GPU-milliseconds by state from `begin` to `end`, and by leaf and state."""
+    def recount(self, begin: int, end: int) -> tuple[dict[tuple[str, str], int], dict[tuple[int, str, str], int]]:
+        """GPU-milliseconds by flavor and state from `begin` to `end`, and by leaf, flavor and state."""
         marks = {begin, end}
         for *_, since, until in [*self.quotas, *self.nodes, *self.away, *self.work]:
             marks |= {since, until}
         times = sorted(mark for mark in marks if begin <= mark <= end)
-        total: defaultdict[str, int] = defaultdict(int)
-        leaves: defaultdict[tuple[int, str], int] = defaultdict(int)
+        total: defaultdict[tuple[str, str], int] = defaultdict(int)
+        leaves: defaultdict[tuple[int, str, str], int] = defaultdict(int)
         for now, then in itertools.pairwise(times):
-            self._count_moment(now, then - now, total, leaves)
+            for flavor in self.flavors:
+                self._count_moment(flavor, now, then - now, total, leaves)
         return total, leaves
 
-    def _count_moment(self, now: int, ms: int, total: dict[str, int], leaves: dict[tuple[int, str], int]) -> None:
-        nodes = {node: gpus for node, gpus, since, until in self.nodes if since <= now < until}
+    def _count_moment(
+        self,
+        flavor: str,
+        now: int,
+        ms: int,
+        total: dict[tuple[str, str], int],
+        leaves: dict[tuple[int, str, str], int],
+    ) -> None:
+        there = {node: (kind, gpus) for node, kind, gpus, since, until in self.nodes if since <= now < until}
+        nodes = {node: gpus for node, (kind, gpus) in there.items() if kind == flavor}
         away = {node for node, since, until in self.away if since <= now < until}
+        moved = 0
         quota: dict[int, int] = defaultdict(int)
         kept: dict[int, str] = {}
-        for pool, amount, unlimited, draining, since, until in self.quotas:
-            if since <= now < until:
+        for pool, of_quota, amount, unlimited, draining, since, until in self.quotas:
+            if since <= now < until and of_quota == flavor:
                 quota[pool.pk] += amount
                 if pool.parent_id:
                     quota[pool.parent_id] -= amount
                 kept[pool.pk] = "unlimited" if unlimited else "draining" if draining else ""
         held: dict[tuple[int, bool], int] = defaultdict(int)
-        for pool, _, priority, _, gpus, since, until in self.work:
+        for pool, _, priority, _, of_work, node, gpus, since, until in self.work:
             if since <= now < until:
-                held[pool.pk, priority == "LOW"] += gpus
+                if of_work == flavor:
+                    held[pool.pk, priority == "LOW"] += gpus
+                if node in there and self.known[node] and of_work != there[node][0]:
+                    moved += gpus * ((of_work == flavor) - (there[node][0] == flavor))
         over = unused = used = 0
         for leaf in {*quota, *(leaf for leaf, _ in held)}:
             high, low, room = held[leaf, False], held[leaf, True], max(0, quota[leaf])
@@ -202,15 +235,15 @@ class History:
                 "over_quota": high + low - guaranteed - inside,
             }
             for state, gpus in part.items():
-                leaves[leaf, state] += gpus * ms
+                leaves[leaf, flavor, state] += gpus * ms
             for state in ("guaranteed", "low_inside", "over_quota"):
-                total[state] += part[state] * ms
+                total[flavor, state] += part[state] * ms
             used += high + low
             over += part["over_quota"]
             unused += max(0, room - guaranteed - inside)
         whole = sum(nodes.values())
         offline = whole if None in away else sum(nodes.get(node, 0) for node in away if node is not None)
-        capacity = max(whole, used)
+        capacity = max(whole + moved, used)
         offline = min(offline, capacity - used)
         unclaimed = max(0, capacity - offline - (used - over) - unused)
         borrowed = max(0, over - unclaimed)
@@ -222,12 +255,12 @@ class History:
             "idle": idle,
             "unallocated": capacity - used - offline - idle,
         }.items():
-            total[state] += gpus * ms
+            total[flavor, state] += gpus * ms
 
 
 @pytest.fixture
 def pools() -> list[Pool]:
-    root = make_pool("team", 100, on=make_backend(nodes=2), a=30)
+    root = make_pool("team", 100, on=make_backend(nodes=4), a=30)
     other = make_pool("other", 50, on=root.backend)
     more = make_pool("more", 50, on=root.backend, c=10)
     make_subpool("team", "b", 20)  # its number is not among those of its pool
@@ -262,11 +295,14 @@ def crash_after(statements: int) -> Iterator[None]:
         yield
 
 
-def check_histories(seeds: Sequence[int], pools: list[Pool], users: list[int]) -> None:
+def check_histories(
+    seeds: Sequence[int], pools: list[Pool], users: list[int], flavors: Sequence[str] = NO_FLAVORS
+) -> None:
     """Every history of a batch adds up: computed in slots, with quiet subpools as one leaf, and stored by hours."""
     with rolled_back():
         histories = [
-            History(random.Random(seed), pools, users, START + number * APART) for number, seed in enumerate(seeds)
+            History(random.Random(seed), pools, users, START + number * APART, flavors)
+            for number, seed in enumerate(seeds)
         ]
         for model in (Workflow, Group, Task, WaitSpan, WaitCauseChange, QuotaSpan, NodeSpan, OfflineSpan):
             model.objects.bulk_create(  # type: ignore[attr-defined]
@@ -285,28 +321,31 @@ def check_histories(seeds: Sequence[int], pools: list[Pool], users: list[int]) -
 def check_rows(history: History, begin: int, end: int, mine: Sequence[Rows], seed: int) -> None:
     """The rows of backends, leaves and work of one slot are those of the recount."""
     total, by_leaf = history.recount(begin, end)
-    found: defaultdict[str, int] = defaultdict(int)
+    found: defaultdict[tuple[str, str], int] = defaultdict(int)
     for row in (row for rows in mine for row in rows):
         for column, value in row.items():
             if isinstance(value, int):
-                found[column] += value
-    assert sum(found[state] for state in STATES) == found["capacity"] == total["capacity"], seed
-    for state in (*STATES, "borrowed"):
-        assert found[state] == total[state], (seed, state)
-    assert found["lent"] == found["borrowed"], seed
-    of_leaves: defaultdict[tuple[int, str], int] = defaultdict(int)
+                found[row["flavor"], column] += value
+    for flavor in history.flavors:
+        whole = total[flavor, "capacity"]
+        assert sum(found[flavor, state] for state in STATES) == found[flavor, "capacity"] == whole, (seed, flavor)
+        for state in (*STATES, "borrowed"):
+            assert found[flavor, state] == total[flavor, state], (seed, flavor, state)
+        assert found[flavor, "lent"] == found[flavor, "borrowed"], (seed, flavor)
+    of_leaves: defaultdict[tuple[int, str, str], int] = defaultdict(int)
     for row in mine[1]:
-        of_leaves[row["leaf_id"], "quota"] += row["quota"]
+        of_leaves[row["leaf_id"], row["flavor"], "quota"] += row["quota"]
         assert row["idle"] >= 0 and row["lent"] >= 0, seed
     for row in mine[2]:
         for state in HELD:
-            of_leaves[row["leaf_id"], state] += row[state]
+            of_leaves[row["leaf_id"], row["flavor"], state] += row[state]
             assert row[state] >= 0
     assert {key: value for key, value in of_leaves.items() if value} == {
         key: value for key, value in by_leaf.items() if value
     }, seed
     waited = sum(gpus * max(0, min(until, end) - max(since, begin)) for _, gpus, since, until in history.waits)
-    assert sum(value for column, value in found.items() if column.startswith("waiting_")) == waited, seed
+    assert {flavor for flavor, _ in found} <= {*history.flavors, ""}, seed
+    assert sum(value for (_, column), value in found.items() if column.startswith("waiting_")) == waited, seed
 
 
 def check_joined_leaves(history: History, computed: dict[str, Any], pools: list[Pool], seed: int) -> None:
@@ -321,11 +360,11 @@ def check_joined_leaves(history: History, computed: dict[str, Any], pools: list[
     root_of = {pool.pk: pool.parent_id or pool.pk for pool in pools}
     alone = {root_of[pool.pk] for pool in pools if pool.name in detailed}
 
-    def add_up(rows: Rows) -> dict[tuple[int, str], int]:
-        sums: defaultdict[tuple[int, str], int] = defaultdict(int)
+    def add_up(rows: Rows) -> dict[tuple[int, str, str], int]:
+        sums: defaultdict[tuple[int, str, str], int] = defaultdict(int)
         for row, column in itertools.product(rows, ("quota", "idle", "lent")):
             leaf, root = row["leaf_id"], root_of[row["leaf_id"]]
-            sums[leaf if root in alone else root, column] += row[column]
+            sums[leaf if root in alone else root, row["flavor"], column] += row[column]
         return {key: value for key, value in sums.items() if value}
 
     assert add_up(joined["new_leaf"]) == add_up(computed["new_leaf"][slot[0]]), (seed, detailed)
@@ -336,20 +375,22 @@ def check_against_attempts(work: Rows) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT date_bin(%s, task.start_time, %s), work.pool_id, work.submitted_by_id, work.priority,
+            SELECT date_bin(%s, task.start_time, %s), work.pool_id, COALESCE(NULLIF(task.flavor, ''), 'default'),
+                work.submitted_by_id, work.priority,
                 sum(task.gpu_count * (extract(epoch FROM task.end_time - task.start_time) * 1000))::bigint
             FROM scheduling_task task JOIN scheduling_group part ON part.uuid = task.group_id
             JOIN scheduling_workflow work ON work.uuid = part.workflow_id
             WHERE task.end_time > task.start_time
-            GROUP BY 1, 2, 3, 4
+            GROUP BY 1, 2, 3, 4, 5
             """,
             [APART, START],
         )
-        counted = {(start, leaf, user, priority): used for start, leaf, user, priority, used in cursor}
-    found: defaultdict[tuple[datetime, int, int, str], int] = defaultdict(int)
+        counted = {tuple(key): used for *key, used in cursor}
+    found: defaultdict[tuple[Any, ...], int] = defaultdict(int)
     for row in work:
         start = row["hour"] - (row["hour"] - START) % APART
-        found[start, row["leaf_id"], row["user_id"], row["priority"]] += sum(row[state] for state in HELD)
+        key = start, row["leaf_id"], row["flavor"], row["user_id"], row["priority"]
+        found[key] += sum(row[state] for state in HELD)
     assert {key: used for key, used in found.items() if used} == counted
 
 
@@ -405,6 +446,10 @@ def no_nodes(pools: list[Pool]) -> None:
 @pytest.mark.usefixtures("no_nodes")
 def test_random_histories_add_up(pools: list[Pool], users: list[int]) -> None:
     check_histories(range(15), pools, users)
+
+
+def test_random_histories_with_flavors_add_up_in_each(pools: list[Pool], users: list[int]) -> None:
+    check_histories(range(15), pools, users, FLAVORS)
 
 
 @pytest.mark.nightly

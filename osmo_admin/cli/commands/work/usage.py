@@ -18,7 +18,7 @@ from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
-from scheduling.domain.lists import USUAL_BUCKET, Bucket, UsageQuery
+from scheduling.domain.lists import NO_KEY, USUAL_BUCKET, Bucket, UsageKey, UsageQuery
 
 SECONDS_PER_HOUR = 3600
 HEADER = [
@@ -111,7 +111,7 @@ def _times_of_month(text: str) -> dict[str, str]:
 
 def _usage_table(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPart]:
     rows = [
-        [Shown(_start_text(row["start"], bucket), utc_time(row["start"])), row[by], *_cells(row)]
+        [Shown(_start_text(row["start"], bucket), utc_time(row["start"])), _key(row, by), *_cells(row)]
         for row in answer["rows"]
     ]
     total = ["Total", "", *_cells(answer["totals"])]
@@ -121,6 +121,12 @@ def _usage_table(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPar
     )  # fmt: skip
     more = ["More entries: choose a longer bucket or a shorter time."] if answer["more_entries"] else []
     return [table, *more]
+
+
+def _key(row: dict[str, Any], by: str) -> Any:
+    """What a row is about. A file has no words where there is nothing."""
+    words = NO_KEY.get(UsageKey(by))
+    return row[by] if row[by] is not None or words is None else Shown(words, None)
 
 
 def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPart]:

@@ -1,0 +1,115 @@
+"""Traces with GPU flavors: they are written and read again, and a replay runs each job in one of its flavors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from osmo_admin.cli.client import app
+from scheduling.domain.priorities import Priority
+from scheduling.history.traces.trace import TraceReader
+from scheduling.history.traces.trace_file import COLUMNS, TraceJob, csv_trace
+
+HEADER = "submit_time,duration_s,gpus,team,flavor"
+
+
+def replay(folder: Path, rows: list[tuple[Any, ...]], nodes: dict[str, str], quota: dict[str, int]) -> Any:
+    """The answer of a replay on nodes of 8 GPUs of these flavors, and its runs by job."""
+    (folder / "trace.csv").write_text("\n".join([HEADER, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    body = {
+        "nodes": [{"name": name, "resources": {f"{flavor}/gpu": 8}} for name, flavor in nodes.items()],
+        "queues": [{"name": "lab", "quota": {f"{flavor}/gpu": gpus for flavor, gpus in quota.items()}}],
+    }
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(body))
+    files = [str(folder / name) for name in ("trace.csv", "cluster.yaml", "runs.csv")]
+    words = ["replay", files[0], "--on", files[1], "--runs", files[2], "-o", "json"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    with Path(files[2]).open() as runs:
+        return json.loads(result.stdout), list(csv.DictReader(runs))
+
+
+def test_a_job_runs_in_the_first_of_its_flavors_that_serves(tmp_path: Path) -> None:
+    rows = [(0, 100, 8, "lab", "h100|a100"), (1, 100, 8, "lab", "h100|a100"), (2, 100, 8, "lab", "h100")]
+    answer, runs = replay(tmp_path, rows, {"h": "h100", "a": "a100"}, {"h100": 8, "a100": 8})
+    assert [(run["job"], run["nodes"], run["start"]) for run in runs] == [
+        ("1", "h:8", "0"),
+        ("2", "a:8", "1"),
+        ("3", "h:8", "100"),
+    ]
+    team = answer["teams"]["lab"]
+    assert team["capacity_gpu_h"] == team["quota_gpu_h"] == pytest.approx(16 * 200 / 3600)
+    assert team["used_gpu_h"] + team["idle_quota_gpu_h"] == pytest.approx(team["quota_gpu_h"])
+
+
+def test_what_is_borrowed_in_one_flavor_is_not_lent_by_another(tmp_path: Path) -> None:
+    """LOW work uses 8 of the 4 H100 of its quota, and the quota of A100 stays idle."""
+    rows = [(0, 100, 8, "lab", "h100")]
+    answer, _ = replay(tmp_path, rows, {"h": "h100", "a": "a100"}, {"h100": 4, "a100": 8})
+    team = answer["teams"]["lab"]
+    assert (team["borrowed_gpu_h"], team["lent_gpu_h"]) == (0, 0)  # nobody's quota has the other four H100
+    assert team["idle_quota_gpu_h"] == pytest.approx(8 * 100 / 3600)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_flavors_are_as_two_clusters_of_one(tmp_path: Path, seed: int) -> None:
+    """Jobs that name one flavor each run as they would on a cluster of that flavor alone."""
+    pick, time, rows = random.Random(seed), 0, []
+    for _ in range(30):
+        time += pick.choice([0, 10, 40])
+        rows.append((time, pick.randint(20, 200), pick.randint(1, 12), "lab", pick.choice(["h100", "a100"])))
+    nodes = {"h0": "h100", "h1": "h100", "a0": "a100", "a1": "a100", "a2": "a100"}
+    quota = {"h100": 16, "a100": 24}
+    together, runs = replay(tmp_path, rows, nodes, quota)
+    alone, used = [], 0.0
+    for flavor, gpus in quota.items():
+        mine = [(number, row) for number, row in enumerate(rows, 1) if row[4] == flavor]
+        there = {name: kind for name, kind in nodes.items() if kind == flavor}
+        answer, own = replay(tmp_path, [row for _, row in mine], there, {flavor: gpus})
+        begin = mine[0][1][0] - rows[0][0]
+        for run in own:
+            times = {key: str(int(run[key]) + begin) for key in ("submit", "start", "end")}
+            alone.append({**run, **times, "job": str(mine[int(run["job"]) - 1][0])})
+        used += answer["summary"]["used_gpu_h"]
+
+    def key(run: dict[str, str]) -> tuple[int, int]:
+        return int(run["job"]), int(run["attempt"])
+
+    assert sorted(runs, key=key) == sorted(alone, key=key)
+    assert together["summary"]["used_gpu_h"] == pytest.approx(used)
+
+
+def read(path: Path, text: str) -> TraceReader:
+    path.write_text(text)
+    return TraceReader(str(path), teams=None, flavors={"h100", "a100"}, priority=Priority.LOW)
+
+
+def test_flavors_are_written_and_read_again(tmp_path: Path) -> None:
+    begin = datetime(2026, 11, 1)
+    jobs = [
+        TraceJob(begin, 1.0, 8, "lab", "x", "ann", Priority.LOW, None, None, flavors)
+        for flavors in [(), ("h100",), ("a100", "h100")]
+    ]
+    trace = read(tmp_path / "t.csv", csv_trace(jobs)).read()
+    assert trace is not None
+    assert [job.flavors for job in trace.jobs] == [(), ("h100",), ("a100", "h100")]
+    assert [job.flavors for job in trace.jobs.between(None, None)] == [(), ("h100",), ("a100", "h100")]
+    assert csv_trace(jobs[:1]).splitlines()[0] == ",".join(COLUMNS), "without flavors the file is what it was"
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("h100|", "bad_value"), ("h100|h100", "bad_value"), ("|", "bad_value"), ("l40", "unknown_name")],
+)
+def test_faults_of_a_flavor_have_their_line(tmp_path: Path, written: str, code: str) -> None:
+    reader = read(tmp_path / "t.csv", f"{HEADER}\n0,1,1,lab,h100|a100\n0,1,1,lab,{written}\n")
+    assert reader.read() is None
+    assert [(fault.line, fault.path, fault.code) for fault in reader.faults.listed] == [(3, "flavor", code)]
