@@ -34,7 +34,7 @@ from pools.domain.people.roles import Permission
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import GPU
+from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU
 from pools.domain.values.quantities import THOUSAND
 from pools.models import AccessToken, Cohort, GpuQuota, Pool
 from pools.permissions import require_platform
@@ -42,6 +42,7 @@ from pools.selectors.gpu_namespace import read_namespaces
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from scheduling.selectors.cluster.queue_sync_state import read_sync_metrics
+from scheduling.selectors.queue.live_facts import leaf_usage
 
 MAX_POOLS = 1000  # without a limit, a large installation would make a page that the scraper cannot take
 
@@ -105,18 +106,25 @@ def leaf_metrics() -> Iterator[str]:
     yield _gauge("osmo_pools_left_out", "Pools that this answer does not contain.", [("", roots.count() - len(listed))])
     guarantees: list[tuple[str, float]] = []
     leaves: list[tuple[str, dict[str, float]]] = []
+    of_flavors: list[tuple[str, dict[str, float]]] = []
     queues: list[tuple[str, float, float]] = []
     facts = read_balances(listed)
     for root in listed:
         balance = facts[root.pk]
-        guarantees.append((f'{{pool="{root.name}"}}', balance.guarantee))
+        for flavor, kind in balance.by_flavor.items():
+            mark = f'flavor="{flavor}",' if balance.kinds else ""
+            guarantees.append((f'{{{mark}pool="{root.name}"}}', kind.guarantee))
         for leaf, values in _iterate_leaves(balance):
             leaves.append((f'{{leaf="{leaf}",pool="{root.name}"}}', values))
+        for flavor, leaf, values in _iterate_flavors(balance):
+            mark = f'flavor="{flavor}",' if balance.kinds else ""
+            of_flavors.append((f'{{{mark}leaf="{leaf}",pool="{root.name}"}}', values))
         for queue, quota, usage in _iterate_queues(root, balance):
             queues.append((f'{{queue_name="{queue}"}}', quota, usage))
     yield _gauge("osmo_pool_guarantee_gpus", "The quota of a pool, in GPUs.", guarantees)
     for name, about in _LEAF.items():
-        yield _gauge(f"osmo_leaf_{name}", about, ((labels, values[name]) for labels, values in leaves))
+        found = of_flavors if name in _BY_FLAVOR else leaves
+        yield _gauge(f"osmo_leaf_{name}", about, ((labels, values[name]) for labels, values in found))
     quotas, uses = ((labels, quota) for labels, quota, _ in queues), ((labels, held) for labels, _, held in queues)
     yield _gauge("kai_queue_deserved_gpus", _KAI.format("Quota"), quotas)
     yield _gauge("kai_queue_allocated_gpus", _KAI.format("GPUs in use"), uses)
@@ -139,6 +147,25 @@ _LEAF = {
     "live_workflows": "Workflows that have not ended.",
     "draining": "1 while a deleted subpool waits for its work to end.",
 }
+
+
+_BY_FLAVOR = {"quota_gpus", "used_gpus", "usage_gpus", "available_gpus"}
+"""In a pool with flavors they have a sample for each, labelled with it; its sums are those of the leaf."""
+
+
+def _iterate_flavors(balance: PoolBalance) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Flavor, leaf and values. Work of a pool with flavors that began before it had them has no quota."""
+    if not balance.kinds:
+        for leaf, values in _iterate_leaves(balance):
+            yield DEFAULT_FLAVOR, leaf, values
+        return
+    for flavor, kind in balance.kinds.items():
+        for leaf, values in _iterate_leaves(kind):
+            yield flavor, leaf, values
+    for leaf, _ in _iterate_leaves(balance):
+        left = leaf_usage(balance, leaf).get(DEFAULT_FLAVOR)
+        if left is not None and DEFAULT_FLAVOR not in balance.kinds:
+            yield DEFAULT_FLAVOR, leaf, _leaf_values(0, left, draining=False)
 
 
 def _iterate_leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:

@@ -120,10 +120,12 @@ def _collect_waiting() -> Iterator[Metric]:
     )  # fmt: skip
     now = timezone.now()
     for work in read_waiting_work():
-        labels = [*work.leaf, work.priority]
-        gangs.add_metric(labels, work.gangs)
-        gpus.add_metric(labels, work.gpus)
-        oldest.add_metric(labels, max(0.0, (now - work.since).total_seconds()))
+        labels = dict(zip(_WORK_LABELS, [*work.leaf, work.priority], strict=True))
+        if work.flavor is not None:
+            labels["flavor"] = work.flavor
+        waits = max(0.0, (now - work.since).total_seconds())
+        for family, value in ((gangs, work.gangs), (gpus, work.gpus), (oldest, waits)):
+            family.add_sample(family.name, labels, value)
     yield from (gangs, gpus, oldest)
 
 

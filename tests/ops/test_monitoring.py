@@ -45,6 +45,7 @@ from scheduling.kube.connection import metrics as cluster_counters
 from scheduling.models import Group
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
+from tests.support.flavors import make_flavored_pool, submit_gpus
 from tests.support.services import ROOT, Services
 from tests.support.stack import find_free_port
 
@@ -186,6 +187,9 @@ def _fill_installation(folder: Path) -> None:
         AllocateWorker(namespace="team-a", id="w1", request=worker.request, limit=worker.limit, count=worker.count),
         actor=SYSTEM,
     )
+    make_flavored_pool("kinds", backend="kinds")
+    for flavors in (["h100"], []):
+        submit_gpus(world.admin_actor(), 8, *flavors, to="kinds--a")
     cluster = Backend.objects.create(name="prod", namespace="prod", kind=Backend.Kind.KUBERNETES)
     KubernetesSettings.objects.create(backend=cluster, access=KubernetesSettings.Access.IN_CLUSTER)
     _count_more()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db.models import Count, Min, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
@@ -21,13 +22,18 @@ from pools.domain import names
 from pools.domain.people.notices import NoticeStatus
 from pools.domain.values.amounts import Amount
 from pools.models import Backend, Notice, NoticeProgress, NoticeTarget
+from scheduling.domain.flavor_choices import TaskGpus
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
-from scheduling.models import DecisionCount, Group, LostCount, PromiseCount, StartCount, StuckGroup
+from scheduling.models import DecisionCount, Group, LostCount, PromiseCount, StartCount, StuckGroup, Task
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
 from scheduling.selectors.queue.pending_queue_cache import pending_queues
 from scheduling.selectors.status.problems import PERIOD_SECONDS
 from scheduling.selectors.status.promised_starts import contradicted_promises, overdue_promises
+
+SEVERAL = "several"
+"""The label of work that may use more than one flavor."""
 
 ENDED_OUTCOMES = [outcome for outcome in PromiseOutcome if outcome != PromiseOutcome.OPEN]
 
@@ -48,6 +54,8 @@ class WaitingTotals:
     gangs: int
     gpus: int
     since: datetime
+    flavor: str | None = None
+    """In a pool with flavors: the only one that they may use, or :data:`SEVERAL`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,9 @@ class JobRun:
 
 def read_waiting_work() -> list[WaitingTotals]:
     """What waits for GPUs; gangs that wait for another group of their workflow do not count."""
+    waiting = Group.objects.filter(status__in=WAITING_STATUSES, ready_at__isnull=False)
     rows = (
-        Group.objects.filter(status__in=WAITING_STATUSES, ready_at__isnull=False)
+        waiting.filter(workflow__root_pool__flavors=[])
         .order_by()
         .values_list("workflow__root_pool__name", "workflow__pool__subpool_name", "workflow__priority")
         .annotate(Count("pk"), Sum("gpus"), Min("ready_at"))
@@ -81,7 +90,30 @@ def read_waiting_work() -> list[WaitingTotals]:
     return [
         WaitingTotals(_leaf(pool, part), priority, gangs, gpus, since)
         for pool, part, priority, gangs, gpus, since in rows
-    ]
+    ] + _read_by_flavor(waiting.exclude(workflow__root_pool__flavors=[]))
+
+
+def _read_by_flavor(waiting: QuerySet[Group]) -> list[WaitingTotals]:
+    groups = list(waiting.select_related("workflow__pool", "workflow__root_pool").defer("workflow__spec"))
+    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0, status__in=WAITING_STATUSES).order_by("position")
+    requests: dict[UUID, list[TaskGpus]] = defaultdict(list)
+    for group_id, gpus, named, platform in tasks.values_list("group_id", "gpu_count", "gpu_flavors", "platform"):
+        requests[group_id].append(TaskGpus(gpus, tuple(named), platform))
+    roots = {each.workflow.root_pool_id: each.workflow.root_pool for each in groups}
+    flavors = {pk: read_pool_flavors(root) for pk, root in roots.items()}
+    found: dict[tuple[Leaf, str, str], list[Group]] = defaultdict(list)
+    for each in groups:
+        work = each.workflow
+        may_use = {name for choice in flavors[work.root_pool_id].choices(requests[each.pk]) for name in choice}
+        leaf = _leaf(work.root_pool.name, work.pool.subpool_name)
+        found[leaf, work.priority, may_use.pop() if len(may_use) == 1 else SEVERAL].append(each)
+    return [
+        WaitingTotals(
+            leaf, priority, len(gangs), sum(each.gpus for each in gangs),
+            min(each.ready_at for each in gangs if each.ready_at is not None), flavor,
+        )
+        for (leaf, priority, flavor), gangs in found.items()
+    ]  # fmt: skip
 
 
 def read_wait_histograms() -> list[WaitHistogram]:

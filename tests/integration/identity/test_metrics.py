@@ -38,6 +38,7 @@ from scheduling.selectors.status.work_metrics import ENDED_OUTCOMES
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers
+from tests.support.flavors import make_flavored_pool, submit_gpus
 
 
 def _scrape(token: AccessToken | None = None) -> tuple[int, dict[str, float]]:
@@ -110,6 +111,36 @@ class TestLedger:
         assert quotas == {"_shared": 20, "a": 30, "b": 50}
         assert found['osmo_pool_guarantee_gpus{pool="team"}'] == sum(quotas.values()) == 100
         assert found["osmo_pools_left_out"] == 0
+
+    def test_a_pool_with_flavors_has_a_sample_for_each(
+        self, page: Callable[[], dict[str, float]], admin: ApiClient
+    ) -> None:
+        world.make_pool("plain", 8, on=world.make_backend("other"))
+        before = {key for key in page() if "leaf" in key}
+        make_flavored_pool()
+        submit_gpus(admin.actor, 6, "h100")
+        submit_gpus(admin.actor, 8, "a100", to="team")
+        world.reconcile()
+        for gpus, flavors in ((4, ["h100"]), (5, []), (6, [])):
+            submit_gpus(admin.actor, gpus, *flavors)
+        found = page()
+        leaf = {
+            (flavor, name): found[f'osmo_leaf_{name}{{flavor="{flavor}",leaf="a",pool="team"}}']
+            for flavor in ("h100", "a100")
+            for name in ("quota_gpus", "used_gpus", "usage_gpus", "available_gpus")
+        }
+        assert [leaf["h100", name] for name in ("quota_gpus", "used_gpus", "available_gpus")] == [8, 6, 2]
+        assert [leaf["a100", name] for name in ("quota_gpus", "usage_gpus", "available_gpus")] == [8, 0, 8]
+        assert found['osmo_leaf_used_gpus{flavor="a100",leaf="_shared",pool="team"}'] == 8
+        assert found['osmo_pool_guarantee_gpus{flavor="a100",pool="team"}'] == 32
+        assert found['osmo_leaf_live_workflows{leaf="a",pool="team"}'] == 4
+        assert 'osmo_leaf_quota_gpus{leaf="a",pool="team"}' not in found, "the sum of the flavors is that of the leaf"
+        waiting = 'osmo_waiting_{}{{flavor="{}",leaf="a",pool="team",priority="NORMAL"}}'
+        assert found[waiting.format("gpus", "h100")] == 4
+        assert (found[waiting.format("gangs", "several")], found[waiting.format("gpus", "several")]) == (2, 11)
+        assert {key for key in found if 'pool="plain"' in key and "leaf" in key} == {
+            key for key in before if 'pool="plain"' in key
+        }
 
     def test_use_and_drain(self, page: Callable[[], dict[str, float]]) -> None:
         pool = world.make_pool("team", 100, a=30)
