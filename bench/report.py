@@ -273,11 +273,14 @@ def _print_quota_tree(measured: dict[str, Any]) -> None:
         print(f"| {what} | {measured[name]['p50_ms']} | {measured[name]['p99_ms']} |")
     limit = measured["limit_ms"]
     _print_verdict(f"one verdict ≤ {limit} ms (p99)", {"ms": measured["verdict"]["p99_ms"]}, limit, most=True)
+    limit = measured["flavors_limit_ms"]
+    _print_verdict(f"four flavors ≤ {limit} ms (p99)", {"ms": measured["flavors"]["p99_ms"]}, limit, most=True)
 
 
 _VERDICTS = {
     "verdict": "verdict on three resources, with the reason",
     "start": "verdict, reservation and release of GPUs",
+    "flavors": "verdict on four flavors of GPUs, with the reason of each",
     "submission": "the most that a pool could ever hold",
     "naive": "the design's formula over the whole tree",
     "read": "making the tree from facts",
