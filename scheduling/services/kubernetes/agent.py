@@ -52,6 +52,7 @@ from scheduling.selectors.work.pending_manifests import ClusterContext
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections, heartbeats
 from scheduling.services.kubernetes.dispatching import dispatch, observation
+from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, informer_scope, uuid_name
 from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
@@ -268,6 +269,9 @@ class ClusterAgent(LeasedLoop):
             raise
         if is_full and self._error is None and self._is_due("recount", self._intervals.recount):
             self._recount(context, informers)
+            if try_other_flavors(context.backend):
+                self._full_requested = True
+                self._wake.set()
         self._repair_queues(context, informers)
         if informers.pop_nodes_changed():
             _write_nodes(context.backend, informers.nodes.objects(), None)

@@ -58,13 +58,15 @@ class TaskAttempts:
     def count_ends(self, task: Task, statuses: Collection[TaskStatus]) -> int:
         """The number of earlier attempts of this task with one of these ends."""
         if self._ends is None:
-            rows = Task.objects.filter(group__in=self._groups).exclude(status__in=UNFINISHED_TASK_STATUSES)
+            ended = Task.objects.filter(group__in=self._groups).exclude(status__in=UNFINISHED_TASK_STATUSES)
+            rows = ended.exclude(status=TaskStatus.RESCHEDULED, start_time=None, exit_code=None)
             counts = rows.order_by().values_list("group_id", "name", "status").annotate(Count("pk"))
             self._ends = Counter({(group, name, status): count for group, name, status, count in counts})
         return sum(self._ends[task.group_id, task.name, status] for status in statuses)
 
     def count_reschedules(self, task: Task) -> int:
-        """The number of retries of this task by its exit actions. A preemption is not a retry (design, D11)."""
+        """The number of retries of this task by its exit actions. A preemption is not a retry (design, D11), nor is the
+        end of an attempt that never ran."""
         return self.count_ends(task, [TaskStatus.RESCHEDULED])
 
     def place_on_node(self, task: Task, node: str, flavor: str = "") -> None:

@@ -3,19 +3,24 @@ nodes of it."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.models import Backend, FlavorUsage, KubernetesSettings
+from pools.models import Backend, FlavorUsage, KubernetesSettings, Node
 from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
 from scheduling.models import Task, Workflow
 from scheduling.selectors.cluster.desired_queues import read_desired_state
+from scheduling.services.kubernetes.dispatching import other_flavors
+from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
 from scheduling.services.verify import verify
+from scheduling.services.workflows.attempts import TaskAttempts
 from tests.integration.dispatch.test_nodes import add_node
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group
@@ -120,19 +125,94 @@ def test_admission_is_repeated_after_a_crash_without_another_choice(harness: Age
 def test_low_work_prefers_a_flavor_with_free_gpus(fake_harness: AgentHarness) -> None:
     """On the fake cluster, where a test may bind pods to nodes."""
     give_flavors(fake_harness, h100=16, a100=16)
-    other = fake_harness.submit(gang(8, "h100", tasks=2))
-    fake_harness.run_agent()
-    for number, pod in enumerate(fake_harness.list_pods(other)):
-        node = f"{kind_label(fake_harness, 'h100')}-{number}"
-        fake_harness.cluster.merge(
-            resource_kinds.POD, pod["metadata"]["name"], {"spec": {"nodeName": node}},
-            field_manager="kai-scheduler", namespace=fake_harness.backend.namespace,
-        )  # fmt: skip
-    fake_harness.run_pods(*fake_harness.list_pods(other))
-    fake_harness.run_agent()
+    fill_first_nodes(fake_harness, gpus=8)
     work = fake_harness.submit(gang(8), priority=Priority.LOW)
     fake_harness.run_agent()
     assert flavors_of_tasks(work) == ["a100"]
+
+
+def fill_first_nodes(harness: AgentHarness, *, gpus: int) -> None:
+    """Work on both nodes of the first flavor, bound by the scheduler of the cluster."""
+    other = harness.submit(gang(gpus, "h100", tasks=2))
+    harness.run_agent()
+    for number, pod in enumerate(harness.list_pods(other)):
+        harness.cluster.merge(
+            resource_kinds.POD, pod["metadata"]["name"],
+            {"spec": {"nodeName": f"{kind_label(harness, 'h100')}-{number}"}},
+            field_manager="kai-scheduler", namespace=harness.backend.namespace,
+        )  # fmt: skip
+    harness.run_pods(*harness.list_pods(other))
+    harness.run_agent()
+
+
+def test_free_gpus_on_several_nodes_are_no_room_for_one_task(fake_harness: AgentHarness) -> None:
+    give_flavors(fake_harness, h100=16, a100=16)
+    fill_first_nodes(fake_harness, gpus=2)
+    work = fake_harness.submit(gang(8))
+    fake_harness.run_agent()
+    assert flavors_of_tasks(work) == ["a100"]
+
+
+def test_gangs_that_have_no_nodes_yet_use_up_the_room(fake_harness: AgentHarness) -> None:
+    give_flavors(fake_harness, h100=16, a100=16)
+    works = []
+    for _ in range(3):
+        works.append(fake_harness.submit(gang(6), priority=Priority.LOW))
+        fake_harness.run_agent()
+    assert [flavors_of_tasks(work) for work in works] == [["h100"], ["h100"], ["a100"]]
+
+
+def test_a_gang_without_room_is_sent_again_in_a_flavor_with_room(
+    fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is free when it is sent; then nodes of the second flavor get free."""
+    give_flavors(fake_harness, h100=16, a100=16)
+    fill_first_nodes(fake_harness, gpus=8)
+    second = [f"{kind_label(fake_harness, 'a100')}-{number}" for number in range(2)]
+    Node.objects.filter(name__in=second).update(gpus=0)
+    work = fake_harness.submit(gang(4, tasks=2), priority=Priority.LOW)
+    fake_harness.run_agent()
+    assert flavors_of_tasks(work) == ["h100", "h100"]
+    first_pods = {pod["metadata"]["uid"] for pod in fake_harness.list_pods(work)}
+    waits_since = find_group(work).ready_at
+
+    Node.objects.filter(name__in=second).update(gpus=0)  # the agent wrote what the cluster has
+    monkeypatch.setattr(other_flavors, "PATIENCE", timedelta())
+    assert try_other_flavors(fake_harness.backend) == 0, "no flavor has room"
+    Node.objects.filter(name__in=second).update(gpus=8)
+    monkeypatch.setattr(other_flavors, "PATIENCE", timedelta(minutes=1))
+    assert try_other_flavors(fake_harness.backend) == 0, "the cluster may still place it"
+    monkeypatch.setattr(other_flavors, "PATIENCE", timedelta())
+    assert try_other_flavors(fake_harness.backend) == 1
+    assert try_other_flavors(fake_harness.backend) == 0
+
+    fake_harness.run_agent()
+    attempts = Task.objects.filter(group__workflow=work).order_by("position", "retry_id")
+    assert list(attempts.values_list("name", "retry_id", "status", "flavor")) == [
+        ("t0", 0, "RESCHEDULED", "h100"), ("t0", 1, "SCHEDULING", "a100"),
+        ("t1", 0, "RESCHEDULED", "h100"), ("t1", 1, "SCHEDULING", "a100"),
+    ]  # fmt: skip
+    pods = fake_harness.list_pods(work)
+    assert len(pods) == 2
+    assert not first_pods & {pod["metadata"]["uid"] for pod in pods}
+    assert find_group(work).ready_at == waits_since
+    assert TaskAttempts([find_group(work).pk], now=timezone.now()).count_reschedules(attempts[1]) == 0
+    assert try_other_flavors(fake_harness.backend) == 0
+    assert verify() == []
+
+
+def test_a_gang_stays_in_its_flavor_while_that_has_room_or_the_quota_of_others_is_used(
+    fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_flavors, "PATIENCE", timedelta())
+    give_flavors(fake_harness, h100=16, a100=4)
+    first = fake_harness.submit(gang(8))
+    fake_harness.run_agent()
+    assert try_other_flavors(fake_harness.backend) == 0
+    assert flavors_of_tasks(first) == ["h100"]
+    Node.objects.filter(name__startswith=kind_label(fake_harness, "h100")).update(gpus=0)
+    assert try_other_flavors(fake_harness.backend) == 0, "8 GPUs are above its quota of a100"
+    assert flavors_of_tasks(first) == ["h100"]
 
 
 def test_a_pool_without_flavors_sends_pods_as_before(harness: AgentHarness) -> None:

@@ -7,9 +7,9 @@ once.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +34,7 @@ from scheduling.domain.judgement.dispatch_admission import (
     idle_unlent_gpus,
     needs_dispatch_admission,
 )
+from scheduling.domain.judgement.flavor_room import FlavorRoom, Places
 from scheduling.domain.judgement.plan_units import Gates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES, TaskStatus
@@ -108,8 +109,10 @@ def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapp
         rows = Group.objects.filter(pk__in=[gang.group_id for gang in gangs], workflow__root_pool=root)
         rows = rows.select_related("workflow").defer("workflow__spec", "workflow__template_spec")
         by_id = {row.pk: row for row in rows}
-        gate = _lock_gate(root)
-        tasks = _read_tasks(by_id) if gate is not None else {}
+        gate = lock_gate(root)
+        if gate is not None:
+            gate.take_room_of_sent()
+        tasks = read_tasks(by_id) if gate is not None else {}
         refusals: dict[UUID, Mapping[str, Any] | None] = {}
         admitted: list[_Request] = []
         for row in (by_id[gang.group_id] for gang in gangs if gang.group_id in by_id):
@@ -130,7 +133,7 @@ def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapp
         return refusals
 
 
-def _read_tasks(groups: Collection[UUID]) -> dict[UUID, list[Task]]:
+def read_tasks(groups: Collection[UUID]) -> dict[UUID, list[Task]]:
     """The open tasks with GPUs of these gangs."""
     found: dict[UUID, list[Task]] = defaultdict(list)
     for task in Task.objects.filter(group__in=groups, status__in=UNFINISHED_TASK_STATUSES, gpu_count__gt=0):
@@ -150,6 +153,12 @@ class _Request:
     priority: Priority
     tasks: Sequence[Task]
     flavors: Sequence[str]
+    places: Places = ()
+
+    @property
+    def needs(self) -> list[tuple[str, int]]:
+        """The flavor and the GPUs of each task."""
+        return [(flavor, task.gpu_count) for flavor, task in zip(self.flavors, self.tasks, strict=True)]
 
     @property
     def gpus(self) -> dict[str, int]:
@@ -168,20 +177,20 @@ def _mark_admitted(requests: Sequence[_Request], *, has_flavors: bool) -> None:
         Task.objects.filter(pk__in=tasks).update(admitted_at=now, flavor=flavor)
 
 
-def _lock_gate(root: Pool) -> _StartGate | None:
+def lock_gate(root: Pool) -> StartGate | None:
     """The gate of a locked pool, whose tree of cohorts is locked here; None where the cluster's queues are enough: they
     have one number of GPUs, and know neither flavors nor lending limits."""
     tops = [] if root.cohort_id is None else lock_cohort_trees({root.cohort_id})
     if root.flavors:
-        return _StartGate(root, tops)
+        return StartGate(root, tops)
     if not tops:
         return None
-    gate = _StartGate(root, tops)
+    gate = StartGate(root, tops)
     backends = Pool.objects.filter(pk__in=pool_ids_below(tops), archived=False).values("backend").distinct().count()
     return gate if needs_dispatch_admission(gate.tree, backends) else None
 
 
-class _StartGate:
+class StartGate:
     """The numbers of a pool and of its cohorts while gangs are admitted one after the other."""
 
     def __init__(self, root: Pool, tops: Collection[int]) -> None:
@@ -192,35 +201,63 @@ class _StartGate:
         self._tree_gates = build_tree_gates(self.tree, [root])
         self._pool_gates = Gates(read_gate_paths(root))
         self._flavors = read_pool_flavors(root)
-        self._free = _read_free(root) if root.flavors else Counter()
+        self._room = _read_room(root) if root.flavors else FlavorRoom(())
         for usage in dispatched:
             if usage.root == root.pk:
                 self._pool_gates.add_usage(usage.leaf, usage.priority, usage.gpus, usage.flavor)
 
     def admit(self, row: Group, tasks: Sequence[Task]) -> _Request | Mapping[str, Any]:
         """Count a gang and return what it gets, or return the reason against it. Of the flavors whose quotas let it
-        start, it gets the first with free GPUs, else the first."""
+        start, it gets the first with room on its nodes, else the first."""
         requests = self._requests(row, tasks)
         waits = [self._wait(request) for request in requests]
         allowed = [request for request, wait in zip(requests, waits, strict=True) if wait is None]
         if not allowed:
             return _nearest_first(requests, [wait for wait in waits if wait is not None])
-        request = next((each for each in allowed if self._has_free(each)), allowed[0])
+        request = next(filter(None, map(self._place, allowed)), allowed[0])
         self._add_usage(request, 1)
+        self._room.take(request.places)
         return request
+
+    def take_room_of_sent(self) -> None:
+        """Fill the room that gangs will use which were sent to the cluster and have no nodes yet."""
+        if not self._root.flavors:
+            return
+        waiting = Task.objects.filter(status=TaskStatus.SCHEDULING, admitted_at__isnull=False, gpu_count__gt=0)
+        rows = waiting.filter(group__workflow__root_pool__backend=self._root.backend_id).exclude(flavor="")
+        gangs: dict[UUID, list[tuple[str, int]]] = defaultdict(list)
+        for group, flavor, gpus in rows.order_by("admitted_at", "pk").values_list("group_id", "flavor", "gpu_count"):
+            gangs[group].append((flavor, gpus))
+        for needs in gangs.values():
+            self._room.take(self._room.find(needs) or ())
 
     def release(self, request: _Request) -> None:
         """Stop counting an admitted gang."""
         self._add_usage(request, -1)
+        self._room.release(request.places)
 
-    def _requests(self, row: Group, tasks: Sequence[Task]) -> list[_Request]:
-        """What the gang asks for in each of its choices."""
+    def finds_other_flavor(self, row: Group, tasks: Sequence[Task]) -> bool:
+        """Whether a gang that was sent to its cluster, and has no node there, has no room on nodes of its flavor, and
+        would get a flavor with room if it was admitted now. If so, it counts as admitted anew."""
+        held = _Request(row.workflow.pool_id, Priority(row.workflow.priority), tasks, [task.flavor for task in tasks])
+        if (placed := self._place(held)) is not None:
+            self._room.take(placed.places)
+            return False
+        self._add_usage(held, -1)
+        others = (each for each in self._requests(row, tasks, is_sent=True) if self._wait(each) is None)
+        request = next(filter(None, map(self._place, others)), None)
+        self._add_usage(request or held, 1)
+        self._room.take(request.places if request else ())
+        return request is not None
+
+    def _requests(self, row: Group, tasks: Sequence[Task], *, is_sent: bool = False) -> list[_Request]:
+        """What the gang asks for in each of its choices; `is_sent` if its tasks were admitted, and may be again."""
         leaf, priority = row.workflow.pool_id, Priority(row.workflow.priority)
-        new = [place for place, task in enumerate(tasks) if _is_unadmitted(task)]
+        new = [place for place, task in enumerate(tasks) if is_sent or _is_unadmitted(task)]
         if not self._root.flavors:
             return [_Request(leaf, priority, [tasks[place] for place in new], [DEFAULT_FLAVOR] * len(new))]
         requested = [TaskGpus(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
-        held = ["" if _is_unadmitted(task) else task.flavor for task in tasks]
+        held = ["" if is_sent or _is_unadmitted(task) else task.flavor for task in tasks]
         choices = self._flavors.choices_or_named(requested)
         return [
             _Request(leaf, priority, [tasks[place] for place in new], [flavors[place] for place in new])
@@ -236,14 +273,15 @@ class _StartGate:
                 return explain_dispatch_wait(verdict, idle, flavor)
         return None
 
-    def _has_free(self, request: _Request) -> bool:
-        return all(self._free[flavor] >= gpus for flavor, gpus in request.gpus.items())
+    def _place(self, request: _Request) -> _Request | None:
+        """The same with places on nodes; None if they have no room for it."""
+        places = self._room.find(request.needs)
+        return None if places is None else replace(request, places=places)
 
     def _add_usage(self, request: _Request, sign: int) -> None:
         for flavor, gpus in request.gpus.items():
             self._pool_gates.add_usage(request.leaf, request.priority, sign * gpus, flavor)
             self._tree_gates.add_usage(request.leaf, sign * gpus, flavor)
-            self._free[flavor] -= sign * gpus
 
 
 def _nearest_first(requests: Sequence[_Request], waits: Sequence[DispatchWait]) -> Mapping[str, Any]:
@@ -255,9 +293,8 @@ def _nearest_first(requests: Sequence[_Request], waits: Sequence[DispatchWait]) 
     return {**by_need[0][1].as_json(), "message": f"{'; '.join(lines)}. One of them is enough."}
 
 
-def _read_free(root: Pool) -> Counter[str]:
-    """The free GPUs of the backend by flavor, as far as its nodes are known."""
-    found: Counter[str] = Counter()
-    for node in read_node_usage(backend=root.backend_id):
-        found[node.flavor or DEFAULT_FLAVOR] += node.free_gpus
-    return found
+def _read_room(root: Pool) -> FlavorRoom:
+    """The free GPUs of the nodes of the backend, as far as they are known."""
+    return FlavorRoom(
+        (node.flavor or DEFAULT_FLAVOR, node.free_gpus) for node in read_node_usage(backend=root.backend_id)
+    )

@@ -58,6 +58,7 @@ MAX_GANGS_PER_TRANSACTION = 200  # every other change of that pool waits for the
 _UNSEEN_POD = timedelta(seconds=10)
 """After so long an informer knows a pod that was created."""
 _RESTARTED_TOGETHER = "its gang begins together again"
+_NO_ROOM_IN_FLAVOR = "no room in its GPU flavor, and some in another one"
 
 PodReports = Mapping[UUID, PodStatusReport]
 """The reports of one gang's attempts, by their ids."""
@@ -99,6 +100,12 @@ class ObservedTransition(WorkflowTransition):
             self._end_tasks(group, reports, ignores_nonlead=ignores_nonlead)
         if not TaskStatus(group.status).is_finished:
             self._update_group_status(group)
+
+    def send_again(self, group: Group) -> None:
+        """End the attempts of a gang that has no node in the GPU flavor that it got; new ones wait in their place."""
+        for task in list(self.attempts.open_attempts(group.pk)):
+            self.end_attempt(group, task, TaskStatus.RESCHEDULED, _NO_ROOM_IN_FLAVOR, None)
+            self.attempts.retry(task)
 
     def save(self) -> None:
         """Write the transition and the decisions."""
