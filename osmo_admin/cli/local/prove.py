@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.local.terminal_report import TerminalReport
 from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
 from pools.domain.errors import BadInput
 from scheduling.domain.engine.facts import NodeFacts
@@ -19,7 +20,7 @@ from scheduling.history.proof.outcomes import ShareVerdict
 from scheduling.history.proof.page import proof_page
 from scheduling.history.proof.prove import Proof, ProofRequest
 from scheduling.history.proof.prove import prove as make_proof
-from scheduling.history.replay.clock import ReplayRules
+from scheduling.history.replay.clock import ReplayRules, StuckReplay
 from scheduling.history.traces import values
 from scheduling.history.traces.faults import ReplayFault
 
@@ -32,7 +33,7 @@ def prove(
     folder: Annotated[Path, typer.Option("--file", "-f", metavar="DIR", help="The folder that import wrote.")],
     history: Annotated[
         str,
-        typer.Option("--history", metavar="FILE", help="The output of sacct -P, or .swf, or gzip of it."),
+        typer.Option("--history", metavar="FILE", help="The output of sacct -P, a log of workloads, or .swf."),
     ],
     output: Annotated[
         Path,
@@ -54,7 +55,7 @@ def prove(
     priority: Annotated[Priority, typer.Option("--priority", help="The priority of jobs without one.")] = Priority.LOW,
     priority_of: Annotated[
         list[str] | None,
-        typer.Option("--priority-of", metavar="QOS=PRIORITY", help="The priority of a QOS. May be repeated."),
+        typer.Option("--priority-of", metavar="QOS=PRIORITY", help="The priority of a QOS or class. May be repeated."),
     ] = None,
     team: Annotated[str | None, typer.Option("--team", metavar="POOL", help="The pool of jobs without a team.")] = None,
     team_from: Annotated[
@@ -81,6 +82,7 @@ def prove(
 
     Exit code 0: done; 1: a file or an option cannot be read, each fault with its line.
     """
+    report = TerminalReport()
     try:
         options = trace_options(
             team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of
@@ -90,7 +92,7 @@ def prove(
             ReplayRules(gpus_per_task, _interval(checkpoint)), options,
         )  # fmt: skip
         output.mkdir(parents=True, exist_ok=True)
-        proof = make_proof(request)
+        proof = make_proof(request, report)
         (output / PAGE_FILE).write_text(proof_page(proof), encoding="utf-8")
     except (BadInput, ReplayFault) as refusal:
         print(refusal.message, file=sys.stderr)
@@ -102,6 +104,11 @@ def prove(
     except (ClientError, OSError) as problem:
         print(problem, file=sys.stderr)
         raise typer.Exit(UNREADABLE) from None
+    except StuckReplay as stuck:
+        print(stuck, file=sys.stderr)
+        raise typer.Exit(SERVER_FAILED) from None
+    finally:
+        report.clear()
     _print(proof)
     print(f"\n{output / PAGE_FILE}: to read and print. {output / JOBS_FILE}: every job.")
 

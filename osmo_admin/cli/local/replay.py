@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,14 +15,11 @@ from osmo_admin.cli.base.times import format_duration
 from osmo_admin.cli.local.replay_advice import DEFAULT_REPLAYS, advice_text
 from osmo_admin.cli.local.replay_own import replay_own_history
 from osmo_admin.cli.local.replay_tables import format_decimal, format_number, format_seconds, team_table
+from osmo_admin.cli.local.terminal_report import TerminalReport
 from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
 from pools.domain.numbers import REPLAY_NUMBERS
 from scheduling.domain.priorities import Priority
 
-if TYPE_CHECKING:
-    from scheduling.history.traces.run import Progress
-
-SECONDS_BETWEEN_REPORTS = 0.5
 COLUMNS = (
     "jobs", "never", "quota_gpu_h", "used_gpu_h", "lost_gpu_h", "lent_gpu_h", "borrowed_gpu_h", "idle_quota_gpu_h",
     "waiting_gpu_h", "wait_mean_s", "wait_p50_s", "wait_p90_s", "wait_p99_s", "slowdown_p50", "preemptions",
@@ -44,7 +39,7 @@ def replay(
         str | None,
         typer.Argument(
             metavar="TRACE",
-            help="CSV with a header, .swf, or the output of sacct -P, or gzip of it. With --own: a file with changes.",
+            help="CSV, .swf, the output of sacct -P, or a log of workloads. With --own: a file with changes.",
         ),
     ] = None,
     on: Annotated[
@@ -85,7 +80,7 @@ def replay(
     ] = None,
     priority_of: Annotated[
         list[str] | None,
-        typer.Option("--priority-of", metavar="QOS=PRIORITY", help="The priority of a QOS of sacct. May be repeated."),
+        typer.Option("--priority-of", metavar="QOS=PRIORITY", help="The priority of a QOS or class. May be repeated."),
     ] = None,
     skip_unusable: Annotated[
         bool,
@@ -185,7 +180,7 @@ def replay(
         trace, on, against, since, until, Priority(priority.value), ReplayRules(gpus_per_task, interval), runs,
         forecast, score_since, calibration, options,
     )  # fmt: skip
-    report = _TerminalReport()
+    report = TerminalReport()
     try:
         answer = advise_from_files(request, tries or DEFAULT_REPLAYS, report) if advise else run_replay(request, report)
     except ReplayFault as fault:
@@ -198,34 +193,6 @@ def replay(
     for note in answer.get("notes", ()):
         print_warning(f"Note: {note}")
     print_answer(session, answer, lambda: advice_text(answer) if advise else _replay_text(answer))
-
-
-class _TerminalReport:
-    """The progress on one line of standard error, if that is a terminal."""
-
-    def __init__(self) -> None:
-        self._began = self._last = time.monotonic()
-        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._has_written = False
-
-    def __call__(self, progress: Progress) -> None:
-        if not self._is_terminal:
-            return
-        now = time.monotonic()
-        if now - self._last < SECONDS_BETWEEN_REPORTS:
-            return
-        self._last, self._has_written = now, True
-        days = progress.now / 86_400
-        text = (
-            f"{progress.cluster}: {progress.arrived:,} of {progress.jobs:,} jobs, "
-            f"day {days:.1f}, {format_duration(now - self._began)}"
-        )
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._has_written:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _replay_text(answer: dict[str, Any]) -> AnswerText:

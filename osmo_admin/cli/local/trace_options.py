@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TeamFrom(StrEnum):
-    """What may be the team: fields of the Standard Workload Format, or columns of `sacct`."""
+    """What may be the team: fields of the Standard Workload Format, columns of `sacct`, or parts of a workload."""
 
     QUEUE = "queue"
     ACCOUNT = "account"
@@ -21,6 +21,7 @@ class TeamFrom(StrEnum):
     PARTITION = "partition"
     USER = "user"
     QOS = "qos"
+    NAMESPACE = "namespace"
 
 
 def trace_options(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from scheduling.domain.slurm.times import BadSlurmValue
@@ -83,6 +84,7 @@ def _count(tasks: str) -> int:
     return max(1, found)
 
 
+@lru_cache(maxsize=4096)
 def read_state(text: str) -> JobFate:
     """What a state of any spelling says: `COMPLETED`, `CANCELLED by 1000`, `CANCELLED+`, `CA`, `NODE_FAIL`. Raises
     BadSlurmValue."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from scheduling.domain.slurm.times import NO_LIMITS, BadSlurmValue
@@ -25,6 +26,7 @@ class AllocatedGpus:
     is_counted: bool = False
 
 
+@lru_cache(maxsize=4096)
 def read_gpus(text: str) -> AllocatedGpus:
     """The GPUs of a list. A total counts alone; without one the types are added, because each is a part of the job.
     Raises BadSlurmValue."""

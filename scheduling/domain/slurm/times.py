@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 NO_LIMITS: Final = frozenset({"", "-1", "unlimited", "infinite", "none", "(null)", "partition_limit", "unknown", "n/a"})
@@ -19,6 +20,7 @@ class BadSlurmValue(ValueError):
     """A text that is not such a value; the message says what is expected, and repeats nothing."""
 
 
+@lru_cache(maxsize=4096)
 def read_span(text: str) -> int | None:
     """Seconds of a limit or an elapsed time: `30` are minutes, `30:00`, `1:30:00`, `2-12`, `2-12:30`; None for no limit
     and for an unknown time. Raises BadSlurmValue."""

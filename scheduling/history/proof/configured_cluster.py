@@ -16,9 +16,9 @@ from pools.domain.configuration.pool_config import PoolSettings, parse_pool
 from pools.domain.names import canonical_name
 from pools.domain.quota.forest import PoolQuotaFacts, pool_node_quota
 from pools.domain.quota.rules import QuotaRow
-from pools.domain.quota.tree import NodeQuota
+from pools.domain.quota.tree import LIMIT_KEYS, NodeQuota
 from pools.domain.structured_input.faults import quote
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, Number, decode_gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, UNLIMITED, Amount, Gpus, Number, decode_gpus
 from scheduling.configuration.bodies import SUBPOOLS
 from scheduling.configuration.files import ConfigurationFiles
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, PolicyFacts, QueueFacts
@@ -64,7 +64,8 @@ def configured_cluster(
         queues += _pool_queues(pool, settings, bodies[OwnedKind.POOL, pool].get(SUBPOOLS, {}), len(queues))
     if len(chosen) < len(pools):
         found.notes.append(f"{len(pools) - len(chosen)} pools are on other clusters and take no part.")
-    if any(row.flavor != "default" for cohort in cohorts.values() for row in cohort.quotas):
+    flavors = [row.flavor for cohort in cohorts.values() for row in cohort.quotas if row.flavor != DEFAULT_FLAVOR]
+    if flavors or any(settings.flavors for settings in chosen.values()):
         found.notes.append("Quotas of several kinds of GPU are added up: a job may use every kind.")
     named = {settings.cohort for settings in pools.values() if settings.cohort} - cohorts.keys()
     found.facts = ClusterFacts(
@@ -113,15 +114,28 @@ def _backend(name: str, body: Mapping[str, Any] | None) -> tuple[PolicyFacts, Se
     return policy, [NodeFacts(node.name, {GPU: node.gpus}) for node in nodes if node.gpus]
 
 
+def _limit_of(settings: PoolSettings, key: str) -> Gpus:
+    """A limit inside the cohort; of several flavors their sum."""
+    if not settings.flavors:
+        return decode_gpus(getattr(settings, key))
+    return sum((decode_gpus(row.get(key)) for row in settings.flavors), start=0)
+
+
+def _total(quota: int | Mapping[str, int]) -> int:
+    return sum(quota.values()) if isinstance(quota, Mapping) else quota
+
+
 def _finite(limit: Amount) -> dict[str, Amount]:
     return {} if limit == UNLIMITED else {GPU: limit}
 
 
-def _pool_queues(name: str, settings: PoolSettings, subpools: Mapping[str, int], place: int) -> list[QueueFacts]:
+def _pool_queues(
+    name: str, settings: PoolSettings, subpools: Mapping[str, int | Mapping[str, int]], place: int
+) -> list[QueueFacts]:
     """The queue of a pool; with subpools one above, and one for what no subpool has."""
     guarantee = settings.effective_guarantee
     limit = decode_gpus(settings.maximum)
-    own = NodeQuota(0, decode_gpus(settings.borrowing_limit), decode_gpus(settings.lending_limit))
+    own = NodeQuota(0, *(_limit_of(settings, key) for key in LIMIT_KEYS))
     in_cohort = pool_node_quota(PoolQuotaFacts(name, None, guarantee, limit, own))
     pool = QueueFacts(
         name,
@@ -136,12 +150,13 @@ def _pool_queues(name: str, settings: PoolSettings, subpools: Mapping[str, int],
     if not subpools:
         return [pool]
     above = POOL.format(name)
-    rest = max(0, guarantee - sum(subpools.values()))
+    quotas = {short: _total(quota) for short, quota in sorted(subpools.items())}
+    rest = max(0, guarantee - sum(quotas.values()))
     return [
         replace(pool, name=above),
         QueueFacts(name, above, {GPU: rest}, created=place + 1),
         *(
             QueueFacts(canonical_name(name, short), above, {GPU: quota}, created=place + 2 + at)
-            for at, (short, quota) in enumerate(sorted(subpools.items()))
+            for at, (short, quota) in enumerate(quotas.items())
         ),
     ]

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from pools.domain.values.amounts import GPU, amount_text
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.reasons.explain import Explainer
 from scheduling.history.proof.outcomes import JobOutcome
-from scheduling.history.replay.clock import ReplayClock, ReplayRules
+from scheduling.history.replay.clock import ReplayClock, ReplayRules, gang_name
 from scheduling.history.replay.jobs import JobTable
 
 _GANG: Final = re.compile(r"\bj0*(\d+)\b")
@@ -30,7 +31,7 @@ def reasons_of(worst: Sequence[JobOutcome], facts: ClusterFacts, rules: ReplayRu
     last = max(open_cases, default=-1)
     for now in clock.run(jobs) if open_cases else ():
         for case in open_cases.pop(now, ()):
-            live = next((live for live in clock.live.values() if live.job.id == case.job.id), None)
+            live = clock.live.get(gang_name(case.job.id))
             found[case.job.id] = (
                 _STARTED_AT_ONCE if live is None or live.start is not None else _reason(clock.state, live.name)
             )
@@ -41,6 +42,9 @@ def reasons_of(worst: Sequence[JobOutcome], facts: ClusterFacts, rules: ReplayRu
 
 def _never(case: JobOutcome, facts: ClusterFacts, clock: ReplayClock) -> str:
     """Why it does not start even on the empty cluster."""
+    gpus = sum(node.resources.get(GPU, 0) for node in facts.nodes or ())
+    if case.job.gpus > gpus:  # its gang would have more tasks than fit into memory
+        return f"It asks for {case.job.gpus:,} GPUs; all nodes together have {amount_text(gpus)}."
     state = KeptState(facts)
     gang = clock.gang_of(case.job)
     state.arrived(gang)

@@ -1,8 +1,8 @@
 """A trace file → its jobs, or all its faults at once, each with its line (docs/replay.md).
 
 CSV with a header (the columns of `NEEDED`, and those of `OPTIONAL` that it has), the Standard Workload Format (`.swf`),
-or the output of `sacct -P`; all of them also compressed with gzip. `forms` has the readers of the formats of others.
-Line 1 of a CSV file is the header.
+the output of `sacct -P`, or a log of Kueue's or KAI's workloads; all of them also compressed with gzip. `forms` has the
+readers of the formats of others. Line 1 of a CSV file is the header.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from scheduling.history.traces.faults import FileFaults
 from scheduling.history.traces.forms.found_job import FormNotes, FormOptions, FoundJob
 from scheduling.history.traces.forms.sacct import TEAM_COLUMNS as SACCT_TEAMS
 from scheduling.history.traces.forms.sacct import SacctReader, is_sacct
+from scheduling.history.traces.forms.snapshots import MAX_DOCUMENT
 from scheduling.history.traces.forms.swf import TEAM_FIELDS as SWF_TEAM_FIELDS
 from scheduling.history.traces.forms.swf import WHERE as SWF_WHERE
 from scheduling.history.traces.forms.swf import SwfReader
-from scheduling.history.traces.lines import read_lines
+from scheduling.history.traces.forms.workloads import TEAMS as WORKLOAD_TEAMS
+from scheduling.history.traces.forms.workloads import WorkloadReader
+from scheduling.history.traces.lines import MAX_LINE_BYTES, is_json, read_lines
 from scheduling.history.traces.records import JobRecord, RecordTable, record_of
 from scheduling.history.traces.trace_file import FLAVOR
 
@@ -37,7 +40,10 @@ OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s", FLAVOR)
 MAX_JOBS = 3_000_000
 """A file of more jobs is refused: its replay would need more than a GiB."""
 
-TEAMS_FROM = {"CSV": (), "sacct": SACCT_TEAMS, "the Standard Workload Format": tuple(SWF_TEAM_FIELDS)}
+TEAMS_FROM = {
+    "CSV": (), "sacct": SACCT_TEAMS, "a log of workloads": WORKLOAD_TEAMS,
+    "the Standard Workload Format": tuple(SWF_TEAM_FIELDS),
+}  # fmt: skip
 """What may be the team, by the form of the file."""
 
 NO_TEAMS = frozenset({"", "-1"})
@@ -93,6 +99,7 @@ class TraceReader:
         self._options = options
         self._notes = FormNotes()
         self._is_swf = is_swf(source)
+        self._is_json = not self._is_swf and is_json(source)
         self._records = RecordTable()
         self._source, self._teams, self._flavors = source, teams, flavors
         self._jobs = JobTable(priority)
@@ -102,7 +109,8 @@ class TraceReader:
 
     def read(self) -> Trace | None:
         """The trace; None if there is any fault."""
-        lines = read_lines(self._source, self.faults)
+        longest = MAX_DOCUMENT if self._is_json else MAX_LINE_BYTES
+        lines = read_lines(self._source, self.faults, longest=longest)
         first = next(lines, "")
         lines = chain([first], lines) if first else lines
         form, read = self._form(first)
@@ -121,6 +129,8 @@ class TraceReader:
         """What the file is, and its reader."""
         if self._is_swf:
             return "the Standard Workload Format", self._read_swf
+        if self._is_json:
+            return "a log of workloads", self._read_workloads
         if is_sacct(first_line):
             return "sacct", self._read_sacct
         return "CSV", self._read_csv
@@ -134,7 +144,8 @@ class TraceReader:
         if options.skips_unusable and not choices:
             self._tell(None, "--skip-unusable", "A file in CSV is made for a replay, so nothing of it is left out.")
         if options.keeps_records and not choices:
-            self._tell(None, "", "The file has no recorded starts to compare with: give the output of sacct, or .swf.")
+            message = "The file has no recorded starts to compare with: give the output of sacct, .swf or a log of "
+            self._tell(None, "", f"{message}workloads.")
         return not self.faults.count
 
     # -- CSV ---------------------------------------------------------------------------------------------------------
@@ -226,6 +237,11 @@ class TraceReader:
     def _read_sacct(self, lines: Iterator[str]) -> None:
         has_team = self._options.team is not None
         reader = SacctReader(self._form_options(), self._tell, self._notes, most=MAX_JOBS, has_team=has_team)
+        self._take(reader.read(lines))
+
+    def _read_workloads(self, lines: Iterator[str]) -> None:
+        has_team = self._options.team is not None
+        reader = WorkloadReader(self._form_options(), self._tell, self._notes, has_team=has_team)
         self._take(reader.read(lines))
 
     def _take(self, found: Iterator[FoundJob]) -> None:

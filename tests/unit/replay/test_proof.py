@@ -12,10 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
+from pools.domain.values.amounts import GPU
+from scheduling.configuration.folders import read_folder
+from scheduling.history.proof.configured_cluster import configured_cluster
 from scheduling.history.proof.given_nodes import read_nodes
 from scheduling.history.proof.names_of_teams import TeamNames
 from scheduling.history.proof.numbers import span_text
 from tests.unit.replay.test_sacct import HEADER, row
+from tests.unit.replay.test_workload_log import condition, lines, workload
 
 DUMP = """\
 Cluster - 'tux':Fairshare=1:QOS='normal'
@@ -102,6 +106,22 @@ def test_who_gets_more(firm: Path) -> None:
     assert "No job would have ended later." in (firm / "out" / "proof.html").read_text()
 
 
+def test_a_job_with_a_billion_gpus(firm: Path) -> None:
+    (firm / "month.txt").write_text(HEADER + job(1, 0, 1, AllocTRES="gres/gpu=1000000000"))
+    code, text = run("prove", "-f", "config", "--history", "month.txt")
+    assert (code, "1 would never have started." in text) == (0, True)
+    assert "It asks for 1,000,000,000 GPUs; all nodes together have 8." in (firm / "proof" / "proof.html").read_text()
+
+
+def test_a_log_of_workloads(firm: Path) -> None:
+    done = workload("w", condition("Admitted", 30), condition("Finished", 90), gpus="4")
+    (firm / "month.jsonl").write_text(lines(done))
+    code, text = run("prove", "-f", "config", "--history", "month.jsonl", "--priority-of", "high=HIGH")
+    assert code == 0, text
+    (row_,) = rows_of(firm / "proof").values()
+    assert (row_["team"], row_["priority"], row_["wait_before_s"], row_["later_s"]) == ("bio", "HIGH", "1800", "-1800")
+
+
 def test_an_archive_with_waits(firm: Path) -> None:
     line = "{0} 0 {1} 60 2 -1 -1 2 -1 -1 1 7 3 -1 1 2 -1 -1\n"
     (firm / "a.swf").write_text(line.format(1, 100) + line.format(2, 0))
@@ -168,6 +188,23 @@ def test_subpools_lend_to_one_another(firm: Path) -> None:
     assert rows["2"]["wait_after_s"] == "0"
 
 
+def test_kinds_of_gpu_are_added_up(tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(
+        "cohorts:\n  org:\n    quotas:\n    - {flavor: a100, resource: gpu, nominal: 3}\n"
+        "    - {flavor: h100, resource: gpu, nominal: 1}\n"
+        "pools:\n  lab:\n    backend: c\n    cohort: org\n    subpools: {bio: {a100: 2, h100: 1}}\n    resources:\n"
+        "      flavors: {a100: {guarantee: 4, borrowing_limit: 1}, h100: {guarantee: 2, borrowing_limit: 2}}\n"
+    )
+    found = configured_cluster(read_folder(tmp_path), read_nodes("1x8"), None)
+    assert found.problem == ""
+    assert found.notes == ["Quotas of several kinds of GPU are added up: a job may use every kind."]
+    assert {queue.name: (queue.parent, queue.quota) for queue in found.facts.queues} == {
+        "pool lab": ("cohort org", {GPU: 6}), "lab": ("pool lab", {GPU: 3}), "lab--bio": ("pool lab", {GPU: 3}),
+    }  # fmt: skip
+    assert found.facts.queues[0].borrowing_limit == {GPU: 3}
+    assert found.facts.cohorts[0].quota == {GPU: 4}
+
+
 def test_teams_find_their_queues_by_the_names_of_an_import() -> None:
     names = TeamNames({"x": "y"}, {"bio", "lab", "lab--chem", "lab--ops", "org--ops"})
     assert [names.get(team, "?") for team in ("x", "Bio", "chem", "CHEM", "ops", "lab")] == [
@@ -196,8 +233,8 @@ def test_times_for_people(seconds: float | None, text: str) -> None:
 
 
 def test_many_jobs_need_bounded_memory(firm: Path) -> None:
-    lines = (job(n, n % 5, 1, AllocTRES="gres/gpu=1", User=f"u{n % 97}", NodeList=f"dgx{n:05}") for n in range(4000))
-    (firm / "month.txt").write_text(HEADER + "".join(lines))
+    month = (job(n, n % 5, 1, AllocTRES="gres/gpu=1", User=f"u{n % 97}", NodeList=f"dgx{n:05}") for n in range(4000))
+    (firm / "month.txt").write_text(HEADER + "".join(month))
     tracemalloc.start()
     try:
         code, text = run("prove", "-f", "config", "--history", "month.txt", "--nodes", "500x8")

@@ -42,7 +42,6 @@ class LeftOut(StrEnum):
     NO_GPUS = "had no GPUs"
     ZERO_TIME = "ran for 0 seconds"
     UNUSABLE = "have no run time, GPUs or team"
-    OTHER_TEAM = "are of teams that the cluster does not have"
 
 
 @dataclass(slots=True)

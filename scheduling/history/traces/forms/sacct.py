@@ -31,8 +31,8 @@ _FREE_TEXTS: Final = frozenset(
     {"jobname", "comment", "admincomment", "systemcomment", "workdir", "submitline", "extra"}
 )  # fmt: skip
 ADVICE: Final = (
-    "sacct -a -X -D -P -S 2026-10-01 -E 2026-11-01 -o JobID,JobName,User,Account,Partition,QOS,Submit,Eligible,Start,"
-    "End,ElapsedRaw,Timelimit,State,AllocTRES,ReqTRES,NodeList"
+    "TZ=UTC sacct -a -X -D -P -S 2026-10-01 -E 2026-11-01 -o JobID,JobName,User,Account,Partition,QOS,Submit,Eligible,"
+    "Start,End,ElapsedRaw,Timelimit,State,AllocTRES,ReqTRES,NodeList"
 )
 MARK: Final = "|"
 MAX_GPUS: Final = 10**15
