@@ -75,8 +75,7 @@ def configured_cluster(
                 COHORT.format(each),
                 None if cohort.parent is None else COHORT.format(cohort.parent),
                 {GPU: sum(row.nominal for row in _gpu_rows(cohort.quotas))},
-                _sum_of_limits([row.borrowing_limit for row in _gpu_rows(cohort.quotas)]),
-                _sum_of_limits([row.lending_limit for row in _gpu_rows(cohort.quotas)]),
+                *_cohort_limits(_gpu_rows(cohort.quotas)),
                 weight=cohort.weight,
             )
             for each, cohort in sorted(cohorts.items())
@@ -94,6 +93,18 @@ def _own(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpu_rows(rows: Sequence[QuotaRow]) -> list[QuotaRow]:
     return [row for row in rows if row.resource == "gpu"]
+
+
+def _cohort_limits(rows: Sequence[QuotaRow]) -> tuple[dict[str, Amount], dict[str, Amount]]:
+    """What the cohort may borrow and lend; of several flavors the sum, if each has a limit."""
+    borrowing, lending = (_sum_of_limits([getattr(row, key) for row in rows]) for key in LIMIT_KEYS)
+    return borrowing, lending
+
+
+def _pool_limits(quota: NodeQuota) -> tuple[dict[str, Amount], dict[str, Amount]]:
+    """What the pool may borrow and lend."""
+    borrowing, lending = (_finite(getattr(quota, key)) for key in LIMIT_KEYS)
+    return borrowing, lending
 
 
 def _sum_of_limits(limits: Sequence[Number | None]) -> dict[str, Amount]:
@@ -142,8 +153,7 @@ def _pool_queues(
         None if settings.cohort is None else COHORT.format(settings.cohort),
         {GPU: guarantee},
         _finite(limit),
-        _finite(in_cohort.borrowing_limit) if settings.cohort else {},
-        _finite(in_cohort.lending_limit) if settings.cohort else {},
+        *(_pool_limits(in_cohort) if settings.cohort else ({}, {})),
         weight=1 if settings.weight is None else settings.weight,
         created=place,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pools.domain.numbers import REPLAY_NUMBERS
 from scheduling.history.proof.outcomes import JobVerdict, Sums
 from scheduling.history.proof.prove import Proof
 from scheduling.history.replay.jobs import SECOND
@@ -64,18 +65,14 @@ def verdict_sentence(sums: Sums) -> str:
 def pairs(proof: Proof) -> Iterator[Pair]:
     """The numbers of all jobs before and after."""
     whole = proof.comparison.whole
-    for label, share in (("Median wait", 0.5), ("Wait of 90 %", 0.9), ("Wait of 99 %", 0.99)):
-        yield _times(label, whole.wait(share, after=False), whole.wait(share, after=True))
-    yield _times("Mean wait", whole.mean_wait(after=False), whole.mean_wait(after=True))
-    yield _hours("Waiting (GPU-hours)", whole.waited_before, whole.waited_after)
+    for key, share in (("wait_p50_s", 0.5), ("wait_p90_s", 0.9), ("wait_p99_s", 0.99)):
+        yield _times(REPLAY_NUMBERS[key].label, whole.wait(share, after=False), whole.wait(share, after=True))
+    yield _times(REPLAY_NUMBERS["wait_mean_s"].label, whole.mean_wait(after=False), whole.mean_wait(after=True))
+    yield _hours(REPLAY_NUMBERS["waiting_gpu_h"].heading, whole.waited_before, whole.waited_after)
     stops = whole.stops_after - whole.stops_before
-    yield Pair(
-        "Preemptions and requeues",
-        f"{whole.stops_before:,}",
-        f"{whole.stops_after:,}",
-        f"{stops:+,}".replace("-", "−") if stops else "0",
-    )
-    yield _hours("Work done again (GPU-hours)", whole.lost_before, whole.lost_after)
+    difference = f"{stops:+,}".replace("-", "−") if stops else "0"
+    yield Pair("Preemptions and requeues", f"{whole.stops_before:,}", f"{whole.stops_after:,}", difference)
+    yield _hours(REPLAY_NUMBERS["lost_gpu_h"].heading, whole.lost_before, whole.lost_after)
     yield _hours("Used up to the last recorded end (GPU-hours)", proof.before_use, proof.after_use)
     whole_use = proof.capacity
     points = (proof.after_use - proof.before_use) / whole_use * 100 if whole_use else 0.0
