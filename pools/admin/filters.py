@@ -5,6 +5,7 @@ The REST API refuses values that it cannot read; a page shows its list without t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +46,11 @@ def _value_text(field: forms.Field, value: Any) -> str:
     if isinstance(field, forms.ChoiceField):
         return next(str(words) for known, words in field.widget.choices if str(known) == str(value))
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else str(value)
+
+
+def unread_filter(label: str, errors: Iterable[Any]) -> str:
+    """The message about a filter whose value cannot be read."""
+    return f"The filter was not applied: {label}: {' '.join(map(str, errors))}"
 
 
 class PageFilterSet(QueryFilterSet):
@@ -122,11 +128,10 @@ class PageFilterSet(QueryFilterSet):
         messages = []
         for name, errors in self.form.errors.items():
             field = self.form.fields[name]
-            message = " ".join(str(error) for error in errors)
-            if isinstance(field, forms.ChoiceField):
-                known = ", ".join(str(value) for value, _ in field.widget.choices if value)
-                message = f"this is not a known value. Known are: {known}."
-            messages.append(f"The filter was not applied: {field.label}: {message}")
+            known = field.widget.choices if isinstance(field, forms.ChoiceField) else ()
+            words = ", ".join(str(value) for value, _ in known if value)
+            reasons = [f"this is not a known value. Known are: {words}."] if known else errors
+            messages.append(unread_filter(str(field.label), reasons))
         return messages
 
     def value(self, name: str) -> Any:

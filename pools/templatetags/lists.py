@@ -1,6 +1,7 @@
 """Template tags of lists: headings that sort, the list as CSV.
 
     {% load lists %}
+    {% number_cell columns.gpus row.gpus %}                    a number in its column; phones leave a 0 out
     {% saved_views %}                                          the person's views of this list; one query
     {% csv_link %}                                             the link to the CSV file
     <tr>{% list_heads columns %}</tr>                          all columns with a heading; the context may have `order`
@@ -28,7 +29,7 @@ from pools.representations.page_parameters import RememberingQuery
 from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER
 from pools.selectors.saved_views import list_views
-from pools.templatetags.osmo import query, with_meaning
+from pools.templatetags.osmo import query, signed, with_meaning
 
 register = template.Library()
 
@@ -74,6 +75,15 @@ def attributes(column: Column, classes: str = "") -> SafeString:
     """The attributes of a cell of the column; narrow windows show the heading next to the cell."""
     classes = " ".join([classes, "oa-right"] if column.is_right else [classes]).strip()
     return format_html('data-label="{}"{}', column.heading, format_html(' class="{}"', classes) if classes else "")
+
+
+@register.simple_tag
+def number_cell(column: Column, number: int | str | None) -> SafeString:
+    """A number as a cell of its column. A 0 is quiet, and phones leave it out of the rows of lists; so is what nobody
+    knows, which is empty or None."""
+    text = signed(number) if isinstance(number, int) else "–"
+    quiet = "" if number else " oa-zero"
+    return format_html('<td data-label="{}" class="oa-right{}">{}</td>', column.heading, quiet, text)
 
 
 def _head(context: dict[str, Any], column: Column) -> SafeString:

@@ -10,6 +10,7 @@ from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.backends import cluster_tabs
+from pools.admin.filters import FilterChip, unread_filter
 from pools.admin.forms import MAX_TEXT_LENGTH, script_media
 from pools.admin.paging import parse_page_number
 from pools.domain.errors import DomainError
@@ -34,12 +35,14 @@ MAX_LOSSES_SHOWN = 100
 
 
 class NodeFilterForm(django_forms.Form):
-    """The filters of the map; an invalid value is shown at its field and filters nothing."""
+    """The filters of the map, for the bar above it; an invalid value is named and filters nothing."""
 
     name = django_forms.CharField(
+        label="Node",
+        help_text="a part of its name",
         required=False,
         max_length=MAX_TEXT_LENGTH,
-        widget=django_forms.TextInput(attrs={"placeholder": "part of a name", "autocomplete": "off"}),
+        widget=django_forms.TextInput(attrs={"autocomplete": "off"}),
     )
     free = django_forms.IntegerField(
         label="Free GPUs, at least",
@@ -48,6 +51,32 @@ class NodeFilterForm(django_forms.Form):
         max_value=MAX_FREE_GPUS,
         widget=django_forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
+
+    @property
+    def search_field(self) -> django_forms.BoundField:
+        """The field with the box in the bar."""
+        return self["name"]
+
+    @property
+    def other_fields(self) -> list[django_forms.BoundField]:
+        """The field behind the button."""
+        return [self["free"]]
+
+    @property
+    def chips(self) -> list[FilterChip]:
+        """The filter that is in force, except the text in the box."""
+        free = self.cleaned_data.get("free")
+        return [FilterChip("free", str(self.fields["free"].label), str(free))] if free else []
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any field filters."""
+        return any(self.cleaned_data.values())
+
+    @property
+    def faults(self) -> list[str]:
+        """A message for each value in the address that cannot be read, and therefore does not filter."""
+        return [unread_filter(str(self.fields[name].label), errors) for name, errors in self.errors.items()]
 
 
 class LossForm(django_forms.Form):
@@ -101,7 +130,7 @@ class NodeAdmin(PolicyAdmin):
             drawn=None if found is None else draw_tiles(found.nodes, colour_by),
             colours=list(ColourBy),
             filters=filters,
-            is_filtered=bool(name or free),
+            kept={} if found is None else {"backend": found.backend, "colour": colour_by},
             number=page,
             previous=page - 1,
             next=page + 1 if found is not None and page * NODES_PER_PAGE < found.total else 0,

@@ -21,7 +21,7 @@ WORKFLOWS = "/workflows"
 LONG_LISTS = ("/inbox", WORKFLOWS, "/pools?q={pool}", "/users?q={pool}-member", "/activity/audit?q={pool}")
 SHORT_LISTS = (
     "/clusters", "/tokens", "/activity/approvals?state=all", "/views",
-    "/clusters/-/sync", "/jobs",
+    "/clusters/-/sync", "/jobs", "/settings", "/notices", "/nodes", "/activity", "/usage", "/replay",
 )  # fmt: skip
 DESK_HEIGHT = 900
 FIRST_LOAD_BYTES = 120_000
@@ -37,7 +37,7 @@ _ROWS = """() => {
 _CUT = """() => {
   const isCut = (part) => part.scrollWidth > part.clientWidth + 1;
   const isFolded = (part) => part.closest('details:not([open]) > :not(summary)');
-  const found = [document.documentElement, ...document.querySelectorAll('main .oa-scroll')].filter(
+  const found = [document.documentElement, ...document.querySelectorAll('main .oa-scroll, .oa-tabs')].filter(
     (part) => isCut(part) && !isFolded(part));
   const names = [...document.querySelectorAll('main tbody :is(th[scope=row]:not(.oa-give), td.oa-wide)')].filter(isCut);
   const controls = [...document.querySelectorAll('main :is(a, button, summary, input)')].filter((each) => {
@@ -45,7 +45,9 @@ _CUT = """() => {
     const mayBeCut = each.closest('.oa-give, .oa-views, details:not([open]) > :not(summary)');
     return width && !mayBeCut && (left < -1 || right > innerWidth + 1);
   });
-  return [...found, ...names, ...controls].map((each) => each.outerHTML.slice(0, 120));
+  const bare = [...document.querySelectorAll('main select')].filter(
+    (each) => each.checkVisibility() && getComputedStyle(each).backgroundImage === 'none');
+  return [...found, ...names, ...controls, ...bare].map((each) => each.outerHTML.slice(0, 120));
 }"""
 
 

@@ -82,5 +82,22 @@ def test_pointer_finger_and_no_script(scene: PoolScene, address: str, signed_in:
     page.wait_for_url("**/n7")
     page = signed_in(scene.pool_user, java_script_enabled=False).open(address)
     assert page.locator(TILES, has_text="n7").get_attribute("title").startswith("n7: not ready; 0 of 8 GPUs free")
+    expect(page.get_by_role("link", name="priority", exact=True)).to_be_visible()
     page.locator(TILES, has_text="n7").click()
     page.wait_for_url("**/n7")
+
+
+def test_the_filters_of_the_map_are_chips(scene: PoolScene, address: str, signed_in: Callable[..., Any]) -> None:
+    page = signed_in(scene.pool_user, viewport=DESK).open(f"{address}&colour=priority")
+    page.get_by_text("+ Filter").click()
+    page.get_by_label("Free GPUs, at least").fill("8")
+    page.keyboard.press("Enter")
+    chip = page.get_by_role("link", name="Remove the filter Free GPUs, at least: 8")
+    expect(chip).to_be_visible()
+    shown = page.locator(TILES).count()
+    assert 0 < shown < NODES
+    expect(page.get_by_role("link", name="priority", exact=True)).to_have_attribute("aria-current", "true")
+    chip.click()
+    expect(page.locator(TILES)).to_have_count(NODES)
+    page = signed_in(scene.pool_user).open(f"{address}&free=many")
+    expect_text(page.get_by_role("status").first, "Free GPUs, at least")

@@ -98,7 +98,7 @@ def test_the_totals_of_pools_add_up(root: Client) -> None:
     submit_workflow("team-admin", gpus=6, username="root", priority="LOW", name="beyond-1")
     reconcile()
     words = _totals(root)
-    assert "Quota (GPUs) 160 Total in use 35 31 of the quota + 4 beyond it Unused quota 129" in words
+    assert "Quota (GPUs) 160 Total in use 35 (31 of the quota + 4 beyond it) Unused quota 129" in words
 
 
 def _heads(text: str, table: str) -> list[str]:
