@@ -38,14 +38,17 @@ from scheduling.services import task_names
 _AT_ONCE = {CLOSE_USAGE_HOURS}
 """Jobs whose first run is due when beat starts first: readers compute each hour that is not closed, and a demo begins
 with a month of them."""
-_RESULT_CLEANUP = "celery.backend_cleanup"  # beat of older versions added it; tasks leave no results
+_FORMER = (
+    "celery.backend_cleanup",  # beat of older versions added it; tasks leave no results
+    "Note why work waits",  # a former name
+)
 _MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 
 
 def ensure_periodic_tasks() -> None:
     """Create the rows of our periodic tasks and set their configured intervals. Idempotent."""
     config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
-    PeriodicTask.objects.filter(name=_RESULT_CLEANUP).delete()
+    PeriodicTask.objects.filter(name__in=_FORMER).delete()
     _ensure_periodic_task(RECONCILE, task_names.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
     _ensure_periodic_task(SYNC_QUEUES, task_names.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
     _ensure_periodic_task(

@@ -185,6 +185,17 @@ def test_the_menu_contains_only_permitted_pages(as_person: Callable[[str], Clien
         assert {client.get(link).status_code for link in links} == {200}, person
 
 
+def test_the_menu_is_short_and_a_tab_is_its_own_title(as_person: Callable[[str], Client]) -> None:
+    both = ["Work", "Pools", "Nodes", "Usage", "Activity"]
+    sections = {"root": ["Home", "Work", "Queue", *both[1:], "Admin"], "worker": ["Home", *both]}
+    for person, titles in sections.items():
+        menu = as_person(person).get("/").context["menu"]
+        assert [each["title"] for each in menu if not each["is_of_person"]] == titles
+    for address in ("/submit", "/settings"):
+        page = as_person("root").get(address)
+        assert page.context["tabs"] and not page.context["crumbs"], address
+
+
 def test_a_pool_shows_only_permitted_actions(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief").get("/pools/team").content.decode()
     worker = as_person("worker").get("/pools/team").content.decode()
