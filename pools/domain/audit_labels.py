@@ -45,8 +45,22 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "backend": {
         "desired_offline": "Offline", "kind": "Type", "auto_end": "Work ends automatically", "flavors": "Flavors",
+        "namespace": "Namespace of queue names", "reserve_after": "Start reservations after", "ageing": "Ageing",
+        "victims": "Preempted first", "degraded": "With too few GPUs",
     },
-    "node": {"flavor": "Flavor", "labels": "Labels"},
+    "node": {
+        "flavor": "Flavor", "labels": "Labels", "gpus": "GPUs", "cpu": "CPUs", "memory_bytes": "Memory in bytes",
+        "storage_bytes": "Storage in bytes", "gpu_pods_only": "Only for pods with GPUs",
+        "physical_gpus": "Physical GPUs", "advertised_gpus": "GPUs that it advertises",
+    },
+    "approval": {
+        "above": "Limit", "needs": "Changes that need it", "service": "Change", "arguments": "Values",
+        "expected_version": "Version that was seen",
+    },
+    "config": {
+        "subpool_drain_interval_minutes": "Minutes between checks for drained subpools",
+        "max_retry_per_task": "Retries of a task, at most",
+    },
     "user": {"username": "Name", "email": "Mail address"},
     "gpu_quota": {
         "namespace": "Namespace", "alerting": "In alert", "alert_since": "In alert since", "alerts": "Alerts so far",
@@ -59,7 +73,10 @@ _FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {
 }
 _FLAVORS: Final = frozenset({"flavors", "flavors_after"})
 _TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "created_at", "updated_at", "alert_since"})
-NUMBERS_OF_ROWS: Final = frozenset({"id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id"})
+NUMBERS_OF_ROWS: Final = frozenset({
+    "id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id", "group_id", "identity_id",
+    "node_id", "root_pool_id", "submitted_by_id", "target_id",
+})  # fmt: skip
 """Numbers of rows of the database: they tell people nothing, and the names stand beside them."""
 
 
