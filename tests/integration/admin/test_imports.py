@@ -18,7 +18,7 @@ from pools.representations.pool import pool_settings_of
 from pools.services.changes.ownership import set_owners
 from scheduling.moving_in.importing import SourceKind
 from tests.integration.admin.conftest import ROLES_BY_USER
-from tests.support.world import apply_change, make_user, sign_in
+from tests.support.world import apply_change
 from tests.unit.moving_in.test_slurm import DUMP, NODES
 
 pytestmark = pytest.mark.django_db
@@ -201,15 +201,3 @@ class TestRefusals:
             sent = {"kind": "kai", "text": queues(a=4).decode(), "step": "confirm"}
             assert browser.post(address, sent).status_code == 403, person
         assert not Pool.objects.filter(name="a").exists()
-
-
-def test_an_empty_installation_shows_the_way(db: None) -> None:
-    make_user("boss", "osmo-admin")
-    make_user("reader", "osmo-viewer")
-    for address in ("/", "/pools"):
-        assert 'href="/import">Import</a>' in main_of(sign_in("boss").get(address)), address
-        assert 'href="/import"' not in sign_in("reader").get(address).content.decode(), address
-
-
-def main_of(answer: HttpResponse) -> str:
-    return answer.content.decode().partition("<main")[2]
