@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pools.domain.configuration.backend_config import (
@@ -9,6 +10,7 @@ from pools.domain.configuration.backend_config import (
     POLICY_DEFAULTS,
     NodeSpec,
 )
+from pools.domain.configuration.flavors import Flavor
 from pools.domain.configuration.ownership import OwnedKind
 from scheduling.configuration.bodies import simulated_body
 from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
@@ -42,7 +44,9 @@ class FoundNodes:
             raise BadSource.at(place, f"the source has more than {MAX_NODES} nodes.")
 
 
-def add_backend(nodes: FoundNodes, result: ImportResult, options: ImportOptions, *, hint: str) -> None:
+def add_backend(
+    nodes: FoundNodes, result: ImportResult, options: ImportOptions, *, hint: str, flavors: Sequence[Flavor] = ()
+) -> None:
     """The backend of all pools. `hint` says how to get the nodes."""
     place = nodes.place or SourcePlace("options", 1, f"--backend {options.backend}")
     if not options.writes_backend:
@@ -54,6 +58,7 @@ def add_backend(nodes: FoundNodes, result: ImportResult, options: ImportOptions,
         auto_end=True,
         policy=POLICY_DEFAULTS,
         nodes=list(nodes.nodes.values()),
+        flavors=flavors,
     )
     result.add(OwnedKind.BACKEND, options.backend, body, place)
     if nodes.nodes:

@@ -1,4 +1,4 @@
-"""Kueue: ClusterQueues, Cohorts, ResourceFlavors and what belongs to them → pools, cohorts and platforms.
+"""Kueue: ClusterQueues, Cohorts, ResourceFlavors and what belongs to them → pools, cohorts and flavors of the cluster.
 
 Source: docs/moving-in.md, "From Kueue". Forms of the API: v1alpha1 to v1beta2 (`spec.cohort`, `spec.cohortName`,
 `spec.parent`, `spec.parentName`).
@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+from pools.domain.configuration.flavors import MAX_NAME, Flavor, find_unreachable
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
 from pools.domain.configuration.pool_fields import IN_MAINTENANCE
+from pools.domain.configuration.pool_flavors import BORROW, NEXT, PREEMPT
 from pools.domain.names import LABEL_LIMIT
 from pools.domain.structured_input.faults import join_words
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.moving_in.cycles import find_cycle
 from scheduling.moving_in.kubernetes.nodes import GPU_RESOURCES, read_nodes
@@ -38,39 +40,62 @@ _REASONS: Final[Mapping[str, Reason]] = {
         PartOutcome.TO_DECIDE,
         "who may submit is a role here: give the people of these namespaces the role osmo-POOL-user.",
     ),
-    "spec.flavorFungibility": (
-        PartOutcome.NO_COUNTERPART,
-        "work names its platform, or takes the default one; it does not try another by itself.",
-    ),
+    "spec.flavorFungibility": (PartOutcome.NO_COUNTERPART, "this part of the choice of a flavor has no counterpart."),
     "spec.admissionChecks": (PartOutcome.NO_COUNTERPART, "there are no admission checks."),
     "spec.admissionChecksStrategy": (PartOutcome.NO_COUNTERPART, "there are no admission checks."),
     "spec.admissionScope": (PartOutcome.NO_COUNTERPART, "work is ordered by priority and time, never by past use."),
     "spec.nodeTaints": (
         PartOutcome.NO_COUNTERPART,
-        "taints of nodes stay in the cluster; a platform does not repeat them.",
+        "taints of nodes stay in the cluster; a flavor does not repeat them.",
     ),
     "spec.tolerations": (
         PartOutcome.NO_COUNTERPART,
-        "tolerations are given by the pod template of the cluster, not by a platform.",
+        "tolerations are given by the pod template of the cluster, not by a flavor.",
     ),
 }
+_FUNGIBILITY: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "spec.flavorFungibility.whenCanBorrow": (
+        "when_can_borrow", {"Borrow": BORROW, "MayStopSearch": BORROW, "TryNextFlavor": NEXT},
+    ),
+    "spec.flavorFungibility.whenCanPreempt": (
+        "when_can_preempt", {"Preempt": PREEMPT, "MayStopSearch": PREEMPT, "TryNextFlavor": NEXT},
+    ),
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Flavor:
-    platform: str
+    """`name` is the flavor here, `default` where the source has no labels for its nodes."""
+
+    name: str
     labels: Mapping[str, Any]
     topology: str
 
 
 @dataclass(slots=True)
 class _Amounts:
-    """GPUs of all flavors together. None: no limit."""
+    """GPUs of one flavor here, from these flavors of the source. None: no limit."""
 
     nominal: int = 0
-    borrowing: int | None = None
-    lending: int | None = None
-    flavors: list[str] = field(default_factory=list)
+    borrowing: int | None = 0
+    lending: int | None = 0
+    has_lending: bool = False
+    sources: list[str] = field(default_factory=list)
+
+    def add(self, flavor: str, nominal: int, borrowing: int | None, lending: int | None) -> None:
+        """Add the GPUs of a flavor of the source."""
+        self.nominal += nominal
+        self.borrowing = None if self.borrowing is None or borrowing is None else self.borrowing + borrowing
+        self.lending = (self.lending or 0) + (nominal if lending is None else lending)
+        self.has_lending = self.has_lending or lending is not None
+        if flavor not in self.sources:
+            self.sources.append(flavor)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits that there are."""
+        found = {"borrowing_limit": self.borrowing, "lending_limit": self.lending}
+        return {key: limit for key, limit in found.items() if limit is not None}
 
 
 @dataclass(slots=True)
@@ -80,6 +105,7 @@ class _KueueReader:
     result: ImportResult
     options: ImportOptions
     flavors: dict[str, _Flavor] = field(default_factory=dict)
+    used_flavors: set[str] = field(default_factory=set)
     topologies: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     cohort_names: dict[str, str] = field(default_factory=dict)
     children: dict[str, dict[str, Fraction]] = field(default_factory=lambda: defaultdict(dict))
@@ -91,10 +117,9 @@ class _KueueReader:
         for each in objects:
             by_kind[each.kind].append(each)
         self.topologies = read_topologies(by_kind.pop("Topology", []), self.result)
-        for each in by_kind.pop("ResourceFlavor", []):
+        flavors = by_kind.pop("ResourceFlavor", [])
+        for each in flavors:
             self._read_flavor(each)
-        nodes = read_nodes(by_kind.pop("Node", []), self.result, self._platform_of)
-        add_backend(nodes, self.result, self.options, hint=NODES_HINT)
         cohorts, queues = by_kind.pop("Cohort", []), by_kind.pop("ClusterQueue", [])
         self._name_cohorts(cohorts, queues)
         weights = self._weights(cohorts, queues)
@@ -104,6 +129,7 @@ class _KueueReader:
         pools = {each.name: names.claim(each.name, each.place()) for each in queues}
         for each in queues:
             self._read_queue(each, pools[each.name], weights)
+        self._add_backend(by_kind.pop("Node", []), flavors)
         for each in by_kind.pop("LocalQueue", []):
             self._read_local_queue(each, pools)
         classes = [*by_kind.pop("WorkloadPriorityClass", []), *by_kind.pop("PriorityClass", [])]
@@ -117,25 +143,48 @@ class _KueueReader:
     def _read_flavor(self, each: KubernetesObject) -> None:
         labels = each.take_map("spec.nodeLabels")
         each.used.add("spec.nodeLabels")
-        platform = each.name if labels else DEFAULT_PLATFORM
-        if not is_platform_name(platform):
-            self.result.fault(each.place("metadata.name"), "the name is too long for a platform.")
+        name = each.name if labels else DEFAULT_FLAVOR
+        if labels and name == DEFAULT_FLAVOR:
+            name = f"{DEFAULT_FLAVOR}-nodes"
+            self.result.became(
+                each.place("metadata.name"), f"is named {name}: nodes without a flavor are {DEFAULT_FLAVOR}."
+            )
+        if len(name) > MAX_NAME:
+            self.result.fault(each.place("metadata.name"), f"the name of a flavor has at most {MAX_NAME} characters.")
         topology = each.take_text("spec.topologyName")
-        self.flavors[each.name] = _Flavor(platform, labels, topology)
-        text = f"is the platform {platform} of the pools that name it"
-        if labels:
-            text += "; label the nodes of a cluster with osmo.platform to say it there"
-        self.result.became(each.place(), f"{text}.")
+        self.flavors[each.name] = _Flavor(name, labels, topology)
         if topology and topology not in self.topologies:
             self.result.decide(each.place("spec.topologyName"), "the files do not have this Topology. Add it.")
         _finish(each, self.result)
 
-    def _platform_of(self, labels: Mapping[str, Any]) -> str:
-        for name in sorted(self.flavors):
-            wanted = self.flavors[name].labels
-            if wanted and all(labels.get(key) == value for key, value in wanted.items()):
-                return self.flavors[name].platform
-        return DEFAULT_PLATFORM
+    def _add_backend(self, nodes: list[KubernetesObject], sources: list[KubernetesObject]) -> None:
+        """The cluster with the flavors of which somebody has GPUs. A node has the first flavor whose labels it has, so
+        those with more labels come first."""
+        places = {each.name: each.place() for each in sources}
+        used = {source: each for source, each in self.flavors.items() if each.labels and source in self.used_flavors}
+        flavors = sorted(
+            (Flavor(each.name, dict(each.labels)) for each in used.values()),
+            key=lambda flavor: (-len(flavor.node_labels), flavor.name),
+        )
+        hidden = dict(find_unreachable(flavors))
+        for source, place in places.items():
+            each = self.flavors[source]
+            if not each.labels:
+                self.result.became(place, f"has no labels, so it is the nodes without a flavor ({DEFAULT_FLAVOR}).")
+            elif source not in used:
+                self.result.state(place, "no queue has GPUs of it.")
+            elif each.name in hidden:
+                self.result.decide(
+                    place, f"a node has one flavor, and those of {each.name} have {hidden[each.name]}. Join the two."
+                )
+            elif self.options.writes_backend:
+                self.result.became(place, f"is the flavor {each.name} of backends.{self.options.backend}.")
+            else:
+                self.result.decide(
+                    place, f"give the cluster {self.options.backend} this flavor with its labels (docs/gpu-flavors.md)."
+                )
+        found = read_nodes(nodes, self.result, kept_labels={key for each in flavors for key in each.node_labels})
+        add_backend(found, self.result, self.options, hint=NODES_HINT, flavors=flavors)
 
     def _name_cohorts(self, cohorts: list[KubernetesObject], queues: list[KubernetesObject]) -> None:
         names = NameRegister("cohort", LABEL_LIMIT, self.result)
@@ -186,16 +235,14 @@ class _KueueReader:
     def _read_cohort(self, each: KubernetesObject, weights: Mapping[tuple[str, str], int | float]) -> None:
         parent = self.parents.get(each.name)
         amounts = self._read_amounts(each, has_parent=parent is not None)
-        row: dict[str, Any] = {"resource": "gpu", "nominal": amounts.nominal}
-        if amounts.borrowing is not None:
-            row["borrowing_limit"] = amounts.borrowing
-        if amounts.lending is not None:
-            row["lending_limit"] = amounts.lending
         body: dict[str, Any] = {"weight": weights["Cohort", each.name]}
         if parent:
             body["parent"] = self.cohort_names[parent]
-        if amounts.flavors:
-            body["quotas"] = [row]
+        if amounts:
+            body["quotas"] = [
+                {"flavor": flavor, "resource": "gpu", "nominal": found.nominal, **found.limits}
+                for flavor, found in amounts.items()
+            ]
         name = self.cohort_names[each.name]
         self.result.add(OwnedKind.COHORT, name, body, each.place())
         self.result.became(each.place(), f"cohorts.{name}{_amounts_text(amounts)}.")
@@ -204,54 +251,57 @@ class _KueueReader:
     def _read_queue(self, each: KubernetesObject, name: str, weights: Mapping[tuple[str, str], int | float]) -> None:
         above = _parent_of(each)[0]
         amounts = self._read_amounts(each, has_parent=bool(above))
-        gpu: dict[str, Any] = {"guarantee": amounts.nominal, "weight": weights["ClusterQueue", each.name]}
-        body: dict[str, Any] = {"backend": self.options.backend, "resources": {"gpu": gpu}}
+        body: dict[str, Any] = {"backend": self.options.backend}
         if above:
             body["cohort"] = self.cohort_names[above]
-            if amounts.borrowing is not None:
-                body["borrowing_limit"] = amounts.borrowing
-            if amounts.lending is not None:
-                body["lending_limit"] = amounts.lending
+        weight = weights["ClusterQueue", each.name]
+        if set(amounts) <= {DEFAULT_FLAVOR}:
+            found = amounts.get(DEFAULT_FLAVOR, _Amounts(borrowing=None, lending=None))
+            bound = {} if above else {"maximum": found.nominal}
+            body |= {"resources": {"gpu": {"guarantee": found.nominal, **bound, "weight": weight}}, **found.limits}
         else:
-            gpu["maximum"] = amounts.nominal
+            flavors = {
+                flavor: {"guarantee": found.nominal, **({} if above else {"maximum": found.nominal}), **found.limits}
+                for flavor, found in amounts.items()
+            }
+            body["resources"] = {"gpu": {"weight": weight}, "flavors": flavors}
+        if not above:
+            total = sum(found.nominal for found in amounts.values())
             self.result.became(
-                each.place(), f"pools.{name} has the maximum {amounts.nominal}: without a cohort nothing is borrowed."
+                each.place(), f"pools.{name} has the maximum {total}: without a cohort nothing is borrowed."
             )
-        body |= self._platforms(each, amounts.flavors)
+        body |= self._levels(each, [source for found in amounts.values() for source in found.sources])
         self._read_policy(each, name, body)
         self.result.add(OwnedKind.POOL, name, body, each.place())
         self.result.became(each.place(), f"pools.{name}{_amounts_text(amounts)}.")
-        if not amounts.flavors:
+        if not amounts:
             self.result.decide(
                 each.place("spec.resourceGroups"), f"the queue has no GPUs, so pools.{name} has quota 0."
             )
         _finish(each, self.result)
 
-    def _platforms(self, each: KubernetesObject, flavors: list[str]) -> dict[str, Any]:
-        """The platforms of a pool, and its levels of the network."""
-        names, levels = [], []
-        for flavor in flavors:
-            known = self.flavors.get(flavor)
+    def _levels(self, each: KubernetesObject, sources: list[str]) -> dict[str, Any]:
+        """The levels of the network of a pool, by its flavors."""
+        levels: list[dict[str, str]] = []
+        for source in sources:
+            known = self.flavors.get(source)
             if known is None:
                 self.result.decide(
                     each.place(),
-                    f"the files do not have the ResourceFlavor {flavor}; it is taken for all nodes. Add it.",
+                    f"the files do not have the ResourceFlavor {source}; it is taken for the nodes without a flavor. "
+                    "Add it.",
                 )
-            names.append(known.platform if known else DEFAULT_PLATFORM)
             levels += [row for row in self.topologies.get(known.topology if known else "", []) if row not in levels]
-        body: dict[str, Any] = {"topology_keys": levels} if levels else {}
-        if set(names) <= {DEFAULT_PLATFORM}:
-            return body
-        return {**body, "platforms": {name: {} for name in names}, "default_platform": names[0]}
+        return {"topology_keys": levels} if levels else {}
 
-    def _read_amounts(self, each: KubernetesObject, *, has_parent: bool) -> _Amounts:
-        found = _Amounts(borrowing=0, lending=0)
-        has_lending = False
+    def _read_amounts(self, each: KubernetesObject, *, has_parent: bool) -> dict[str, _Amounts]:
+        """The GPUs by flavor, in the order of the source."""
+        found: dict[str, _Amounts] = {}
         for at, _group in enumerate(each.take_list("spec.resourceGroups")):
             group = f"spec.resourceGroups[{at}]"
             for number, _flavor in enumerate(each.take_list(f"{group}.flavors")):
                 path = f"{group}.flavors[{number}]"
-                flavor = each.take_text(f"{path}.name")
+                source = each.take_text(f"{path}.name")
                 for place, _resource in enumerate(each.take_list(f"{path}.resources")):
                     row = f"{path}.resources[{place}]"
                     resource = each.take_text(f"{row}.name")
@@ -259,34 +309,32 @@ class _KueueReader:
                         each.take(row)
                         self.result.lost(each.place(row), _OTHER_QUOTA.format(resource or "a resource without a name"))
                         continue
-                    nominal = self._gpus(each, f"{row}.nominalQuota") or 0
-                    borrowing = self._gpus(each, f"{row}.borrowingLimit")
-                    lending = self._gpus(each, f"{row}.lendingLimit")
-                    found.nominal += nominal
-                    found.borrowing = (
-                        None if found.borrowing is None or borrowing is None else found.borrowing + borrowing
-                    )
-                    found.lending = (found.lending or 0) + (nominal if lending is None else lending)
-                    has_lending = has_lending or lending is not None
-                    found.flavors.append(flavor)
-                    if not has_parent:
-                        for key, limit in (("borrowingLimit", borrowing), ("lendingLimit", lending)):
-                            if limit is not None:
-                                self.result.lost(
-                                    each.place(f"{row}.{key}"),
-                                    "the top of a tree has nobody to lend to or borrow from.",
-                                )
-        if not has_lending or not has_parent:
-            found.lending = None
-        if not has_parent or not found.flavors:
-            found.borrowing = None
-        if len(found.flavors) > 1:
-            self.result.decide(
-                each.place("spec.resourceGroups"),
-                f"the quotas of the flavors {', '.join(found.flavors)} are added: a pool has one quota for all its "
-                "platforms. Make a pool for each where they must stay apart.",
-            )
+                    known = self.flavors.get(source)
+                    amounts = found.setdefault(known.name if known else DEFAULT_FLAVOR, _Amounts())
+                    self.used_flavors.add(source)
+                    self._add_amounts(each, row, amounts, source, has_parent=has_parent)
+        for amounts in found.values():
+            if not amounts.has_lending or not has_parent:
+                amounts.lending = None
+            if not has_parent:
+                amounts.borrowing = None
+            if len(amounts.sources) > 1:
+                self.result.decide(
+                    each.place("spec.resourceGroups"),
+                    f"the quotas of the flavors {', '.join(amounts.sources)} are added: none of them has labels of "
+                    "nodes that tell them apart.",
+                )
         return found
+
+    def _add_amounts(
+        self, each: KubernetesObject, row: str, amounts: _Amounts, source: str, *, has_parent: bool
+    ) -> None:
+        nominal = self._gpus(each, f"{row}.nominalQuota") or 0
+        limits = {key: self._gpus(each, f"{row}.{key}") for key in ("borrowingLimit", "lendingLimit")}
+        amounts.add(source, nominal, limits["borrowingLimit"], limits["lendingLimit"])
+        for key, limit in limits.items():
+            if limit is not None and not has_parent:
+                self.result.lost(each.place(f"{row}.{key}"), "the top of a tree has nobody to lend to or borrow from.")
 
     def _gpus(self, each: KubernetesObject, path: str) -> int | None:
         value = each.take(path)
@@ -304,6 +352,15 @@ class _KueueReader:
         """What a queue says besides its amounts."""
         for text in _preemption_differences(each):
             self.result.lost(each.place("spec.preemption"), text)
+        for path, (key, words) in _FUNGIBILITY.items():
+            word = each.take_text(path)
+            if word and "flavors" not in body["resources"]:
+                self.result.state(each.place(path), "the queue has GPUs of one flavor.")
+            elif word in words:
+                body[key] = words[word]
+                self.result.became(each.place(path), f"pools.{name} has {key} {body[key]}.")
+            elif word:
+                self.result.lost(each.place(path), f"{word} has no counterpart.")
         strategy = each.take_text("spec.queueingStrategy")
         if strategy == "StrictFIFO":
             body["hold_after"] = 0
@@ -368,13 +425,18 @@ def _preemption_differences(each: KubernetesObject) -> Iterator[str]:
         yield "borrowWithinCohort: here only work within its own quota preempts; borrowing work waits."
 
 
-def _amounts_text(amounts: _Amounts) -> str:
-    words = [f" has the quota {amounts.nominal}{f' of {join_words(amounts.flavors)}' if amounts.flavors else ''}"]
-    if amounts.borrowing is not None:
-        words.append(f"borrows at most {amounts.borrowing}")
-    if amounts.lending is not None:
-        words.append(f"lends at most {amounts.lending}")
-    return ", ".join(words)
+def _amounts_text(amounts: Mapping[str, _Amounts]) -> str:
+    if not amounts:
+        return " has no quota of GPUs"
+    words = []
+    for found in amounts.values():
+        text = f"{found.nominal} of {join_words(found.sources)}"
+        if found.borrowing is not None:
+            text += f", borrows at most {found.borrowing}"
+        if found.lending is not None:
+            text += f", lends at most {found.lending}"
+        words.append(text)
+    return f" has the quota {'; '.join(words)}"
 
 
 def _exact(value: Any) -> Any:

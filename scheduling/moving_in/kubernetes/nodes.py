@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from pools.domain.configuration.backend_config import DEFAULT_CPU, DEFAULT_MEMORY, DEFAULT_STORAGE, NodeSpec
@@ -21,9 +21,9 @@ REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
 def read_nodes(
     objects: Iterable[KubernetesObject],
     result: ImportResult,
-    platform_of: Callable[[Mapping[str, Any]], str] = lambda _labels: DEFAULT_PLATFORM,
+    kept_labels: Collection[str] = (),
 ) -> FoundNodes:
-    """The nodes among the objects. `platform_of` finds the platform of a node by its labels."""
+    """The nodes among the objects, with those of their labels that flavors name (`kept_labels`)."""
     found = FoundNodes()
     for each in objects:
         if each.kind != "Node":
@@ -45,7 +45,8 @@ def read_nodes(
                 storage_bytes=_whole(
                     each, f"{key}.ephemeral-storage", amounts.get("ephemeral-storage", DEFAULT_STORAGE)
                 ),
-                platform=platform_of(labels),
+                platform=DEFAULT_PLATFORM,
+                labels={label: str(labels[label]) for label in kept_labels if label in labels},
             ),
             each.place(),
         )

@@ -69,36 +69,107 @@ def test_weights_as_quantities_keep_their_ratio() -> None:
     assert [gpu(result, name)[2] for name in "abcd"] == [1, 4, 2, 3]
 
 
-def test_quotas_of_several_flavors_are_added_and_told() -> None:
-    flavors = "".join(
-        f"---\napiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {{name: {name}}}\n"
-        f"spec: {{nodeLabels: {{gpu: {name}}}}}\n"
-        for name in ("h100", "a100")
+def flavors(**labels: str) -> str:
+    """ResourceFlavors whose nodes have these labels."""
+    return "---\n".join(
+        f"apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {{name: {name}}}\n"
+        f"spec: {{nodeLabels: {{{text}}}}}\n"
+        for name, text in labels.items()
     )
-    text = """\
+
+
+TWO_FLAVORS = """\
 ---
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ClusterQueue
 metadata: {name: a}
 spec:
   cohort: all
+  fairSharing: {weight: 3}
+  flavorFungibility: {whenCanBorrow: TryNextFlavor, whenCanPreempt: MayStopSearch, preference: x}
   resourceGroups:
   - flavors:
     - {name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 8, lendingLimit: 2, borrowingLimit: 1}]}
     - {name: a100, resources: [{name: nvidia.com/gpu, nominalQuota: 4, borrowingLimit: 3}]}
 ---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: alone}
+spec: {resourceGroups: [{flavors: [{name: a100, resources: [{name: nvidia.com/gpu, nominalQuota: 2}]}]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Cohort
+metadata: {name: all}
+spec: {resourceGroups: [{flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 5}]}]}]}
+---
 apiVersion: v1
 kind: Node
-metadata: {name: n1, labels: {gpu: a100}}
+metadata: {name: n1, labels: {gpu: a100, zone: z}}
 status: {allocatable: {nvidia.com/gpu: 8}}
 """
-    result = imported("kueue", flavors + text)
-    found = pool(result, "a")
-    assert gpu(result, "a") == (12, -1, 1)
-    assert (found["borrowing_limit"], found["lending_limit"]) == (4, 6)
-    assert (found["platforms"], found["default_platform"]) == ({"a100": {}, "h100": {}}, "h100")
-    assert "quotas of the flavors h100, a100 are added" in told(result, PartOutcome.TO_DECIDE)
-    assert body(result, OwnedKind.BACKEND, "imported")["nodes"][0]["platform"] == "a100"
+
+
+class TestFlavors:
+    """A ResourceFlavor with labels is a flavor of the cluster, and quotas count by flavor."""
+
+    def test_each_flavor_has_its_quota_and_its_limits(self) -> None:
+        result = imported("kueue", flavors(h100="gpu: h100", a100="gpu: a100", cpu="disk: ssd") + TWO_FLAVORS)
+        found = pool(result, "a")
+        assert found["resources"] == {
+            "flavors": {
+                "h100": {"guarantee": 8, "borrowing_limit": 1, "lending_limit": 2},
+                "a100": {"guarantee": 4, "borrowing_limit": 3},
+            },
+            "gpu": {"weight": 3},
+        }
+        assert list(found["resources"]["flavors"]) == ["h100", "a100"]
+        assert (found["when_can_borrow"], found["when_can_preempt"]) == ("next", "preempt")
+        assert pool(result, "alone")["resources"]["flavors"] == {"a100": {"guarantee": 2, "maximum": 2}}
+        assert body(result, OwnedKind.COHORT, "all")["quotas"] == [{"flavor": "h100", "resource": "gpu", "nominal": 5}]
+        backend = body(result, OwnedKind.BACKEND, "imported")
+        assert backend["flavors"] == [
+            {"name": "a100", "node_labels": {"gpu": "a100"}},
+            {"name": "h100", "node_labels": {"gpu": "h100"}},
+        ]
+        assert backend["nodes"][0]["labels"] == {"gpu": "a100"}
+        assert "preference" in told(result, PartOutcome.NO_COUNTERPART)
+        assert "no queue has GPUs of it" in told(result, PartOutcome.STATE)
+
+    def test_a_flavor_with_more_labels_comes_first(self) -> None:
+        text = flavors(h100="gpu: h100", a100="gpu: h100, spot: 'yes'") + TWO_FLAVORS
+        assert [each["name"] for each in body(imported("kueue", text), OwnedKind.BACKEND, "imported")["flavors"]] == [
+            "a100",
+            "h100",
+        ]
+        same = flavors(h100="gpu: h100", a100="gpu: h100") + TWO_FLAVORS
+        assert "those of h100 have a100" in told(imported("kueue", same), PartOutcome.TO_DECIDE)
+
+    def test_flavors_that_no_labels_tell_apart_are_added_and_told(self) -> None:
+        result = imported("kueue", TWO_FLAVORS.removeprefix("---\n"))
+        assert gpu(result, "a") == (12, -1, 3)
+        assert (pool(result, "a")["borrowing_limit"], pool(result, "a")["lending_limit"]) == (4, 6)
+        text = told(result, PartOutcome.TO_DECIDE)
+        assert "quotas of the flavors h100, a100 are added" in text
+        assert "do not have the ResourceFlavor h100" in text
+
+    def test_a_flavor_without_labels_is_the_nodes_without_a_flavor(self) -> None:
+        plain = "---\napiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: a100}\n"
+        result = imported("kueue", flavors(h100="gpu: h100") + plain + TWO_FLAVORS)
+        assert list(pool(result, "a")["resources"]["flavors"]) == ["h100", "default"]
+        assert gpu(result, "alone") == (2, 2, 1)
+
+    def test_a_cluster_that_is_there_gets_its_flavors_by_hand(self) -> None:
+        text = flavors(h100="gpu: h100", a100="gpu: a100") + TWO_FLAVORS
+        result = imported("kueue", text, writes_backend=False)
+        assert "give the cluster imported this flavor" in told(result, PartOutcome.TO_DECIDE)
+
+    def test_a_labelled_flavor_that_is_called_default(self) -> None:
+        text = flavors(default="gpu: x") + TWO_FLAVORS.replace("name: h100", "name: default")
+        assert list(pool(imported("kueue", text), "a")["resources"]["flavors"]) == ["default-nodes", "default"]
+
+    def test_a_name_that_is_too_long_is_refused(self) -> None:
+        with pytest.raises(BadSource, match="1 fault"):
+            imported("kueue", flavors(**{"x" * 64: "gpu: x"}) + TWO_FLAVORS)
 
 
 def test_preemption_that_differs_is_named() -> None:
