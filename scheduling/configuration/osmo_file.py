@@ -19,7 +19,9 @@ from scheduling.configuration.files import ConfigurationFiles, read_file
 FOREIGN_KEYS: Final = (
     "service", "pod_templates", "resource_validations", "backend_tests", "group_templates"
 )  # fmt: skip
-_BACKEND_KEYS: Final = ("type", "namespace", "description", "nodes", "auto_end", *POLICY_DEFAULTS, *cluster_config.KEYS)
+_BACKEND_KEYS: Final = (
+    "type", "namespace", "description", "flavors", "nodes", "auto_end", *POLICY_DEFAULTS, *cluster_config.KEYS
+)  # fmt: skip
 
 
 def read_osmo_file(name: str, content: bytes) -> ConfigurationFiles:

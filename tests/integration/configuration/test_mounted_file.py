@@ -141,3 +141,10 @@ def test_a_bad_file_at_start_ends_the_process(tmp_path: Path) -> None:
     scene.mount("v1", b"bad")
     with pytest.raises(FileRefused):
         scene.follower.follow()
+
+
+def test_flavors_of_a_backend_are_read() -> None:
+    text = "backends: {sim: {type: simulated, nodes: [], flavors: [{name: h100, node_labels: {gpu: h100}}]}}\n"
+    found = read_osmo_file("config.yaml", text.encode())
+    assert (found.faults, found.notes) == ([], [])
+    assert found.objects[OwnedKind.BACKEND, "sim"].body["flavors"] == [{"name": "h100", "node_labels": {"gpu": "h100"}}]
