@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.names import LABEL_LIMIT
+from pools.domain.names import LABEL_LIMIT, SEPARATOR
 from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import NO_LIMIT
 from scheduling.moving_in.cycles import find_cycle
@@ -136,7 +136,7 @@ class _Tree:
         subpools: dict[str, int] = {}
         for each in children:
             self._report_fractions(each)
-            short = shorts.claim(each.name, each.place)
+            short = shorts.claim(each.name.removeprefix(f"{queue.name}{SEPARATOR}"), each.place)
             subpools[short] = each.whole_quota or 0
             self.result.became(each.place, f"pools.{name}.subpools.{short} has the quota {subpools[short]}.")
         if subpools:

@@ -41,22 +41,23 @@ def told(result: ImportResult, outcome: PartOutcome) -> str:
     return "\n".join(f"{line.place}: {line.place.key}: {line.text}" for line in lines)
 
 
-def silent_keys(kind: str, text: str, **options: Any) -> list[str]:
+def silent_keys(kind: str, text: str, *, is_json: bool = False, **options: Any) -> list[str]:
     """The keys of YAML documents that could be left out without any change of the objects or the report: an import
-    that reads them and does nothing."""
+    that reads them and does nothing. `is_json`: the documents begin with a bracket, as JSON does."""
     documents = list(yaml.safe_load_all(text))
-    whole = _essence(kind, documents, options)
+    whole = _essence(kind, documents, is_json, options)
     return [
         path
         for at, document in enumerate(documents)
         for path, less in _with_one_less(document, "")
-        if _essence(kind, [*documents[:at], less, *documents[at + 1 :]], options) == whole
+        if _essence(kind, [*documents[:at], less, *documents[at + 1 :]], is_json, options) == whole
     ]
 
 
-def _essence(kind: str, documents: list[Any], options: dict[str, Any]) -> Any:
+def _essence(kind: str, documents: list[Any], is_json: bool, options: dict[str, Any]) -> Any:
     try:
-        result = imported(kind, yaml.safe_dump_all(documents, sort_keys=False), **options)
+        text = yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=is_json, width=2**20)
+        result = imported(kind, text, **options)
     except BadSource as refusal:
         return refusal.details
     return result.objects, sorted((line.outcome, line.place.key, line.text) for line in result.lines)

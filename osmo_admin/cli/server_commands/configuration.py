@@ -53,22 +53,58 @@ OutputOption = Annotated[
 ]
 
 
+class ExportFormat(StrEnum):
+    """Our files, or the objects of another scheduler."""
+
+    GIT = "git"
+    KUEUE = "kueue"
+    KAI = "kai"
+
+
 def export(
     folder: Annotated[Path, typer.Option("--file", "-f", metavar="DIR", help="Folder for the files.", file_okay=False)],
+    form: Annotated[
+        ExportFormat, typer.Option("--format", help="git: our files. kueue, kai: objects for kubectl, with a report.")
+    ] = ExportFormat.GIT,
+    backend: Annotated[
+        str, typer.Option("--backend", help="kueue, kai: the cluster, if pools are on several.", show_default=False)
+    ] = "",
     data_dir: DataDirOption = None,
 ) -> None:
     """Write the configuration to a folder, one YAML file for each object. Files of objects that no longer exist are
-    removed; other files stay. A role that groups of a provider give is left out, unless Git owns it already."""
+    removed; other files stay. A role that groups of a provider give is left out, unless Git owns it already.
+
+    With --format kueue or kai: the pools of one cluster as objects of that scheduler, in a folder of their own.
+    A report names what has no counterpart there. Exit code 0: nothing; 2: something; 1: refused.
+    """
     use_django(data_dir)
     from scheduling.configuration.folders import write_folder
     from scheduling.selectors.cluster.configuration import read_export
 
     export = read_export()
+    if form is not ExportFormat.GIT:
+        raise typer.Exit(_export_objects(folder, form, export.objects, backend))
     written, removed = write_folder(folder, export.objects, left_out=export.left_out)
     print(f"{folder}: {written} files written, {removed} removed.")
     if export.left_out:
         roles = ", ".join(sorted(name for _, name in export.left_out))
         print(f"Not written, because groups of a provider give them: {roles}.")
+
+
+def _export_objects(folder: Path, form: ExportFormat, objects: Any, backend: str) -> int:
+    """Write the objects of another scheduler. Returns the exit code."""
+    from pools.domain.errors import BadInput
+    from scheduling.moving_out.exporting import REPORT_FILE, ForeignFormat, export_objects, write_export
+
+    try:
+        found = export_objects(ForeignFormat(form), objects, backend)
+        write_export(folder, ForeignFormat(form), found)
+    except BadInput as refusal:
+        print(refusal.message, file=sys.stderr)
+        return REFUSED
+    count = sum(map(len, found.documents.values()))
+    print(f"{folder}: {counted(count, 'object')} written; {counted(len(found.lost), 'line')} in {REPORT_FILE}.")
+    return CHANGES if found.lost else NO_CHANGES
 
 
 def diff(

@@ -197,7 +197,7 @@ class _AccountWriter:
         account.limit, types = gpu_limit(tres)
         for key in tres:
             if key in types:
-                self.result.lost(place, f"{key}: a pool has one number for all types of GPUs.")
+                self.result.lost(place, f"{key}: give the pool quotas by flavor for it (gpu-flavors.md).")
             elif key != "gres/gpu":
                 self.result.lost(place, f"{key}: pools have a quota of GPUs only.")
         if account.limit is not None and is_cluster:

@@ -15,6 +15,7 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import Pool, User
 from pools.security.tokens import issue_jwt
+from scheduling.moving_out.exporting import REPORT_FILE
 from tests.support.world import apply_change, make_user, sign_in
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +70,12 @@ def test_export_diff_apply_and_drift(run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("export", "-f", str(out))[0] == 0
     assert "description: by hand" in (out / "pools/team.yaml").read_text()
+
+    code, text, _ = run("export", "-f", str(tmp_path / "kueue"), "--format", "kueue")
+    assert (code, f"lines in {REPORT_FILE}" in text) == (2, True)
+    assert "name: team\n" in (tmp_path / "kueue/kueue-cohorts.yaml").read_text()
+    code, _, errors = run("export", "-f", str(out), "--format", "kai")
+    assert (code, "has other files" in errors) == (1, True)
 
 
 def test_a_refusal_ends_with_one_and_names_each_place(run, tmp_path: Path) -> None:

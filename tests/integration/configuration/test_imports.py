@@ -12,8 +12,8 @@ from scheduling.moving_in.result import GuaranteeFrom
 from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from tests.support.imports import imported
-from tests.unit.moving_in.test_kueue import EVERY_KEY
-from tests.unit.moving_in.test_osmo import VALUES
+from tests.unit.moving_in.test_kueue import EVERY_KEY, TWO_FLAVORS, flavors
+from tests.unit.moving_in.test_osmo import ACCOUNTS, ROLES, VALUES
 from tests.unit.moving_in.test_queues import queue as kai_queue
 from tests.unit.moving_in.test_resource_quotas import quota
 from tests.unit.moving_in.test_slurm import DUMP, NODES
@@ -42,7 +42,9 @@ KAI = "---\n".join(
         ("slurm", [DUMP, NODES], {}),
         ("slurm", [DUMP, NODES], {"guarantee": GuaranteeFrom.LIMIT}),
         ("slurm", [DUMP, NODES], {"depth": 1, "guarantee": GuaranteeFrom.LIMIT}),
+        ("kueue", [flavors(h100="gpu: h100", a100="gpu: a100") + TWO_FLAVORS], {}),
         ("osmo", [VALUES], {}),
+        ("osmo", [VALUES, ROLES.replace("backend: b", "backend: Prod"), ACCOUNTS], {}),
         ("runai", ["runai project create a --resources gpu-deserved=2,gpu-limit=4\n"], {}),
     ],
 )

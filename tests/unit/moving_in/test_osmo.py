@@ -203,3 +203,44 @@ class TestRoles:
         policy = "{effect: Allow, actions: ['workflow:Create'], resources: ['pool/team'], odd: 1}"
         text = f"pools: {{team: {{backend: b}}}}\nroles:\n  r: {{users: [ann], policies: [{policy}], {keys}}}\n"
         assert set(silent_keys("osmo", text)) <= {".roles.r.policies[0].effect"}  # Allow is what a policy does anyway
+
+
+EVERY_KEY = """\
+services:
+  configs:
+    enabled: true
+    backends:
+      prod:
+        description: main
+        k8s_namespace: ns
+        scheduler_settings: {scheduler_name: other-scheduler, coscheduling: true}
+        router_address: x
+        k8s_uid: u
+        tests: [a]
+    pools:
+      team:
+        backend: prod
+        description: x
+        enable_maintenance: true
+        resources: {gpu: {guarantee: 8, maximum: 16, weight: 2}}
+        cohort: c
+        borrowing_limit: 1
+        lending_limit: 2
+        platforms: {h100: {description: x, host_network_allowed: true}, b: {description: y}}
+        default_platform: b
+        max_exec_timeout: 2d
+        default_exit_actions: {FAIL: "1"}
+        common_pod_template: [default]
+        topology_keys: [{key: rack, label: cloud/rack}]
+        new: 1
+    cohorts: {c: {quotas: [{resource: gpu, nominal: 3}], weight: 2}}
+    workflow: {max_retry_per_task: 2, subpool_drain_interval_minutes: 3, backend_images: {a: b}}
+    service: {a: b}
+    sth: {a: b}
+"""
+
+
+def test_every_key_does_something_or_stands_in_the_report() -> None:
+    named_with_the_part_around = (".service.", ".sth.", ".backend_images.", ".tests.", ".coscheduling")
+    silent = silent_keys("osmo", EVERY_KEY)
+    assert [key for key in silent if not any(part in key for part in named_with_the_part_around)] == []

@@ -182,6 +182,21 @@ class TestRunai:
         ):
             assert word in lost
 
+    def test_every_key_does_something_or_stands_in_the_report(self) -> None:
+        project = self.PROJECT | {
+            "id": "1", "departmentId": "2", "defaultNodePools": ["h100"], "nodeTypes": {"training": ["a"]},
+            "enforceRunaiScheduler": True, "description": "x", "status": {"phase": "Ready"}, "new": 1,
+        }  # fmt: skip
+        rows = [{**row, "memory": {"deserved": 1, "limit": None}, "priority": "High"} for row in project["resources"]]
+        text = json.dumps({"projects": [project | {"resources": rows}], "departments": [self.DEPARTMENT]})
+        named_with_the_part_around = (
+            ".nodePool.id", ".parent.type", ".schedulingRules.", ".nodeTypes.", ".status.", ".cpu.", ".memory.",
+        )  # fmt: skip
+        silent = silent_keys("runai", text, is_json=True)
+        # The limit null is the same as none.
+        rest = [key for key in silent if not key.endswith(named_with_the_part_around) and ".gpu.limit" not in key]
+        assert [key for key in rest if not any(part in key for part in named_with_the_part_around)] == []
+
     def test_lines_of_the_command(self) -> None:
         result = imported(
             "runai",

@@ -174,3 +174,48 @@ def test_lines_that_cannot_be_read_are_refused_with_their_place(text: str) -> No
     with pytest.raises(BadSource) as refusal:
         imported("slurm", text)
     assert refusal.value.details[0].path.startswith("f1:")
+
+
+_LIMITS = """
+DefaultQOS Fairshare Shares GrpTRES GrpTRESMins GrpTRESRunMins GrpCPUMins GrpCPUs GrpJobs GrpJobsAccrue GrpMemory
+GrpNodes GrpSubmitJobs GrpWall MaxTRES MaxTRESPerJob MaxTRESPerNode MaxTRESMins MaxTRESMinsPerJob MaxCPUMins
+MaxCPUMinsPerJob MaxCPUs MaxCPUsPerJob MaxProcSecondsPerJob MaxJobs MaxJobsAccrue MaxNodes MaxNodesPerJob
+MaxSubmitJobs MaxWall MaxWallDurationPerJob MinPrioThresh Priority QOS Comment SomethingNew
+"""
+LIMITS = _LIMITS.split()
+KEYS = {
+    "Cluster": [*LIMITS, "Classification"],
+    "Account": [*LIMITS, "Description", "Organization"],
+    "User": [*LIMITS, "DefaultAccount", "DefaultWCKey", "WCKeys", "AdminLevel", "Coordinator", "Partition"],
+    "QOS": [
+        *LIMITS, "Description", "Flags", "GraceTime", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxJobsPerUser",
+        "MaxJobsPerAccount", "MaxSubmitJobsPerUser", "MinTRESPerJob", "Preempt", "PreemptMode", "PreemptExemptTime",
+        "UsageFactor", "UsageThreshold", "LimitFactor",
+    ],
+}  # fmt: skip
+VALUES = {"GrpTRES": "gres/gpu=2", "AdminLevel": "Administrator", "Preempt": "low"}
+
+
+@pytest.mark.parametrize("word", KEYS)
+def test_every_key_of_a_dump_stands_in_the_report(word: str) -> None:
+    keys = [key for key in KEYS[word] if (word, key) != ("User", "Fairshare")]
+    fields = ":".join(f"{key}={VALUES.get(key, '1')}" for key in keys)
+    lines = {
+        "Cluster": f"Cluster - 'x':{fields}\nParent - 'root'\nAccount - 'a'\n",
+        "Account": f"Cluster - 'x'\nParent - 'root'\nAccount - 'x':{fields}\n",
+        "User": f"Cluster - 'c'\nParent - 'root'\nAccount - 'a'\nParent - 'a'\nUser - 'x':{fields}\n",
+        "QOS": f"Cluster - 'c'\nParent - 'root'\nAccount - 'a'\nQOS - 'x':{fields}\n",
+    }
+    result = imported("slurm", lines[word])
+    told_keys = [line.place.key for line in result.lines]
+    read_into_objects = {"Coordinator"} if word == "User" else set()
+    missing = [key for key in keys if not any(f"{word} x {key}=" in each for each in told_keys)]
+    assert set(missing) <= read_into_objects
+    if word == "User":
+        assert "do not have the account 1" in told(result, PartOutcome.TO_DECIDE)
+
+
+def test_every_line_of_nodes_and_settings_stands_in_the_report() -> None:
+    result = imported("slurm", DUMP, NODES)
+    said = {line.place.line for line in result.lines if line.place.file == "f2"}
+    assert said == {1, 2, 3, 4, 6, 7}  # line 5 is the rest of 4
