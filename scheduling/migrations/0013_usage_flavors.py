@@ -21,6 +21,7 @@ NODES = """
 
 class Migration(migrations.Migration):
     dependencies = [
+        ("pools", "0006_flavors"),
         ("scheduling", "0012_task_flavors"),
     ]
 

@@ -79,3 +79,18 @@ def test_unlimited_quota_is_unlimited_on_every_level_above() -> None:
 def test_a_cohort_on_a_cycle_has_no_level() -> None:
     tree = build_forest([CohortQuotaFacts("x", "y"), CohortQuotaFacts("y", "x")], [pool("p", "x", 5)])
     assert cohort_levels(tree, {"p": 5}) == CohortLevels()
+
+
+def test_flavors_are_summed_because_kai_has_one_number() -> None:
+    """A pool gets the flavors that it has quotas of, so what others may lend of other flavors is not in its limit."""
+
+    def of_flavors(name: str, **gpus: int) -> PoolQuotaFacts:
+        return PoolQuotaFacts(
+            name, "org", sum(gpus.values()), kinds={key: pool(name, "org", gpus[key]) for key in gpus}
+        )
+
+    org = CohortQuotaFacts("org", None, {"h100/gpu": {"nominal": 4, "borrowing_limit": None, "lending_limit": None}})
+    tree = build_forest([org], [of_flavors("a", h100=8, a100=16), of_flavors("b", a100=2), pool("c", "org", 5)])
+    found = cohort_levels(tree, {"a": 24, "b": 2, "c": 5})
+    assert found.cohorts == (CohortLevel("org", 35, 35, 1.0, None),)
+    assert {name: placed.limit for name, placed in found.pools.items()} == {"a": 12 + 18, "b": 18, "c": 5}
