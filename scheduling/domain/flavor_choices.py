@@ -125,6 +125,15 @@ def flavors_beside(choices: Sequence[Sequence[str]], held: Sequence[str]) -> tup
     return tuple(a or b for a, b in zip(held, next(like, choices[0]), strict=True))
 
 
+def choices_beside(choices: Sequence[tuple[str, ...]], held: Sequence[str]) -> tuple[tuple[tuple[str, ...], ...], int]:
+    """The choices of a gang of whose tasks some may have a flavor already, and the place of its own among them."""
+    if not any(held):
+        return tuple(choices), 0
+    own = flavors_beside(choices, held)
+    found = tuple(choices) if own in choices else (own,)
+    return found, found.index(own)
+
+
 def counts_by_flavor(gangs: Iterable[tuple[FlavorNeed, GangNeeds]]) -> FlavorCounts:
     """The counts of a workflow from what each of its unfinished gangs holds and needs. A gang that has no flavor yet
     needs its GPUs in each one that it may use."""

@@ -10,7 +10,7 @@ from pools.domain.configuration.backend_config import POLICY_DEFAULTS, POLICY_TI
 from pools.domain.errors import DomainError, ErrorCode, Fault, Violation
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.shortage.degraded import DegradedRule
-from pools.domain.values.amounts import Number
+from pools.domain.values.amounts import GPU, Number, is_gpu
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     CohortFacts,
@@ -216,9 +216,18 @@ def read_queue(draft: ScenarioDraft, entry: RecordReader) -> None:
         draft.paths[name] = entry.path
 
 
-def _changed_amounts(before: Mapping[str, Any] | None, entry: RecordReader, key: str) -> Mapping[str, Any] | None:
-    """The amounts of `entry`, and those before of resources that it does not name; null and `{}` are none at all."""
+def _changed_amounts(
+    before: Mapping[str, Any] | None, entry: RecordReader, key: str, quota: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """The amounts of `entry`, and those before of resources that it does not name; null and `{}` are none at all. A
+    number means the flavor of a node whose `quota` has one, and is refused where it has several."""
     named = entry.amounts(key, unlimited=True)
+    kinds = [kind for kind in quota or {} if is_gpu(kind)]
+    if named and kinds and GPU not in kinds and not entry.field(key).is_map:
+        if len(kinds) > 1:
+            listed = ", ".join(f"{kind}: …" for kind in kinds)
+            entry.add_fault(key, Fault.BAD_VALUE, f"is a number, and the quota is by flavor: give {{{listed}}}.")
+        named = {kinds[0]: named[GPU]}
     return {**(before or {}), **named} if named else named
 
 
@@ -229,7 +238,7 @@ def set_cohort(cohort: CohortFacts, entry: RecordReader) -> CohortFacts:
         changes["parent"] = entry.name("parent")
     for key in ("quota", *LIMIT_KEYS):
         if entry.has_key(key):
-            changes[key] = _changed_amounts(getattr(cohort, key), entry, key) or {}
+            changes[key] = _changed_amounts(getattr(cohort, key), entry, key, cohort.quota) or {}
     if entry.has_key("weight"):
         changes["weight"] = entry.number("weight", 1, minimum=0)
     return replace(cohort, **changes)
@@ -241,10 +250,10 @@ def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
     if entry.has_key("parent"):
         changes["parent"] = entry.name("parent")
     if entry.has_key("quota"):
-        changes["quota"] = _changed_amounts(queue.quota, entry, "quota")
+        changes["quota"] = _changed_amounts(queue.quota, entry, "quota", queue.quota)
     for key in ("limit", *LIMIT_KEYS):
         if entry.has_key(key):
-            changes[key] = _changed_amounts(getattr(queue, key), entry, key) or {}
+            changes[key] = _changed_amounts(getattr(queue, key), entry, key, queue.quota) or {}
     if entry.has_key("weight"):
         changes["weight"] = entry.number("weight", 1, minimum=0)
     if entry.has_key("priority"):

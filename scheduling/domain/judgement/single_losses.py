@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pools.domain.values.amounts import GPU, Number
+from pools.domain.values.amounts import Number, gpus_in, is_gpu
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
 from scheduling.domain.judgement.node_loss import gang_after_loss
 
@@ -71,9 +71,12 @@ def without_nodes(facts: ClusterFacts, names: Collection[str]) -> ClusterFacts:
 
 def _shape(part: LostPart) -> tuple[object, ...]:
     gang = part.gang
-    requests = sorted((task.request.get(GPU, 0), task.state.value) for task in gang.tasks)
+    requests = sorted(
+        ([(key, task.request[key]) for key in sorted(task.request) if is_gpu(key)], task.state.value)
+        for task in gang.tasks
+    )
     return (gang.queue, gang.priority, gang.preemptible, part.restarts, part.gpus, part.is_whole, str(requests))
 
 
 def _running_gpus(gang: GangFacts) -> Number:
-    return sum(task.request.get(GPU, 0) for task in gang.tasks if task.state is TaskState.RUNNING)
+    return sum(gpus_in(task.request) for task in gang.tasks if task.state is TaskState.RUNNING)

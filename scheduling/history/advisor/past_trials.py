@@ -24,7 +24,7 @@ from scheduling.history.replay.history_clock import (
     Past,
     PastJob,
     TooLong,
-    gpu_quota,
+    all_gpus,
     shares_follow,
 )
 from scheduling.history.replay.measures import HOUR
@@ -163,7 +163,7 @@ class PastTrials:
         counted = [past.jobs[name] for name in self._jobs]
         hours = (self._history.until - self._history.since) / HOUR
         leaves = {
-            queue.name: gpu_quota(queue)
+            queue.name: all_gpus(queue)
             for queue in past.configurations[-1][1].queues
             if queue.name in self._names and queue.name not in self._last.shared
         }

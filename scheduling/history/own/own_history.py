@@ -20,9 +20,10 @@ from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, DomainError, Fault, Violation
 from pools.domain.quota.forest import CohortQuotaFacts
-from pools.domain.quota.pool_balance import PoolBalance, Subpool
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, split_by_flavor
+from pools.domain.quota.stored_quotas import flavor_quotas, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import DEFAULT_FLAVOR, simplify
+from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_key, simplify
 from pools.models import AuditEntry, Backend, Cohort, Node, Pool
 from scheduling.domain.engine.facts import CohortFacts, QueueFacts, StartReservationFacts
 from scheduling.domain.priorities import Priority
@@ -205,8 +206,9 @@ def _configuration(backend: Backend, images: Mapping[str, Mapping[int, Mapping[s
         if pool.parent_id is not None:
             parts[pool.parent_id].append(pool)
     queues: list[QueueFacts] = []
-    draining: dict[str, int] = {}
+    draining: dict[str, dict[str, int]] = {}
     shared: dict[str, str] = {}
+    flavors: dict[str, tuple[str, ...]] = {}
     cohorts = {pk: _row(Cohort, image) for pk, image in images["cohort"].items()}
     joined: set[int] = set()
     for root in sorted((pool for pool in pools if pool.parent_id is None and not pool.archived), key=lambda p: p.name):
@@ -215,15 +217,21 @@ def _configuration(backend: Backend, images: Mapping[str, Mapping[int, Mapping[s
             root.cohort = cohorts[root.cohort_id]
             joined.add(root.cohort_id)
         _add_pool(root, sorted(parts[root.pk], key=lambda p: p.subpool_name or ""), queues, draining, shared)
+        if root.flavors:
+            flavors |= {queue.name: root.gpu_flavors for queue in queues if queue.parent == _container(root)}
     nodes = sorted((_row(Node, image) for image in images["node"].values()), key=lambda node: node.name)
     platforms: dict[str, set[str]] = defaultdict(set)
+    there: dict[str, set[str]] = defaultdict(set)
     for node in nodes:
         platforms[node.platform].add(node.name)
+        if node.gpus:
+            there[node.platform].add(node.flavor)
     return Configuration(
         at, tuple(queues), tuple(map(node_facts, nodes)), {name: frozenset(of) for name, of in platforms.items()},
         cohorts=_cohort_facts(cohorts, joined),
         policy=policy_of(then),
         units=UNITS, is_offline=then.offline, draining=draining, shared=shared,
+        flavors=flavors, flavors_there={name: frozenset(of) for name, of in there.items()},
     )  # fmt: skip
 
 
@@ -255,12 +263,22 @@ def _top_of(cohorts: Mapping[int, Cohort], pk: int) -> int:
 
 
 def _add_pool(
-    root: Pool, subpools: Iterable[Pool], queues: list[QueueFacts], draining: dict[str, int], shared: dict[str, str]
+    root: Pool,
+    subpools: Iterable[Pool],
+    queues: list[QueueFacts],
+    draining: dict[str, dict[str, int]],
+    shared: dict[str, str],
 ) -> None:
     facts = tuple(
-        Subpool(row.subpool_name or "", SubpoolState(row.subpool_state or ""), row.last_quota or 0) for row in subpools
+        Subpool(
+            row.subpool_name or "", SubpoolState(row.subpool_state or ""), row.last_quota or 0,
+            last_quotas=gpus_by_flavor(row.flavors),
+        )
+        for row in subpools
+    )  # fmt: skip
+    balance = split_by_flavor(
+        PoolBalance(root.name, root.effective_guarantee, root.effective_maximum, facts), flavor_quotas(root.flavors), {}
     )
-    balance = PoolBalance(root.name, root.effective_guarantee, root.effective_maximum, facts)
     top = container_queue(root, balance)
     leaf = names.queue_name(root.namespace, root.name, names.SHARED_QUEUE)
     shared[top.name] = leaf
@@ -272,7 +290,14 @@ def _add_pool(
         name = names.queue_name(root.namespace, root.name, part.name)
         queues.append(leaf_queue(name, top.name, quotas[part.name], row.created_at))
         if part.state is SubpoolState.DELETING:
-            draining[name] = part.last_quota
+            quotas = {flavor: part.last_quotas.get(flavor, 0) for flavor in balance.kinds} or {
+                DEFAULT_FLAVOR: part.last_quota
+            }
+            draining[name] = {gpu_key(flavor): gpus for flavor, gpus in quotas.items()}
+
+
+def _container(root: Pool) -> str:
+    return names.queue_name(root.namespace, root.name, None)
 
 
 def _row(model: type[T], image: Mapping[str, Any]) -> T:
@@ -316,12 +341,14 @@ def _read_jobs(
     ids = [group.pk for group in groups]
     tasks: dict[UUID, dict[str, Task]] = defaultdict(dict)
     running: dict[UUID, dict[str, str]] = defaultdict(dict)
+    held: dict[UUID, dict[str, str]] = defaultdict(dict)
     started: dict[UUID, datetime] = {}
     for task in Task.objects.filter(group__in=ids).order_by("position", "retry_id"):
         tasks[task.group_id].setdefault(task.name, task)
         begin, end = task.start_time, task.end_time
         if begin is not None and begin <= since and (end is None or end > since):
             running[task.group_id][task.name] = task.node_name
+            held[task.group_id][task.name] = task.flavor
             started[task.group_id] = min(begin, started.get(task.group_id, begin))
     waits: dict[UUID, list[datetime]] = defaultdict(list)
     began: dict[UUID, datetime] = {}
@@ -373,7 +400,7 @@ def _read_jobs(
             declared=_microseconds_of(workflow.simulated_runtime),
             exec_timeout=_microseconds_of(workflow.exec_timeout),
             queue_timeout=_microseconds_of(workflow.queue_timeout),
-            running=running[group.pk], started=_optional(started.get(group.pk)),
+            running=running[group.pk], held=held[group.pk], started=_optional(started.get(group.pk)),
             began=_optional(began.get(group.pk, started[group.pk]) if group.pk in started else None),
             workflow_started=_optional(workflow.start_time) if has_begun else None,
             ending=ending, fails=recorded.is_failed, ended=_optional(group.end_time),
@@ -397,8 +424,8 @@ def _task(task: Task, shapes: SharedObjects) -> RecordedTask:
         task.name, task.sub_group, TaskStatus.SCHEDULING.value, task.gpu_count, task.cpu_count, task.memory_bytes,
         task.storage_bytes, task.platform, "[]", "",
     )  # fmt: skip
-    facts = shapes.task(waiting, task.flavor or DEFAULT_FLAVOR)
-    return RecordedTask(facts, task.platform, frozenset(task.nodes_excluded))
+    facts = shapes.task(waiting, DEFAULT_FLAVOR)
+    return RecordedTask(facts, task.platform, frozenset(task.nodes_excluded), tuple(task.gpu_flavors))
 
 
 def _simulated(backend: Backend, group: Group, last_start: datetime | None) -> int | None:

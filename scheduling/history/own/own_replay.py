@@ -13,6 +13,7 @@ from pools.database.transactions import database_time
 from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.names import canonical_name, queue_name
 from pools.domain.people.roles import Actor, Permission
+from pools.domain.values.amounts import GPU, flavor_of
 from pools.models import Backend, Pool
 from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts
@@ -25,6 +26,7 @@ from scheduling.history.replay.history_clock import (
     HistoryClock,
     Past,
     first_difference,
+    gpu_keys,
     gpu_quota,
     shares_follow,
 )
@@ -288,10 +290,15 @@ class _QuotaChange:
         named = {queue: name for name, queue in self._names.items()}
         lines = []
         for queue in recorded.queues:
-            had, needs = gpu_quota(queue), gpu_quota(after[queue.name])
-            if queue.name in recorded.shared and queue.name in named and queue.name not in changed and needs > had:
-                name = named[queue.name]
-                lines.append(f"{name} would need {needs} GPUs of quota for its subpools; it has {had}.")
+            if queue.name not in recorded.shared or queue.name not in named or queue.name in changed:
+                continue
+            for key in gpu_keys([queue]):
+                had, needs = gpu_quota(queue, key), gpu_quota(after[queue.name], key)
+                if needs > had:
+                    gpus = "GPUs" if key == GPU else f"{flavor_of(key)} GPUs"
+                    lines.append(
+                        f"{named[queue.name]} would need {needs} {gpus} of quota for its subpools; it has {had}."
+                    )
         return lines
 
 

@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pools.domain.values.amounts import GPU, Number
+from pools.domain.values.amounts import Number, is_gpu
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, PolicyFacts, TaskFacts, TaskState
+from scheduling.domain.engine.state.build import chosen
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.judgement.new_work import starts_everything
 from scheduling.domain.judgement.plan_units import VICTIM_ACTIONS, PlanUnit, split_plan
@@ -88,8 +89,10 @@ def plan_new_work(facts: ClusterFacts, left_out: Collection[str], now: Number) -
     demand: dict[str, dict[str, Number]] = defaultdict(dict)
     for gang in facts.gangs:
         if gang.name in hidden:
-            for task in gang.tasks:
-                _add(demand[gang.queue], task.request)
+            for tasks in zip(*gang.choices, strict=True):
+                _add(demand[gang.queue], tasks[0].request)
+                others = {key: amount for task in tasks for key, amount in task.request.items() if is_gpu(key)}
+                _add(demand[gang.queue], {key: others[key] for key in others.keys() - tasks[0].request.keys()})
     return run_cycle(replace(facts, gangs=tuple(waiting), demand=demand, policy=policy)).steps
 
 
@@ -99,14 +102,14 @@ def _running(facts: ClusterFacts) -> Iterator[tuple[GangFacts, TaskFacts]]:
 
 def _firm_totals(facts: ClusterFacts) -> Iterator[GangFacts]:
     """One gang for each queue with all that its work holds that is not preemptible."""
-    held: dict[str, Number] = defaultdict(int)
+    held: dict[str, dict[str, Number]] = defaultdict(dict)
     for gang, task in _running(facts):
         if not gang.preemptible:
-            held[gang.queue] += task.request.get(GPU, 0)
+            _add(held[gang.queue], _gpus(task))
     return (
-        GangFacts(f"sum of {queue}", queue, (TaskFacts(queue, {GPU: gpus}, state=TaskState.RUNNING),))
+        GangFacts(f"sum of {queue}", queue, (TaskFacts(queue, gpus, state=TaskState.RUNNING),))
         for queue, gpus in held.items()
-        if gpus
+        if any(gpus.values())
     )
 
 
@@ -125,8 +128,12 @@ def _lent_totals(facts: ClusterFacts) -> dict[str, dict[str, Number]]:
     held: dict[str, dict[str, Number]] = defaultdict(dict)
     for gang, task in _running(facts):
         if gang.preemptible:
-            _add(held[gang.queue], {GPU: task.request.get(GPU, 0)})
+            _add(held[gang.queue], _gpus(task))
     return held
+
+
+def _gpus(task: TaskFacts) -> dict[str, Number]:
+    return {key: amount for key, amount in task.request.items() if is_gpu(key)}
 
 
 def _add(total: dict[str, Number], request: Mapping[str, Number]) -> None:
@@ -144,6 +151,8 @@ def after_steps(facts: ClusterFacts, steps: Iterable[Step], policy: PolicyFacts 
 
 def _after(gang: GangFacts, step: Step, now: Number) -> GangFacts:
     places = step.action in {StepAction.START, StepAction.MOVE}
+    if step.action is StepAction.START and step.choice != gang.choice:
+        gang = chosen(gang, step.choice)
     nodes = dict(zip(step.tasks, step.nodes or [None] * len(step.tasks), strict=True))
     was_running = any(task.state is TaskState.RUNNING for task in gang.tasks)
     tasks = tuple(

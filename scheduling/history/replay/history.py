@@ -30,8 +30,9 @@ class Ending(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """The queues and nodes from `since` on. Nothing starts while the backend `is_offline`. `draining` names the
-    queues of subpools that drain, with their last quota: they keep what their active work needs. `shared`: by
-    container, the leaf that has the quota that no subpool has."""
+    queues of subpools that drain, with their last quotas by key: they keep what their active work needs. `shared`: by
+    container, the leaf that has the quota that no subpool has. `flavors`: by leaf, those of its pool, where it has
+    some; `flavors_there`: those of the nodes of each platform."""
 
     since: int
     queues: tuple[QueueFacts, ...]
@@ -41,17 +42,21 @@ class Configuration:
     policy: PolicyFacts | None = None
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     is_offline: bool = False
-    draining: Mapping[str, int] = field(default_factory=dict)
+    draining: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     shared: Mapping[str, str] = field(default_factory=dict)
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    flavors_there: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTask:
-    """One task of a job. Its nodes are those of its platform that it does not exclude."""
+    """One task of a job. Its nodes are those of its platform that it does not exclude. The GPUs of `facts` have no
+    flavor; `named` are the flavors that its file names."""
 
     facts: TaskFacts
     platform: str
     excluded: frozenset[str] = frozenset()
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,11 @@ class RecordedJob:
     """One gang. `name` is the name that users know; `after` are the gangs of its workflow that it waits for.
 
     `rank` orders submissions. `run_time`: how long an attempt runs by itself; None: until somebody stops it.
-    `running`: the nodes of its tasks at the beginning of the window, since `started`; where tasks have moved since, it
-    `began` earlier. The first job of a workflow that began earlier brings `workflow_started`. `simulated`: how long an
-    attempt runs where nobody ends it; `declared`: as its file says. `ended` is the recorded end, of an attempt that
-    began at `last_start` or of a wait that began at `last_ready`. The work of
-    one that `fails` does not let its successors start."""
+    `running`: the nodes of its tasks at the beginning of the window, and `held` their flavors, since `started`; where
+    tasks have moved since, it `began` earlier. The first job of a workflow that began earlier brings
+    `workflow_started`. `simulated`: how long an attempt runs where nobody ends it; `declared`: as its file says.
+    `ended` is the recorded end, of an attempt that began at `last_start` or of a wait that began at `last_ready`. The
+    work of one that `fails` does not let its successors start."""
 
     name: str
     workflow: str
@@ -83,6 +88,7 @@ class RecordedJob:
     exec_timeout: int | None = None
     queue_timeout: int | None = None
     running: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
     started: int | None = None
     began: int | None = None
     workflow_started: int | None = None

@@ -16,7 +16,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import groupby
 
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, gpus_in, is_gpu, sum_amounts
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     GangFacts,
@@ -34,7 +34,14 @@ from scheduling.history.replay.as_recorded import (
     known_run_times,
     plan_new_work,
 )
-from scheduling.history.replay.gang_facts import expected_time, gang_of, moved_at, time_limit, whole_seconds
+from scheduling.history.replay.gang_facts import (
+    expected_time,
+    flavors_held,
+    gang_of,
+    moved_at,
+    time_limit,
+    whole_seconds,
+)
 from scheduling.history.replay.history import Configuration, Ending, RecordedHistory, RecordedJob, RecordedStep
 from scheduling.history.replay.jobs import SECOND, seconds
 from scheduling.history.replay.seen_order import Snapshot
@@ -247,7 +254,7 @@ class HistoryClock:
             if job.running:
                 past = self._past.jobs[job.name]
                 past.arrived = job.ready
-                self._state.arrived(gang_of(self._configuration, job, job.running))
+                self._state.arrived(gang_of(self._configuration, job, job.running, job.held))
                 assert job.started is not None
                 past.tasks = set(job.running)
                 past.begin(job.started, history.since)
@@ -459,7 +466,7 @@ class HistoryClock:
         self._capacity_since = now
 
     def _count_capacity(self, now: int) -> None:
-        gpus = 0 if self._configuration.is_offline else sum(n.resources.get(GPU, 0) for n in self._configuration.nodes)
+        gpus = 0 if self._configuration.is_offline else sum(gpus_in(n.resources) for n in self._configuration.nodes)
         self._past.capacity += int(gpus) * (now - self._capacity_since)
         self._capacity_since = now
 
@@ -470,11 +477,12 @@ class HistoryClock:
         kept = []
         for gang in gangs:
             job = self._past.jobs[gang.name].job
+            again = gang_of(now, job, {}, flavors_held(gang))
             tasks = tuple(
-                replace(task, node=task.node if task.node in names else None, allowed_nodes=again.allowed_nodes)
-                for task, again in zip(gang.tasks, gang_of(now, job, {}).tasks, strict=True)
+                replace(task, state=was.state, node=was.node if was.node in names else None)
+                for was, task in zip(gang.tasks, again.tasks, strict=True)
             )
-            kept.append(replace(gang, tasks=tasks))
+            kept.append(replace(gang, tasks=tasks, alternatives=again.alternatives, choice=again.choice))
         return ClusterFacts(
             self._queues(), now.cohorts, tuple(kept), now.nodes, units=now.units, policy=now.policy
         )  # fmt: skip
@@ -485,39 +493,68 @@ class HistoryClock:
         draining = self._configuration.draining
         if not draining:
             return self._configuration.queues
-        kept = {name: min(quota, self._committed(name)) for name, quota in draining.items()}
+        kept = {
+            (name, key): min(quota, self._committed(name, key))
+            for name, quotas in draining.items()
+            for key, quota in quotas.items()
+        }
         queues = {queue.name: queue for queue in self._configuration.queues}
-        for name, quota in kept.items():
+        for (name, key), quota in kept.items():
             queue = queues[name]
-            queues[name] = with_gpu_quota(queue, quota)
+            queues[name] = with_gpu_quota(queue, quota, key)
             container, shared = queue.parent or "", self._configuration.shared.get(queue.parent or "")
             if shared is not None:
-                left = max(0, gpu_quota(queues[shared]) - quota)
-                queues[shared] = with_gpu_quota(queues[shared], left)
-                parts = sum(gpu_quota(each) for each in queues.values() if each.parent == container)
-                queues[container] = with_gpu_quota(queues[container], max(gpu_quota(queues[container]), parts))
+                left = max(0, gpu_quota(queues[shared], key) - quota)
+                queues[shared] = with_gpu_quota(queues[shared], left, key)
+                parts = sum(gpu_quota(each, key) for each in queues.values() if each.parent == container)
+                most = max(gpu_quota(queues[container], key), parts)
+                queues[container] = with_gpu_quota(queues[container], most, key)
         return tuple(queues.values())
 
-    def _committed(self, queue: str) -> int:
+    def _committed(self, queue: str, key: str) -> int:
+        """The GPUs of one key that the active work of a queue needs to go on: what has a flavor counts there, what
+        waits counts in each that it may use."""
         total = 0
         for jobs in self._workflows.values():
             if jobs[0].queue != queue or jobs[0].priority.is_preemptible:
                 continue
             active = [self._past.jobs[job.name] for job in jobs]
             active = [past for past in active if past.ended is None and past.job.submitted <= self._last]
-            held = sum(past.job.gpus for past in active if past.start is not None)
-            total += max(held, max((past.job.gpus for past in active), default=0))
+            needs = [(past.start is not None, self._needs(past.job, key)) for past in active]
+            held = sum(gpus for is_running, gpus in needs if is_running)
+            total += max(held, max((gpus for _, gpus in needs), default=0))
         return total
 
+    def _needs(self, job: RecordedJob, key: str) -> int:
+        if job.queue not in self._configuration.flavors:
+            return job.gpus
+        fact = self._state.fact_of(job.name) if self._is_known(job.name) else gang_of(self._configuration, job, {})
+        choices = (fact.tasks,) if self._past.jobs[job.name].start is not None else fact.choices
+        sums = [sum_amounts(task.request for task in tasks) for tasks in choices]
+        return max(job.gpus if gpus_in(each) == each.get(key) else int(each.get(key, 0)) for each in sums)
 
-def gpu_quota(queue: QueueFacts) -> Amount:
-    """The GPUs that are promised to a queue."""
-    return (queue.quota or {}).get(GPU, 0)
+    def _is_known(self, name: str) -> bool:
+        return name in self._state.world.gang_of
 
 
-def with_gpu_quota(queue: QueueFacts, quota: Amount) -> QueueFacts:
-    """The queue with another quota of GPUs."""
-    return replace(queue, quota={**(queue.quota or {}), GPU: quota})
+def gpu_keys(queues: Iterable[QueueFacts]) -> list[str]:
+    """The keys of the GPUs of which these queues have quotas."""
+    return sorted({key for queue in queues for key in queue.quota or {} if is_gpu(key)} or {GPU})
+
+
+def gpu_quota(queue: QueueFacts, key: str = GPU) -> Amount:
+    """The GPUs of one flavor that are promised to a queue."""
+    return (queue.quota or {}).get(key, 0)
+
+
+def all_gpus(queue: QueueFacts) -> Amount:
+    """The GPUs of all flavors that are promised to a queue."""
+    return sum(gpu_quota(queue, key) for key in gpu_keys([queue]))
+
+
+def with_gpu_quota(queue: QueueFacts, quota: Amount, key: str = GPU) -> QueueFacts:
+    """The queue with another quota of GPUs of one flavor."""
+    return replace(queue, quota={**(queue.quota or {}), key: quota})
 
 
 def shares_follow(recorded: Configuration, queues: Iterable[QueueFacts], named: Collection[str]) -> Configuration:
@@ -529,13 +566,14 @@ def shares_follow(recorded: Configuration, queues: Iterable[QueueFacts], named: 
         touched = container in named or any(part.name in named for part in parts)
         if not touched or shared in named or shared not in now:
             continue
-        promised = gpu_quota(now[container])
-        if promised in {UNLIMITED, math.inf} or any(gpu_quota(part) == UNLIMITED for part in parts):
-            continue
-        taken = sum(gpu_quota(part) for part in parts)
-        left = max(0, promised - taken)
-        now[shared] = with_gpu_quota(now[shared], left)
-        now[container] = with_gpu_quota(now[container], max(promised, left + taken))
+        for key in gpu_keys([now[container], *parts]):
+            promised = gpu_quota(now[container], key)
+            if promised in {UNLIMITED, math.inf} or any(gpu_quota(part, key) == UNLIMITED for part in parts):
+                continue
+            taken = sum(gpu_quota(part, key) for part in parts)
+            left = max(0, promised - taken)
+            now[shared] = with_gpu_quota(now[shared], left, key)
+            now[container] = with_gpu_quota(now[container], max(promised, left + taken), key)
     return replace(recorded, queues=tuple(now[queue.name] for queue in recorded.queues))
 
 

@@ -17,9 +17,10 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from pools.database.transactions import one_snapshot
-from pools.domain.values.amounts import GPU, Number
-from pools.models import Backend
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, gpu_key
+from pools.models import Backend, Pool
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
+from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.history.forecast.arrivals import REMEMBERED, Arrival, RecentArrivals
@@ -29,6 +30,7 @@ from scheduling.history.forecast.lines import gang_gpus
 from scheduling.history.forecast.runtimes import RunTimes, WorkKind
 from scheduling.history.starts.facts_key import facts_key
 from scheduling.models import Group, Task
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 
@@ -151,21 +153,50 @@ def _read_arrivals(backend: Backend, live: LiveFacts, now: datetime) -> RecentAr
         Group.objects.filter(workflow__root_pool__backend=backend, ready_at__gte=now - ARRIVALS_SINCE, gpus__gt=0)
         .annotate(size=Count("tasks", filter=Q(tasks__retry_id=0)))
         .order_by("-ready_at")
-        .values_list("ready_at", "size", "workflow__priority", "workflow__pool", *_KIND)
+        .values_list("pk", "ready_at", "size", "workflow__priority", "workflow__pool", *_KIND)
     )
+    newest = list(rows[:REMEMBERED])
+    flavors = _flavors_of(backend, {group: pool for group, _ready, _size, _priority, pool, *_kind in newest})
     found = RecentArrivals()
     latest = max((gang.submitted for gang in live.facts.gangs), default=0)
-    for ready, size, priority, pool, *kind in reversed(rows[:REMEMBERED]):
+    for group, ready, size, priority, pool, *kind in reversed(newest):
         queue = queue_of.get(pool)
         if queue is None:
             continue
-        make = partial(_later_gang, queue, kind[1], max(1, size), Priority(priority), latest + 1)
+        make = partial(_later_gang, queue, kind[1], max(1, size), Priority(priority), latest + 1, flavors.get(group))
         found.add(Arrival(ready.timestamp(), _kind(*kind), queue, make))
     return found
 
 
-def _later_gang(queue: str, gpus: int, size: int, priority: Priority, submitted: Number) -> GangFacts:
+def _flavors_of(backend: Backend, leaves: Mapping[UUID, int]) -> dict[UUID, tuple[str, ...]]:
+    """The flavors that groups of pools with flavors may use, by their first task; `leaves`: the pool of each."""
+    roots = (
+        Pool.objects.roots().filter(backend=backend, archived=False).exclude(flavors=[]).prefetch_related("subpools")
+    )
+    of_leaf: dict[int, PoolFlavors] = {}
+    for root in roots:
+        of_leaf |= dict.fromkeys((root.pk, *(part.pk for part in root.subpools.all())), read_pool_flavors(root))
+    groups = [group for group, leaf in leaves.items() if leaf in of_leaf]
+    if not groups:
+        return {}
+    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0).order_by("group", "position", "retry_id")
+    columns = ("group_id", "gpu_count", "gpu_flavors", "platform")
+    return {
+        group: of_leaf[leaves[group]].permitted(TaskGpus(gpus, tuple(named), platform))
+        for group, gpus, named, platform in tasks.distinct("group").values_list(*columns)
+    }
+
+
+def _later_gang(
+    queue: str, gpus: int, size: int, priority: Priority, submitted: Number, flavors: Sequence[str] | None = None
+) -> GangFacts:
     size = min(size, gpus)
     each, more = divmod(gpus, size)
-    tasks = tuple(TaskFacts(f"~{i}", {GPU: each + (i < more)}) for i in range(size))
-    return GangFacts("~", queue, tasks, priority.priority_class_value, priority.is_preemptible, submitted)
+    first, *others = (
+        tuple(TaskFacts(f"~{i}", {gpu_key(flavor): each + (i < more)}) for i in range(size))
+        for flavor in flavors or [DEFAULT_FLAVOR]
+    )
+    return GangFacts(
+        "~", queue, first, priority.priority_class_value, priority.is_preemptible, submitted,
+        alternatives=tuple(others),
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Now
 
 from pools.database.transactions import database_time
 from pools.domain.configuration.pool_fields import HOLD_AFTER
-from pools.domain.values.amounts import GPU, Amount
+from pools.domain.values.amounts import Amount, gpus_in, is_gpu
 from pools.models import Backend, Pool
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskState
 from scheduling.domain.engine.kept_state import KeptState
@@ -110,7 +110,7 @@ _HOLD = StartHold(
 
 def _waiting_gang(group: UUID, gang: GangFacts, leaf: int, now: float) -> WaitingPoolGang:
     """Work that would be submitted now, as the last of its priority."""
-    gpus = sum(int(task.request.get(GPU, 0)) for task in gang.tasks)
+    gpus = sum(int(gpus_in(task.request)) for task in gang.tasks)
     limit = None if gang.time_limit is None else float(gang.time_limit)
     order = (now, gang.name, 0)
     return WaitingPoolGang(group, leaf, _priority_of(gang), order, gpus, now, is_dispatched=False, limit=limit)
@@ -139,7 +139,7 @@ def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> Disp
     live = live or read_live_facts(backend)
     possible = _find_possible(live, [hold for heads, _following in found.values() for hold in heads], now)
     quotas = {
-        live.leaves[queue.name]: (queue.quota or {}).get(GPU, 0)
+        live.leaves[queue.name]: sum(amount for key, amount in (queue.quota or {}).items() if is_gpu(key))
         for queue in live.facts.queues
         if queue.name in live.leaves
     }

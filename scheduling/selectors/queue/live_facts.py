@@ -53,7 +53,7 @@ from scheduling.domain.engine.facts import (
     WhenCanPreempt,
 )
 from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar
-from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, flavors_beside
+from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, choices_beside
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.judgement.plan_units import LeafPaths
 from scheduling.domain.judgement.tree_gates import TreeGates
@@ -640,11 +640,7 @@ class SharedObjects:
         key = names, requested
         if key not in self._choices:
             self._choices[key] = self.flavors(names).choices_or_named(requested)
-        choices, choice = self._choices[key], 0
-        if any(held):
-            own = flavors_beside(choices, held)
-            choices = choices if own in choices else (own,)
-            choice = choices.index(own)
+        choices, choice = choices_beside(self._choices[key], held)
         facts, *others = (
             tuple(self.task(task, flavor) for task, flavor in zip(tasks, flavors, strict=True))
             for flavors in (choices[choice], *choices[:choice], *choices[choice + 1 :])

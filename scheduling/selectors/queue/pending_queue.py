@@ -21,7 +21,7 @@ from django.db.models import Count, QuerySet
 
 from pools.database.prepared import read_rows
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
-from pools.domain.values.amounts import GPU, Amount, is_gpu
+from pools.domain.values.amounts import Amount, gpus_in, is_gpu
 from pools.models import Backend
 from pools.selectors.change_tokens import read_token, token_sql
 from scheduling.domain.engine.cycle import new_world
@@ -299,7 +299,7 @@ def _promises(live: LiveFacts, world: World, rows: Mapping[UUID, _OpenGroup]) ->
             datetime.fromtimestamp(float(each.since), tz=UTC),
             time,
             latest is not None and latest.is_certain,
-            None if each.nodes is None else {node: int(have.get(GPU, 0)) for node, have in each.nodes.items()},
+            None if each.nodes is None else {node: int(gpus_in(have)) for node, have in each.nodes.items()},
             passed.get(live.gangs[each.gang].group, 0),
         )
     return found

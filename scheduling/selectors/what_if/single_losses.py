@@ -13,7 +13,7 @@ from pools.database.transactions import one_snapshot
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.shortage.degraded import HeldPromise, hold_promises
-from pools.domain.values.amounts import GPU
+from pools.domain.values.amounts import gpus_in
 from pools.models import Backend, Pool
 from pools.selectors.quotas.degraded import read_cluster_promises
 from scheduling.domain.engine.cycle import run_cycle
@@ -127,7 +127,7 @@ def _loss(
     before: Sequence[HeldPromise],
     after: Sequence[HeldPromise],
 ) -> SingleLoss:
-    size = next(int(node.resources.get(GPU, 0)) for node in facts.nodes or () if node.name == nodes[0])
+    size = next(int(gpus_in(node.resources)) for node in facts.nodes or () if node.name == nodes[0])
     return SingleLoss(
         nodes=nodes,
         gpus=size,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pools.domain.values.amounts import GPU, Number
+from pools.domain.values.amounts import Number, is_gpu
 from scheduling.domain.engine.reasons.node_bars import NO_BARS, BarTrials, NodeBars, nodes_text
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.nodes import NOWHERE, FreeAmounts, NodeIndex, Request, has_enough
@@ -120,7 +120,7 @@ class ShortageFinder:
 
     def _shared(self, nodes: NodeIndex, request: Request) -> str:
         """The nodes that the task may use and whose parts of GPUs would be enough if they counted."""
-        gpus = next((amount for r, amount in request if r < nodes.width and self._world.keys[r] == GPU), 0)
+        gpus = next((amount for r, amount in request if r < nodes.width and is_gpu(self._world.keys[r])), 0)
         parts = {node.name: node.parts for node in self._world.facts.nodes or () if node.parts}
         sets = tuple(pair for pair in request if pair[0] >= nodes.width)
         names = [
