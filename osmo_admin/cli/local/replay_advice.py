@@ -47,7 +47,8 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
 def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     name = "queues without a parent" if pool["pool"] is None else f"pool {pool['pool']}"
     how = "every division was tried" if pool["exact"] else f"the best of those that {pool['replays']} replays tried"
-    yield f"{name.upper()}: {pool['quota']} GPUs of quota; {how}."
+    kind = f"{pool['flavor']} " if "flavor" in pool else ""
+    yield f"{name.upper()}: {pool['quota']} {kind}GPUs of quota; {how}."
     yield build_table(
         headings(pick(RIVAL_COLUMNS, "division waiting_gpu_h lost_gpu_h cost later never_again quotas")),
         [_rival(rival) for rival in pool["rivals"]],
@@ -64,6 +65,10 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
         yield from _proposal(pool["proposal"], today)
 
 
+def _name(change: dict[str, Any]) -> str:
+    return f"{change['name']} ({change['flavor']})" if "flavor" in change else str(change["name"])
+
+
 def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
     later = rival["guaranteed_later"]
     return (
@@ -76,7 +81,7 @@ def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
 def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     yield build_table(
         headings(pick(CHANGE_COLUMNS, "change of was would")),
-        [(row["key"].replace("_", " "), row["name"], _amount(row["from"]), _amount(row["to"]))
+        [(row["key"].replace("_", " "), _name(row), _amount(row["from"]), _amount(row["to"]))
          for row in proposal["changes"]],
     )  # fmt: skip
     yield (

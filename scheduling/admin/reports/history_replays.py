@@ -16,7 +16,8 @@ from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.configuration.pool_changes import pool_form_values
+from pools.admin.command_forms import flavor_field
+from pools.admin.configuration.pool_changes import flavor_input, pool_form_values
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.names import SHARED_QUEUE, split_name
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
@@ -258,10 +259,12 @@ def _preview(actor: Actor, change: dict[str, Any]) -> str | None:
     values: dict[str, Any]
     if subpool is None:
         address = reverse("admin:pools_pool_configure_preview", args=[root])
-        values = pool_form_values(pool) | {change["key"]: change["to"]}
+        key = flavor_input(change["flavor"], change["key"]) if "flavor" in change else change["key"]
+        values = pool_form_values(pool) | {key: change["to"]}
     elif pool.subpools.filter(subpool_name=subpool, subpool_state=SubpoolState.ACTIVE).exists():
         address = reverse("admin:pools_subpool_resize_preview", args=[root, subpool])
-        values = {"quota": change["to"]}
+        key = flavor_field(change["flavor"]) if "flavor" in change and len(pool.flavors) > 1 else "quota"
+        values = {key: change["to"]}
     else:
         return None
     return f"{address}?{urlencode({key: value for key, value in values.items() if value not in (None, False)})}"

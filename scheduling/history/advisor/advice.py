@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
-from pools.domain.values.amounts import UNLIMITED, Amount
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, flavor_of
 from scheduling.history.advisor.allotment import AdvicePool, Allotment
 from scheduling.history.advisor.dry_runs import QuotaChange, dry_run_commands, what_if
 from scheduling.history.advisor.search import Found, Rival, find_best
@@ -45,10 +45,15 @@ class RivalAnswer(Cost):
     never_again: int | None
 
 
+class _OfFlavor(TypedDict):
+    flavor: NotRequired[str]
+
+
 class PoolAdvice(TypedDict):
-    """The advice for a pool."""
+    """The advice for a pool, where it has GPU flavors for one of them."""
 
     pool: str | None
+    flavor: NotRequired[str]
     quota: int
     leaves: dict[str, int]
     lending_limits: dict[str, float | int | None]
@@ -164,15 +169,16 @@ def _cost(trial: Trial | None) -> Cost:
     }  # fmt: skip
 
 
-def _by_waiting(pool: AdvicePool, today: Trial) -> tuple[float, str]:
+def _by_waiting(pool: AdvicePool, today: Trial) -> tuple[float, str, str]:
     waiting = sum(today.teams[name]["waiting_gpu_h"] or 0 for name, _ in pool.today.quotas)
-    return -waiting, pool.name or ""
+    return -waiting, pool.name or "", pool.today.key
 
 
 def _pool(found: Found, today: Trial, window: Window, backend: str | None) -> PoolAdvice:
     is_better = found.allotment != found.pool.today
     return {
         "pool": found.pool.name,
+        **_of_flavor(found.pool.today),
         "quota": found.pool.total,
         "leaves": dict(found.pool.today.quotas),
         "lending_limits": {name: _limit(limit) for name, limit in found.pool.today.lending},
@@ -183,6 +189,10 @@ def _pool(found: Found, today: Trial, window: Window, backend: str | None) -> Po
         "proposal": _proposal([found], found.trial, today, backend) if is_better else None,
         "rivals": [_rival(Rival("today", found.pool.today, today)), *map(_rival, found.rivals)],
     }
+
+
+def _of_flavor(allotment: Allotment) -> _OfFlavor:
+    return {} if allotment.key == GPU else {"flavor": flavor_of(allotment.key)}
 
 
 def _rival(rival: Rival) -> RivalAnswer:
@@ -214,10 +224,15 @@ def _together(found: Sequence[Found], trials: Trials, backend: str | None) -> Pr
     parts = [each for each in found if each.allotment != each.pool.today]
     if len(parts) < 2:
         return None
-    whole = Allotment(
-        tuple(pair for part in parts for pair in part.allotment.quotas),
-        tuple(pair for part in parts for pair in part.allotment.lending),
+    first, *others = (
+        Allotment(
+            tuple(pair for part in parts if part.allotment.key == key for pair in part.allotment.quotas),
+            tuple(pair for part in parts if part.allotment.key == key for pair in part.allotment.lending),
+            key,
+        )
+        for key in dict.fromkeys(part.allotment.key for part in parts)
     )
+    whole = replace(first, also=tuple(others))
     trial = trials.run(whole, min(part.trial.cost for part in parts))
     return None if trial is None else _proposal(parts, trial, trials.today, backend)
 
@@ -227,10 +242,12 @@ def changes_of(today: Allotment, proposed: Allotment) -> list[QuotaChange]:
     pairs = zip(today.quotas, proposed.quotas, strict=True)
     moved = sorted(((name, before, after) for (name, before), (_, after) in pairs), key=lambda move: move[2] > move[1])
     quotas: list[QuotaChange] = [
-        {"name": name, "key": "quota", "from": before, "to": after} for name, before, after in moved if before != after
+        {"name": name, "key": "quota", "from": before, "to": after, **_of_flavor(today)}
+        for name, before, after in moved
+        if before != after
     ]
     limits: list[QuotaChange] = [
-        {"name": name, "key": "lending_limit", "from": _limit(before), "to": _limit(after)}
+        {"name": name, "key": "lending_limit", "from": _limit(before), "to": _limit(after), **_of_flavor(today)}
         for (name, before), (_, after) in zip(today.lending, proposed.lending, strict=True)
         if before != after
     ]

@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, flavor_of
 from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
+from scheduling.history.replay.history_clock import gpu_keys
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """Whole GPUs by leaf, and lending limits by lender; `UNLIMITED` means no limit."""
+    """Whole GPUs by leaf, and lending limits by lender, of the flavor of `key`; `UNLIMITED` means no limit. `also` has
+    those of other flavors that go with it."""
 
     quotas: tuple[tuple[str, int], ...]
     lending: tuple[tuple[str, Amount], ...] = ()
+    key: str = GPU
+    also: tuple[Allotment, ...] = ()
 
     def changed_facts(self, facts: ClusterFacts) -> ClusterFacts:
         """The cluster with this allotment."""
@@ -27,16 +31,32 @@ class Allotment:
 
     def changed_queues(self, queues: Sequence[QueueFacts]) -> tuple[QueueFacts, ...]:
         """The queues with this allotment; names that they do not have are left out."""
-        quotas, lending = dict(self.quotas), dict(self.lending)
+        quotas, lending, key = dict(self.quotas), dict(self.lending), self.key
         found = []
         for queue in queues:
             changed = queue
-            if queue.name in quotas and quota_of(queue) != quotas[queue.name]:
-                changed = replace(changed, quota={**(queue.quota or {}), GPU: quotas[queue.name]})
-            if queue.name in lending and lending_limit_of(queue) != lending[queue.name]:
-                changed = replace(changed, lending_limit={**queue.lending_limit, GPU: lending[queue.name]})
+            if queue.name in quotas and quota_of(queue, key) != quotas[queue.name]:
+                changed = replace(changed, quota={**(queue.quota or {}), key: quotas[queue.name]})
+            if queue.name in lending and lending_limit_of(queue, key) != lending[queue.name]:
+                changed = replace(changed, lending_limit={**queue.lending_limit, key: lending[queue.name]})
             found.append(changed)
-        return tuple(found)
+        whole = tuple(found)
+        for other in self.also:
+            whole = other.changed_queues(whole)
+        return whole
+
+    def changed_names(self) -> set[str]:
+        """The leaves that it divides."""
+        return {name for each in (self, *self.also) for name, _ in each.quotas}
+
+    def renamed(self, names: Mapping[str, str]) -> Allotment:
+        """The same with other names of its queues."""
+        return replace(
+            self,
+            quotas=tuple((names[name], quota) for name, quota in self.quotas),
+            lending=tuple((names[name], limit) for name, limit in self.lending),
+            also=tuple(each.renamed(names) for each in self.also),
+        )
 
     def distance(self, other: Allotment) -> tuple[int, int]:
         """The number of lending limits that differ, and of GPUs of quota that move."""
@@ -62,6 +82,11 @@ class AdvicePool:
     today: Allotment
     most: Mapping[str, Amount]
     least: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def flavor(self) -> str | None:
+        """The GPU flavor that it divides; None where it has none."""
+        return None if self.today.key == GPU else flavor_of(self.today.key)
 
     @property
     def total(self) -> int:
@@ -99,36 +124,39 @@ class AdvicePool:
         return self.today.with_quotas(dict(zip(names, shares, strict=True)))
 
 
-def quota_of(queue: QueueFacts) -> Amount:
-    """The GPUs that a leaf is promised."""
-    return (queue.quota or {}).get(GPU, 0)
+def quota_of(queue: QueueFacts, key: str = GPU) -> Amount:
+    """The GPUs of a flavor that a leaf is promised."""
+    return (queue.quota or {}).get(key, 0)
 
 
-def lending_limit_of(queue: QueueFacts) -> Amount:
+def lending_limit_of(queue: QueueFacts, key: str = GPU) -> Amount:
     """The GPUs of its quota that others may use."""
-    return queue.lending_limit.get(GPU, UNLIMITED)
+    return queue.lending_limit.get(key, UNLIMITED)
 
 
 def find_pools(facts: ClusterFacts) -> list[AdvicePool]:
-    """The pools in which something can change: two leaves with whole quotas, or a lending limit. By name."""
+    """The pools in which something can change: two leaves with whole quotas, or a lending limit. By name, and one for
+    each flavor of its leaves."""
     queues = {queue.name: queue for queue in facts.queues}
     parents = {queue.parent for queue in facts.queues}
-    leaves: dict[str | None, list[QueueFacts]] = {}
+    leaves: dict[tuple[str | None, str], list[QueueFacts]] = {}
     for queue in sorted(facts.queues, key=lambda each: each.name):
-        if queue.name not in parents and not queue.is_external and isinstance(quota_of(queue), int):
-            leaves.setdefault(queue.parent, []).append(queue)
+        if queue.name not in parents and not queue.is_external:
+            for key in gpu_keys([queue]):
+                if isinstance(quota_of(queue, key), int):
+                    leaves.setdefault((queue.parent, key), []).append(queue)
     found = []
-    for parent, members in sorted(leaves.items(), key=lambda item: item[0] or ""):
+    for (parent, key), members in sorted(leaves.items(), key=lambda item: (item[0][0] or "", item[0][1])):
         if parent in queues:
             above = queues[parent]
             lenders = [above] if above.parent is not None and above.parent not in queues else []
         else:
             lenders = members if parent is not None else []
-        quotas = tuple((leaf.name, _whole(quota_of(leaf))) for leaf in members)
+        quotas = tuple((leaf.name, _whole(quota_of(leaf, key))) for leaf in members)
         if len(members) < 2 and not lenders:
             continue
-        today = Allotment(quotas, tuple((lender.name, lending_limit_of(lender)) for lender in lenders))
-        most = {leaf.name: max(quota_of(leaf), leaf.limit.get(GPU, UNLIMITED)) for leaf in members}
+        today = Allotment(quotas, tuple((lender.name, lending_limit_of(lender, key)) for lender in lenders), key)
+        most = {leaf.name: max(quota_of(leaf, key), leaf.limit.get(key, UNLIMITED)) for leaf in members}
         found.append(AdvicePool(parent, today, most))
     return found
 

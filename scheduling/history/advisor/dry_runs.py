@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from pools.domain.names import SHARED_QUEUE, split_name
+from pools.domain.values.amounts import gpu_key
 
-QuotaChange = TypedDict("QuotaChange", {"name": str, "key": str, "from": float | int | None, "to": float | int | None})
-"""A change of a quota or of a lending limit; null means no limit."""
+QuotaChange = TypedDict(
+    "QuotaChange",
+    {"name": str, "key": str, "from": float | int | None, "to": float | int | None, "flavor": NotRequired[str]},
+)
+"""A change of a quota or of a lending limit, in a pool with GPU flavors of one of them; null means no limit."""
 
 
 def what_if(change: QuotaChange) -> dict[str, Any]:
     """The change in the form of a question about the present state, where -1 means no limit."""
     to = -1 if change["to"] is None else change["to"]
-    return {"set": {"name": change["name"], change["key"]: to}}
+    value = {gpu_key(change["flavor"]): to} if "flavor" in change else to
+    return {"set": {"name": change["name"], change["key"]: value}}
 
 
 def dry_run_commands(changes: Sequence[QuotaChange], backend: str | None = None) -> list[str]:
@@ -28,15 +33,25 @@ def dry_run_commands(changes: Sequence[QuotaChange], backend: str | None = None)
     words = ["osmo", "simulate", "--live", *([] if backend is None else ["--backend", backend]), "-"]
     commands = [f"echo {shlex.quote(question)} | {shlex.join(words)}"]
     pools: dict[str, dict[str, Any]] = {}
+    quotas: dict[str, dict[str, Any]] = {}
     for change in changes:
         name, to = change["name"], change["to"]
         pool, subpool = split_name(name)
         if subpool is None:
             key = "guarantee" if change["key"] == "quota" else change["key"]
-            pools.setdefault(name, {})[key] = to
+            values = pools.setdefault(name, {})
+            if "flavor" in change:
+                values = values.setdefault("resources", {}).setdefault("flavors", {}).setdefault(change["flavor"], {})
+            values[key] = to
+        elif subpool != SHARED_QUEUE and "flavor" in change:
+            quotas.setdefault(name, {})[change["flavor"]] = to
         elif subpool != SHARED_QUEUE:
             words = ["osmo", "pool", "subpool", "update", pool, subpool, "--quota", str(to), "--dry-run"]
             commands.append(shlex.join(words))
+    for name, kinds in quotas.items():
+        parts = ",".join(f"{flavor}={gpus}" for flavor, gpus in kinds.items())
+        words = ["osmo", "pool", "subpool", "update", *split_name(name), "--quotas", parts, "--dry-run"]
+        commands.append(shlex.join(map(str, words)))
     for name, values in pools.items():
         update = shlex.join(["osmo", "config", "update", "POOL", name, "--dry-run"])
         commands.append(f"echo {shlex.quote(json.dumps(values))} | {update}")

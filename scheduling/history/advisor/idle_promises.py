@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pools.domain.values.amounts import GPU, UNLIMITED
+from pools.domain.values.amounts import UNLIMITED, gpus_in
 from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.history.advisor.allotment import quota_of
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayObserver
+from scheduling.history.replay.history_clock import all_gpus
 from scheduling.history.replay.measures import HOUR
 
 
@@ -73,10 +73,10 @@ class IdleSums:
 
 
 def promises(facts: ClusterFacts) -> tuple[dict[str, float], float]:
-    """The quotas of the leaves and the GPUs of all nodes."""
+    """The quotas of the leaves and the GPUs of all nodes, of all flavors together."""
     parents = {queue.parent for queue in facts.queues}
-    quotas = {queue.name: float(quota_of(queue)) for queue in facts.queues if queue.name not in parents}
-    return quotas, float(sum(node.resources.get(GPU, 0) for node in facts.nodes or ()))
+    quotas = {queue.name: float(all_gpus(queue)) for queue in facts.queues if queue.name not in parents}
+    return quotas, float(sum(gpus_in(node.resources) for node in facts.nodes or ()))
 
 
 class IdlePromises(ReplayObserver):

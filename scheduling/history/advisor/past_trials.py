@@ -50,7 +50,7 @@ def find_past_pools(history: RecordedHistory, names: Mapping[str, str], *, with_
         today = pool.today if with_lending else replace(pool.today, lending=())
         if len(today.quotas) > 1 or today.lending:
             most = {names[leaf]: amount for leaf, amount in pool.most.items()}
-            found.append(AdvicePool(name, _renamed(today, names), most))
+            found.append(AdvicePool(name, today.renamed(names), most))
     return found
 
 
@@ -116,8 +116,8 @@ class PastTrials:
     def run(self, allotment: Allotment, most: int | None = None) -> Trial | None:
         """See `Trials.run`."""
         watch = None if most is None else _Watch(self._waits, self._names, most, self._history.until)
-        divided = _renamed(allotment, self._queues)
-        quotas = {name for name, _ in divided.quotas}
+        divided = allotment.renamed(self._queues)
+        quotas = divided.changed_names()
 
         def change(recorded: Configuration) -> Configuration:
             today = self._todays(recorded)
@@ -194,13 +194,6 @@ class PastTrials:
             if has_lost_its_start and job.ended is None and not starts_alone(last, job.job):
                 never_again += 1
         return later, never_again
-
-
-def _renamed(allotment: Allotment, names: Mapping[str, str]) -> Allotment:
-    return Allotment(
-        tuple((names[name], quota) for name, quota in allotment.quotas),
-        tuple((names[name], limit) for name, limit in allotment.lending),
-    )
 
 
 def _unused(quota: Amount, hours: float, used: float) -> float:

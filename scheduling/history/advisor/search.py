@@ -138,7 +138,7 @@ class _Search:
                     yield self._best.with_quotas({**quotas, giver: quotas[giver] + moved, taker: quotas[taker] - moved})
 
     def _explore(self) -> None:
-        random = Random(self._pool.name or "")  # noqa: S311  no secret; the same advice each time
+        random = Random((self._pool.name or "") + (self._pool.flavor or ""))  # noqa: S311  no secret; the same advice each time
         known = 0
         while known < KNOWN_IN_A_ROW and not self._is_done():
             allotment = self._random_move(random)

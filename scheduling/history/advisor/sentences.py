@@ -42,7 +42,7 @@ def advice_sentences(advice: Mapping[str, Any]) -> list[str]:
 
 
 def _of_pool(pool: Mapping[str, Any], advice: Mapping[str, Any]) -> str:
-    name, proposal = pool["pool"], pool["proposal"]
+    name, proposal = f"{pool['pool']}{_in_flavor(pool)}", pool["proposal"]
     bound = "" if pool["guaranteed_jobs"] else f" {WITHOUT_GUARANTEED}"
     if proposal is None:
         return (
@@ -78,7 +78,11 @@ def _saved(proposal: Mapping[str, Any], advice: Mapping[str, Any]) -> str:
 def _change(change: Mapping[str, Any]) -> str:
     key = "quota" if change["key"] == "quota" else "lending limit"
     before, after = ("none" if value is None else value for value in (change["from"], change["to"]))
-    return f"{key} of {change['name']} {before} → {after}"
+    return f"{key} of {change['name']}{_in_flavor(change)} {before} → {after}"
+
+
+def _in_flavor(row: Mapping[str, Any]) -> str:
+    return f" ({row['flavor']})" if "flavor" in row else ""
 
 
 def _hours(value: float) -> str:

@@ -113,3 +113,43 @@ def test_faults_of_a_flavor_have_their_line(tmp_path: Path, written: str, code: 
     reader = read(tmp_path / "t.csv", f"{HEADER}\n0,1,1,lab,h100|a100\n0,1,1,lab,{written}\n")
     assert reader.read() is None
     assert [(fault.line, fault.path, fault.code) for fault in reader.faults.listed] == [(3, "flavor", code)]
+
+
+def advice(folder: Path, rows: list[tuple[Any, ...]], quotas: dict[str, dict[str, int]]) -> Any:
+    """The advice for the leaves of one pool, by flavor, on one node of 8 GPUs of each."""
+    (folder / "trace.csv").write_text("\n".join([HEADER, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    flavors = sorted({flavor for of_leaf in quotas.values() for flavor in of_leaf})
+    leaves = [
+        {"name": name, "parent": "team", "quota": {f"{flavor}/gpu": gpus for flavor, gpus in of_leaf.items()}}
+        for name, of_leaf in quotas.items()
+    ]
+    whole = {f"{flavor}/gpu": sum(of_leaf.get(flavor, 0) for of_leaf in quotas.values()) for flavor in flavors}
+    nodes = [{"name": flavor, "resources": {f"{flavor}/gpu": 8}} for flavor in flavors]
+    (folder / "cluster.yaml").write_text(
+        yaml.safe_dump({"nodes": nodes, "queues": [{"name": "team", "quota": whole}, *leaves]})
+    )
+    words = ["replay", str(folder / "trace.csv"), "--on", str(folder / "cluster.yaml"), "--priority", "NORMAL"]
+    result = CliRunner().invoke(app, [*words, "--advise", "--tries", "60", "-o", "json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_advice_divides_each_flavor_as_if_it_were_alone(tmp_path: Path) -> None:
+    """`team--a` waits for H100 and `team--b` for A100, of which the other has half the quota and no work."""
+    rows = [(0, 100, 2, "team--a", "h100")] * 4 + [(0, 100, 2, "team--b", "a100")] * 4
+    half = {"h100": 4, "a100": 4}
+    answer = advice(tmp_path, rows, {"team--a": half, "team--b": half})
+    found = {pool["flavor"]: pool for pool in answer["pools"]}
+    assert found.keys() == {"h100", "a100"}
+    for flavor, wins in (("h100", "team--a"), ("a100", "team--b")):
+        mine = [row for row in rows if row[4] == flavor]
+        alone = advice(tmp_path, mine, {"team--a": {flavor: 4}, "team--b": {flavor: 4}})["pools"][0]
+        assert found[flavor]["proposal"]["changes"] == alone["proposal"]["changes"]
+        assert {change["name"]: change["to"] for change in alone["proposal"]["changes"]} == {
+            leaf: 8 if leaf == wins else 0 for leaf in ("team--a", "team--b")
+        }
+        what_if = found[flavor]["proposal"]["what_if"]
+        assert {"set": {"name": wins, "quota": {f"{flavor}/gpu": 8}}} in what_if
+        assert any(f"--quotas {flavor}=8 --dry-run" in command for command in found[flavor]["proposal"]["commands"])
+    together = answer["together"]
+    assert len(together["changes"]) == 4 and together["cost_gpu_h"] == 0
