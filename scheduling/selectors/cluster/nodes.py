@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.db import connection
@@ -12,7 +13,9 @@ from django.db import connection
 from pools.database.prepared import read_rows
 from pools.domain.configuration.flavors import flavor_of_labels, flavors_of, matches_text
 from pools.domain.configuration.node_sets import NodeGroup
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.domain.values.byte_sizes import exact_size_text
+from pools.domain.values.counting import counted
 from pools.models import Backend
 from pools.selectors.change_tokens import KeptResult, read_backends_token
 
@@ -23,7 +26,8 @@ class NodeUsage:
     usage of foreign pods (`other_…`), and sentences about both (`observed_notes`). `ending_…` are the amounts that pods
     of ours hold in addition to running tasks: the task has ended and the pod not yet, or the pod is about to start.
     `failures` and `suspect_since` are of a suspect node, `physical_gpus` and `advertised_gpus` of one that shares its
-    GPUs. `flavor` is None where the backend names no flavors; `matching_flavors` are all whose labels the node has.
+    GPUs. `flavor` is None where the backend names no flavors; `matching_flavors` are all whose labels the node has,
+    `counted_as` the GPUs of running work that count in other flavors, in which it was admitted.
     Memory and storage in bytes."""
 
     backend_id: int
@@ -56,6 +60,7 @@ class NodeUsage:
     advertised_gpus: int | None = None
     flavor: str | None = None
     matching_flavors: Sequence[str] = ()
+    counted_as: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_shared(self) -> bool:
@@ -89,7 +94,11 @@ class NodeUsage:
         suspect = [f"suspect: {self.failures} different workflows failed here within minutes"] if self.failures else []
         shrunk = [f"running work holds more than the node has: {self.overfull}"] if self.overfull else []
         several = [matches_text(self.matching_flavors)] if len(self.matching_flavors) > 1 else []
-        return [*self.observed_notes, *suspect, *shrunk, *several]
+        moved = [
+            f"running work with {counted(gpus, 'GPU')} counts as {flavor}, in which it was admitted, until it ends"
+            for flavor, gpus in self.counted_as.items()
+        ]
+        return [*self.observed_notes, *suspect, *shrunk, *several, *moved]
 
     def free(self, size: int, *held: int) -> int:
         """The part of an amount of this node with which work may still start; 0 where more is held than there is."""
@@ -193,7 +202,7 @@ def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[dict[str, int], 
 
 
 def read_node_usage(name: str | None = None, *, backend: int | None = None) -> list[NodeUsage]:
-    """All nodes (those of one name, those of the backend with this id) by backend and name; one query, two where a
+    """All nodes (those of one name, those of the backend with this id) by backend and name; one query, three where a
     backend names flavors."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -227,8 +236,34 @@ def read_node_usage(name: str | None = None, *, backend: int | None = None) -> l
 
 
 def _with_flavors(uses: Iterable[NodeUsage]) -> list[NodeUsage]:
-    """The nodes with all flavors that match them. One query."""
+    """The nodes with all flavors that match them, and those in which work counts that was admitted in another one. Two
+    queries."""
     flavors = {pk: flavors_of(stored) for pk, stored in Backend.objects.values_list("pk", "flavors")}
+    elsewhere: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTED_AS)
+        for backend, node, flavor, gpus in cursor:
+            elsewhere[backend, node][flavor] = gpus
     return [
-        replace(use, matching_flavors=flavor_of_labels(use.labels or {}, flavors[use.backend_id])[1]) for use in uses
+        replace(
+            use,
+            matching_flavors=flavor_of_labels(use.labels or {}, flavors[use.backend_id])[1],
+            counted_as=elsewhere.get((use.backend_id, use.name), {}),
+        )
+        for use in uses
     ]
+
+
+# Most of the work on the nodes counts in their flavor, and is not listed.
+_COUNTED_AS = f"""
+    SELECT node.backend_id, node.name, COALESCE(NULLIF(task.flavor, ''), '{DEFAULT_FLAVOR}'),
+        sum(task.gpu_count)::bigint
+    FROM scheduling_task task
+    JOIN scheduling_group gang ON gang.uuid = task.group_id
+    JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
+    JOIN pools_pool root ON root.id = work.root_pool_id
+    JOIN pools_node node ON node.backend_id = root.backend_id AND node.name = task.node_name
+    WHERE task.{_RUNNING} AND task.gpu_count > 0
+        AND node.flavor <> COALESCE(NULLIF(task.flavor, ''), '{DEFAULT_FLAVOR}')
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+"""

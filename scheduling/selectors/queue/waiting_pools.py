@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
@@ -11,7 +11,8 @@ from django.db.models import Count, Min, Sum
 from django.db.models.functions import Coalesce
 
 from pools.domain.people.roles import Actor
-from pools.models import LeafUsage, Pool
+from pools.domain.quota.stored_quotas import gpus_by_flavor
+from pools.models import FlavorUsage, LeafUsage, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Workflow
 
@@ -73,7 +74,7 @@ def read_waiting_pools(actor: Actor) -> list[WaitingPool]:
 
 def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> list[IdlePool]:
     """The pools on these backends that leave most quota idle and that `actor` may see. Two queries, none without a
-    backend."""
+    backend, and one more with quotas by flavor: what is used of one flavor beyond its quota does not fill another."""
     if not backends:
         return []
     of_leaves = LeafUsage.objects.filter(total_usage__gt=0).order_by().values(root=Coalesce("pool__parent", "pool"))
@@ -83,7 +84,20 @@ def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> l
         .roots()
         .filter(archived=False, guarantee__gt=0, backend__name__in=set(backends))
         .order_by()
-        .values_list("pk", "name", "backend__name", "guarantee")
+        .values_list("pk", "name", "backend__name", "guarantee", "flavors")
     )
-    found = (IdlePool(name, backend, quota or 0, held.get(pk, 0)) for pk, name, backend, quota in rows)
+    pools = list(rows)
+    held |= _used_inside({pk: gpus_by_flavor(flavors) for pk, *_, flavors in pools if flavors})
+    found = (IdlePool(name, backend, quota or 0, held.get(pk, 0)) for pk, name, backend, quota, _ in pools)
     return nsmallest(limit, (each for each in found if each.idle > 0), key=lambda each: (-each.idle, each.pool))
+
+
+def _used_inside(quotas: Mapping[int, Mapping[str, int]]) -> dict[int, int]:
+    """What these pools use inside the quotas of their flavors."""
+    if not quotas:
+        return {}
+    rows = FlavorUsage.objects.annotate(root=Coalesce("pool__parent", "pool")).filter(root__in=quotas)
+    found = dict.fromkeys(quotas, 0)
+    for root, flavor, gpus in rows.order_by().values_list("root", "flavor").annotate(Sum("total_usage")):
+        found[root] += min(gpus, quotas[root].get(flavor, 0))
+    return found

@@ -6,7 +6,7 @@ from which the notices are made."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,8 +19,9 @@ from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change, one_snapshot
 from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import SYSTEM
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import LeafUsage, NoticeCondition, NoticeTarget, Pool, User
+from pools.models import FlavorUsage, LeafUsage, NoticeCondition, NoticeTarget, Pool, User
 from pools.selectors.quotas.degraded import read_degraded
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
@@ -150,7 +151,8 @@ def _suspect_nodes() -> Iterator[_Found]:
 
 
 def _nearly_used(known: Collection[str]) -> Iterator[_Found]:
-    """Subpools and pools whose guaranteed quota is nearly used. Two queries."""
+    """Subpools and pools whose guaranteed quota is nearly used, with flavors that of one of them: the fullest is told.
+    Three queries."""
     leaves = Pool.objects.filter(
         subpool_state=SubpoolState.ACTIVE, last_quota__gt=0, usage__used__gt=0, parent__archived=False
     ).values_list("name", "parent_id", "last_quota", "usage__used")
@@ -163,11 +165,35 @@ def _nearly_used(known: Collection[str]) -> Iterator[_Found]:
     )
     roots = Pool.objects.roots().filter(pk__in=sums, archived=False, guarantee__gt=0)
     whole = [(name, pk, quota, sums[pk]) for name, pk, quota in roots.values_list("name", "pk", "guarantee")]
-    for name, root, quota, used in sorted([*leaves, *whole]):
+    kinds = _used_by_flavor()
+    for name, root, *of_all in sorted([*leaves, *whole]):
         subject = f"pool/{name}"
+        quota, used, kind = kinds.get(name, (*of_all, "GPUs"))
         if quota and used * 100 >= quota * (NO_LONGER if subject in known else NEARLY_USED):
-            message = f"The quota of {name} is nearly used: {used} of {quota} GPUs."
+            message = f"The quota of {name} is nearly used: {used} of {quota} {kind}."
             yield _Found(NoticeKind.QUOTA_NEARLY_USED, subject, message, pool_id=root)
+
+
+def _used_by_flavor() -> dict[str, tuple[int, int, str]]:
+    """By the name of each pool and subpool with flavors: quota, use and the GPUs of its fullest flavor, in words."""
+    rows = FlavorUsage.objects.filter(used__gt=0).values_list(
+        "pool__parent__name", "pool__name", "flavor", "used", "pool__parent__flavors", "pool__flavors"
+    )
+    used: Counter[tuple[str, str]] = Counter()
+    quotas: dict[str, Mapping[str, int]] = {}
+    for parent, name, flavor, gpus, above, own in rows:
+        root = parent or name
+        used[root, flavor] += gpus
+        quotas[root] = gpus_by_flavor(above if parent else own)
+        if parent:
+            used[name, flavor] += gpus
+            quotas[name] = gpus_by_flavor(own)
+    found: dict[str, tuple[int, int, str]] = {}
+    for (name, flavor), gpus in sorted(used.items()):
+        quota = quotas[name].get(flavor, 0)
+        if quota and (name not in found or gpus * found[name][0] > found[name][1] * quota):
+            found[name] = quota, gpus, f"{flavor} GPUs"
+    return found
 
 
 def _long_waits_of_pools(now: datetime) -> Iterator[_Found]:

@@ -71,7 +71,7 @@ class ObservedTransition(WorkflowTransition):
     def __init__(self, root: Pool, workflows: Collection[UUID], *, now: datetime) -> None:
         super().__init__(root, workflows, now=now)
         self._decisions: list[Decision] = []
-        self._numbers: dict[int, QueueNumbers] = {}
+        self._numbers: dict[tuple[int, str], QueueNumbers] = {}
 
     @property
     def has_ended_gang(self) -> bool:
@@ -91,7 +91,7 @@ class ObservedTransition(WorkflowTransition):
         preempted = [(task, report) for task, report in reported if report.status is TaskStatus.FAILED_PREEMPTED]
         if preempted:
             placed_before = self.attempts.placed_attempts(group.pk)
-            why = {task.name: self._why(group, report.message) for task, report in preempted}
+            why = {task.name: self._why(group, task.flavor, report.message) for task, report in preempted}
             self.preempt_tasks(group, PREEMPTED_BY_CLUSTER, tasks=list(why), why=why)
             is_finished = TaskStatus(group.status).is_finished
             placed = set() if is_finished else {task.pk for task in self.attempts.placed_attempts(group.pk)}
@@ -112,15 +112,18 @@ class ObservedTransition(WorkflowTransition):
         super().save()
         Decision.objects.bulk_create(self._decisions)
 
-    def _why(self, group: Group, message: str) -> InterruptionFacts:
-        """What KAI's message and our own record say about a preemption."""
+    def _why(self, group: Group, flavor: str, message: str) -> InterruptionFacts:
+        """What KAI's message and our own record say about a preemption in this GPU flavor (empty: without flavors)."""
         cause, pod_group = cause_by_cluster(message)
         taker = None if pod_group is None else self._find_taker(pod_group)
         numbers: dict[str, Any] = {}
-        loser = self._queue_numbers(self.workflows[group.workflow_id].pool_id)
+        loser = self._queue_numbers(self.workflows[group.workflow_id].pool_id, flavor or DEFAULT_FLAVOR)
         if loser is not None:
             numbers["loser"] = loser.as_json()
-        if taker is not None and (gains := self._queue_numbers(taker.workflow.pool_id)) is not None:
+        if (
+            taker is not None
+            and (gains := self._queue_numbers(taker.workflow.pool_id, flavor or DEFAULT_FLAVOR)) is not None
+        ):
             numbers["taker"] = gains.as_json()
             is_inside = gains.quota is not None and gains.used + taker.gpus <= gains.quota
             if cause is EndCause.RECLAIM and not is_inside:
@@ -133,14 +136,14 @@ class ObservedTransition(WorkflowTransition):
         rows = Group.objects.filter(workflow__root_pool__backend=self.root.backend_id).select_related("workflow")
         return rows.filter(pk=pod_group).first()
 
-    def _queue_numbers(self, leaf_id: int) -> QueueNumbers | None:
-        """The numbers of a queue by our record; KAI does not report its shares."""
-        if leaf_id not in self._numbers:
+    def _queue_numbers(self, leaf_id: int, flavor: str) -> QueueNumbers | None:
+        """The numbers of a queue in a flavor by our record; KAI does not report its shares."""
+        if (leaf_id, flavor) not in self._numbers:
             leaf = Pool.objects.get(pk=leaf_id)
             root = self.root if leaf.root.pk == self.root.pk else leaf.root
-            if path := read_gate_paths(root).get(leaf_id, {}).get(DEFAULT_FLAVOR):
-                self._numbers[leaf_id] = QueueNumbers(leaf.name, path[0].quota, path[0].total_usage)
-        return self._numbers.get(leaf_id)
+            if path := read_gate_paths(root).get(leaf_id, {}).get(flavor):
+                self._numbers[leaf_id, flavor] = QueueNumbers(leaf.name, path[0].quota, path[0].total_usage)
+        return self._numbers.get((leaf_id, flavor))
 
     def _add_decision(self, group: Group, action: StepAction, tasks: Sequence[Task]) -> None:
         """Record that these tasks started, or were preempted."""
