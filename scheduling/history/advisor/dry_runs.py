@@ -50,8 +50,9 @@ def dry_run_commands(changes: Sequence[QuotaChange], backend: str | None = None)
             commands.append(shlex.join(words))
     for name, kinds in quotas.items():
         parts = ",".join(f"{flavor}={gpus}" for flavor, gpus in kinds.items())
-        words = ["osmo", "pool", "subpool", "update", *split_name(name), "--quotas", parts, "--dry-run"]
-        commands.append(shlex.join(map(str, words)))
+        pool, subpool = split_name(name)
+        words = ["osmo", "pool", "subpool", "update", pool, subpool or "", "--quotas", parts, "--dry-run"]
+        commands.append(shlex.join(words))
     for name, values in pools.items():
         update = shlex.join(["osmo", "config", "update", "POOL", name, "--dry-run"])
         commands.append(f"echo {shlex.quote(json.dumps(values))} | {update}")

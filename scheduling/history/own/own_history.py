@@ -290,10 +290,9 @@ def _add_pool(
         name = names.queue_name(root.namespace, root.name, part.name)
         queues.append(leaf_queue(name, top.name, quotas[part.name], row.created_at))
         if part.state is SubpoolState.DELETING:
-            quotas = {flavor: part.last_quotas.get(flavor, 0) for flavor in balance.kinds} or {
-                DEFAULT_FLAVOR: part.last_quota
-            }
-            draining[name] = {gpu_key(flavor): gpus for flavor, gpus in quotas.items()}
+            last = {flavor: part.last_quotas.get(flavor, 0) for flavor in balance.kinds}
+            last = last or {DEFAULT_FLAVOR: part.last_quota}
+            draining[name] = {gpu_key(flavor): gpus for flavor, gpus in last.items()}
 
 
 def _container(root: Pool) -> str:

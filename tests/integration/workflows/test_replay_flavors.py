@@ -91,7 +91,6 @@ def test_an_unchanged_replay_is_the_record(story: Story, admin: Any) -> None:
     assert (flavors_of("job-3"), flavors_of("job-4")) == ({"a100"}, set())
     end("job-1")
     assert flavors_of("job-4") == {"h100"}
-    end("job-2")
     history = story.history()
     assert first_difference(history.steps, HistoryClock(history).run().steps) is None
     answer = replay(admin, story.body())
@@ -101,7 +100,7 @@ def test_an_unchanged_replay_is_the_record(story: Story, admin: Any) -> None:
 
 def test_another_quota_of_one_flavor_changes_waits_of_that_flavor(story: Story, admin: Any) -> None:
     end("job-1")
-    answer = replay(admin, story.body({"set": {"name": "team--a", "quota": {"h100/gpu": 12}}}))
+    answer = replay(admin, story.body({"set": {"name": "team--a", "quota": {"h100/gpu": 16}}}))
     assert answer["difference"]["better"] == ["team--a"]
     other = replay(admin, story.body({"set": {"name": "team--a", "quota": {"a100/gpu": 12}}}))
     assert other["difference"]["better"] == []
@@ -116,7 +115,7 @@ def test_a_draining_subpool_keeps_what_its_work_needs_of_each_flavor(story: Stor
     end("job-2")
     history = story.history()
     draining = {name: dict(quotas) for each in history.configurations for name, quotas in each.draining.items()}
-    assert draining == {"osmo-pool-ns-team--a": {gpu_key("h100"): 8, gpu_key("a100"): 8}}
+    assert draining == {"osmo-pool-default-team--a": {gpu_key("h100"): 8, gpu_key("a100"): 8}}
     assert replay(admin, story.body())["identical"]
 
 
