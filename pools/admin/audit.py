@@ -129,6 +129,8 @@ def _object_url(subject: str) -> str:
     kind, _, name = subject.partition("/")
     pages = {
         "pool": "pools_pool", "workflow": "scheduling_workflow", "user": "pools_user", "backend": "pools_backend",
-        "cohort": "pools_cohort", "gpu_quota": "pools_gpuquota", "approval": "pools_approvalrequest",
+        "gpu_quota": "pools_gpuquota", "approval": "pools_approvalrequest",
     }  # fmt: skip
+    if kind == "cohort" and name:
+        return reverse("admin:pools_quota_node", args=[kind, name])
     return reverse(f"admin:{pages[kind]}_change", args=[name]) if kind in pages and name else ""

@@ -39,6 +39,7 @@ from scheduling.selectors.queue.visible_queue import waiting_gangs_of
 from scheduling.selectors.receipts.receipts import read_receipts
 from scheduling.selectors.reports.past_waits import PastWaits, read_waits
 from scheduling.selectors.work.attempt_bars import read_attempt_chart
+from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.work.workflow_log import event_log_lines
 from scheduling.selectors.work.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
@@ -120,7 +121,7 @@ class WorkflowAdmin(PolicyAdmin):
         queue, _ = queue_names_of(workflow)
         status = WorkflowStatus(workflow.status)
         waiting_gangs = waiting_gangs_of(actor, workflow)
-        waits = read_waits(groups, timezone.now())
+        waits, starts = read_waits(groups, timezone.now()), read_flavor_starts(workflow)
         subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
         return self.render_page(
             request,
@@ -138,6 +139,7 @@ class WorkflowAdmin(PolicyAdmin):
                     waiting_gangs.get(group.name),
                     read_gang_tree_rows(group),
                     PastWaits(waits.get(group.pk, ())),
+                    starts.get(group.pk),
                 )
                 for group in groups
             ],

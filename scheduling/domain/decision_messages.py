@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from pools.domain.values.amounts import amounts_text, gpu_key
 from scheduling.domain.engine.steps import LEAST_LOST_TEXT, StepAction
 
 MAX_NAMED_NODES = 3
@@ -18,6 +19,9 @@ class DecisionFacts:
     the names of their pools. `nodes`: the new nodes of the tasks of a move. `is_growth`: the gang already runs and
     starts more tasks. `is_least_lost`: it loses work as a part of the set that loses least. A preemption without a
     beneficiary was decided by the scheduler of a cluster, which names none.
+
+    In a pool with GPU flavors, `by_flavor` has the `gpus` of each, and `preferred` the flavors that come before that of
+    a start, each with why it is not that one.
     """
 
     action: StepAction
@@ -29,6 +33,15 @@ class DecisionFacts:
     beneficiary: str = ""
     beneficiary_leaf: str = ""
     is_least_lost: bool = False
+    by_flavor: Mapping[str, int] = field(default_factory=dict)
+    preferred: Sequence[tuple[str, str]] = ()
+
+    @property
+    def gpus_text(self) -> str:
+        """`8 GPUs`, and with flavors `8 h100 GPUs`."""
+        if not self.by_flavor:
+            return "1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+        return amounts_text({gpu_key(flavor): gpus for flavor, gpus in self.by_flavor.items()})
 
 
 def decision_message(decision: DecisionFacts) -> str:
@@ -48,10 +61,11 @@ def _message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -
 
 
 def _fact_message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -> str:
-    held = "its place" if decision.gpus == 0 else "1 GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
+    held = "its place" if decision.gpus == 0 else decision.gpus_text
     gained = "" if decision.gpus == 0 else f" with {held}"
     if decision.action is StepAction.START:
-        return f"{decision.gang} {'grows' if decision.is_growth else 'starts'} in {decision.leaf}{gained}."
+        before = "".join(f"; {flavor} comes before, but {why}" for flavor, why in decision.preferred)
+        return f"{decision.gang} {'grows' if decision.is_growth else 'starts'} in {decision.leaf}{gained}{before}."
     if decision.action is StepAction.MOVE:
         return f"{decision.gang} moves{gained} to {_list_text(decision.nodes)}, so that {beneficiary} can start."
     if decision.action is StepAction.RECLAIM:

@@ -134,6 +134,12 @@ def choices_beside(choices: Sequence[tuple[str, ...]], held: Sequence[str]) -> t
     return found, found.index(own)
 
 
+def flavors_before(choices: Sequence[Sequence[str]], chosen: Sequence[str]) -> list[str]:
+    """The earlier choices of a gang that got `chosen`, each by the names of its other flavors: `h100`."""
+    before = choices[: choices.index(chosen)] if chosen in choices else ()
+    return [" and ".join(dict.fromkeys(name for name in each if name not in chosen)) for each in before]
+
+
 def counts_by_flavor(gangs: Iterable[tuple[FlavorNeed, GangNeeds]]) -> FlavorCounts:
     """The counts of a workflow from what each of its unfinished gangs holds and needs. A gang that has no flavor yet
     needs its GPUs in each one that it may use."""

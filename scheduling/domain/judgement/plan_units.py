@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pools.domain.quota.tree import Shortfall
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Number
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Number, amount_text
 from scheduling.domain.engine.facts import ClusterFacts, TaskState
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.judgement.admission import Gate, StartRefusal, start_verdict
 from scheduling.domain.judgement.tree_gates import TreeGates
 from scheduling.domain.priorities import Priority
+from scheduling.domain.reason_codes import LIMIT_OF
 
 VICTIM_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT, StepAction.MOVE})
 
@@ -159,3 +160,12 @@ class Gates:
         for gate in self.path(leaf, flavor):
             used, total = gate.used + firm, gate.total_usage + gpus
             self._gates[flavor, gate.name] = replace(gate, used=used, total_usage=total)
+
+
+def why_not(verdict: StartRefusal | Shortfall | None) -> str:
+    """Why a gang does not start in a GPU flavor that comes before the one that it gets, in a few words."""
+    if verdict is None:
+        return "it would wait, borrow or preempt there"
+    if isinstance(verdict, StartRefusal):
+        return f"the {LIMIT_OF[verdict.code]} leaves {amount_text(verdict.free)}"
+    return f"the cohorts leave {amount_text(max(0, verdict.available))}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Cast, Extract, Floor
 
 from pools.domain.people.roles import Actor, Permission
 from scheduling.domain.timelines.event_lanes import LaneCount
-from scheduling.models import Decision, Interruption
+from scheduling.models import Decision, Interruption, Workflow
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 
@@ -91,3 +92,12 @@ def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDe
             )
         )
     return visible
+
+
+def read_flavor_starts(workflow: Workflow) -> dict[UUID, Decision]:
+    """The latest start of each gang of a workflow in a pool with GPU flavors, whose message says which flavor it got
+    and why; none in another pool."""
+    if not workflow.root_pool.flavors:
+        return {}
+    rows = workflow.decisions.filter(action=Decision.Action.START).order_by("id")
+    return {row.group_id: row for row in rows}

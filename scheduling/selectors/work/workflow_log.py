@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pools.models import AuditEntry
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, Workflow
+from scheduling.selectors.work.decisions import read_flavor_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,12 @@ def task_log_lines(workflow: Workflow) -> list[LogLine]:
 
 
 def event_log_lines(workflow: Workflow) -> list[LogLine]:
-    """The lines of :func:`task_log_lines`, and the events of the workflow and of its groups. One more query."""
-    found = list(_audit_lines(workflow))
+    """The lines of :func:`task_log_lines`, and the events of the workflow and of its groups. One more query; in a pool
+    with GPU flavors two more."""
+    found, starts = list(_audit_lines(workflow)), read_flavor_starts(workflow)
     for group in workflow.loaded_groups:
+        if start := starts.get(group.pk):
+            found.append(LogLine(start.time, group.name, start.message))
         if group.ready_at:
             found.append(LogLine(group.ready_at, group.name, f"waits for {group.gpus} GPUs"))
         if group.end_time and not group.start_time:

@@ -28,7 +28,7 @@ from scheduling.domain.decision_messages import DecisionFacts, anonymous_decisio
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.flavor_choices import sum_by_flavor
-from scheduling.domain.judgement.plan_units import Gates, LeafPaths, NodeCapacity, PlanUnit, split_plan
+from scheduling.domain.judgement.plan_units import Gates, LeafPaths, NodeCapacity, PlanUnit, split_plan, why_not
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.causes import QueueNumbers
 from scheduling.domain.statuses import TaskStatus
@@ -365,7 +365,24 @@ class PlanExecution:
             beneficiary=step.beneficiary or "",
             beneficiary_leaf="" if beneficiary is None else beneficiary.pool,
             is_least_lost=step.is_least_lost,
+            by_flavor=self._gpus_by_flavor(batch, step) if gang.choices else {},
+            preferred=self._preferred(batch, step),
         )
+
+    def _preferred(self, batch: _Batch, step: Step) -> list[tuple[str, str]]:
+        """The flavors of the choices before that of a start, each with why the gang does not start there."""
+        gang, found = self._gangs[step.gang], []
+        if step.action is not StepAction.START or batch.group(gang).status == TaskStatus.RUNNING:
+            return []
+        tasks, priority = batch.tasks(gang, step.tasks), batch.priority(gang)
+        chosen = set(_chosen_flavors(gang, step).values())
+        for flavors in gang.choices[: step.choice]:
+            of_tasks = [flavors.get(task.name, DEFAULT_FLAVOR) for task in tasks]
+            needs = sum_by_flavor((task.gpu_count for task in tasks), of_tasks)
+            verdicts = [batch.gates.verdict(gang.leaf, priority, gpus, flavor) for flavor, gpus in needs.items()]
+            others = dict.fromkeys(flavor for flavor in of_tasks if flavor not in chosen)
+            found.append((" and ".join(others), why_not(next((each for each in verdicts if each), None))))
+        return found
 
     def _reason(self, step: Step, facts: DecisionFacts) -> str:
         """The message for the owner of the work. It names the beneficiary only if both workflows belong to the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -297,7 +298,8 @@ def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
-    assert "every 5 minutes" in root.get("/jobs").content.decode()
+    jobs = {job.name: job.interval for job in root.get("/jobs").context["jobs"]}
+    assert jobs["Archive drained subpools"] == timedelta(minutes=5)
     assert "5 minutes" in as_person("viewer").get("/settings").content.decode()
 
 

@@ -15,8 +15,9 @@ from pools.models import Backend, FlavorUsage, KubernetesSettings, Node
 from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
-from scheduling.models import Task, Workflow
+from scheduling.models import Decision, Task, Workflow
 from scheduling.selectors.cluster.desired_queues import read_desired_state
+from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.services.kubernetes.dispatching import other_flavors
 from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
 from scheduling.services.verify import verify
@@ -78,6 +79,9 @@ def test_a_gang_gets_one_flavor_and_its_pods_the_nodes_of_it(harness: AgentHarne
 
     harness.run_pods(*harness.list_pods(first))
     harness.run_agent()
+    assert [row.message for row in Decision.objects.order_by("id")] == [
+        f"{first.name} starts in {first.pool.name} with 8 h100 GPUs."
+    ]
     usage = {row.flavor: (row.used, row.committed) for row in FlavorUsage.objects.all()}
     assert usage == {"h100": (8, 16), "a100": (0, 8)}  # until it starts, the second could still need either
     assert verify() == []
@@ -151,6 +155,13 @@ def test_free_gpus_on_several_nodes_are_no_room_for_one_task(fake_harness: Agent
     work = fake_harness.submit(gang(8))
     fake_harness.run_agent()
     assert flavors_of_tasks(work) == ["a100"]
+    fake_harness.run_pods(*fake_harness.list_pods(work))
+    fake_harness.run_agent()
+    [start] = read_flavor_starts(work).values()
+    assert start.message == (
+        f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but it had no quota or no room when this was "
+        "sent."
+    )
 
 
 def test_gangs_that_have_no_nodes_yet_use_up_the_room(fake_harness: AgentHarness) -> None:

@@ -16,6 +16,9 @@ from pools.selectors.quotas.pool_balance import read_balance
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task, Workflow
+from scheduling.selectors.work.decisions import read_flavor_starts
+from scheduling.selectors.work.workflow_log import event_log_lines
+from scheduling.selectors.work.workflows import get_full_workflow
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import world
@@ -191,3 +194,17 @@ def test_the_counters_of_the_flavors_are_those_of_the_leaves(actor: Actor, seed:
             assert each.unallocated + each.allocated == each.guarantee
             assert each.used <= each.guarantee
             assert each.total_usage <= each.maximum
+
+
+def test_work_is_told_which_flavor_it_got_and_why(actor: Actor) -> None:
+    first, second = put(actor, 8), put(actor, 8)
+    world.reconcile()
+    assert [where(each) for each in (first, second)] == [[("h100", "h")], [("a100", "a")]]
+    told = [starts.message for each in (first, second) for starts in read_flavor_starts(each).values()]
+    assert told == [
+        f"{first.name} starts in team--a with 8 h100 GPUs.",
+        f"{second.name} starts in team--a with 8 a100 GPUs; h100 comes before, but the quota leaves 0.",
+    ]
+    assert [line.text for line in event_log_lines(get_full_workflow(actor, second.name)) if "h100" in line.text] == [
+        told[1]
+    ]

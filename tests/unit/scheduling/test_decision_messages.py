@@ -7,6 +7,10 @@ import pytest
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import StepAction
 
+BY_FLAVOR = (
+    "hello-1 starts in team with 8 a100 GPUs; h100 comes before, but the quota leaves 2; l40s comes before, but the "
+    "limit leaves 0."
+)
 CASES = [
     (
         DecisionFacts(StepAction.START, "hello-1", "team--a", 4, ["n1"]),
@@ -18,6 +22,18 @@ CASES = [
         DecisionFacts(StepAction.START, "hello-1", "team", 1, is_growth=True),
         "hello-1 grows in team with 1 GPU.",
         "hello-1 grows in team with 1 GPU.",
+    ),
+    (
+        DecisionFacts(
+            StepAction.START,
+            "hello-1",
+            "team",
+            8,
+            by_flavor={"a100": 8},
+            preferred=[("h100", "the quota leaves 2"), ("l40s", "the limit leaves 0")],
+        ),
+        BY_FLAVOR,
+        BY_FLAVOR,
     ),
     (
         DecisionFacts(

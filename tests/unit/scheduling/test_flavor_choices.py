@@ -9,6 +9,7 @@ from scheduling.domain.flavor_choices import (
     PoolFlavors,
     TaskGpus,
     counts_by_flavor,
+    flavors_before,
     flavors_beside,
 )
 from scheduling.domain.gang import GangTree, SubGroup
@@ -93,3 +94,16 @@ def test_a_workflow_needs_its_largest_gang_in_each_flavor_that_it_may_use() -> N
     running = ({"h100": 8}, [{"h100": 8}])
     waiting = ({}, [{"h100": 4}, {"a100": 4}])
     assert counts_by_flavor([running, waiting]) == {"a100": (0, 4), "h100": (8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "before"),
+    [
+        (("h100", "h100"), []),
+        (("a100", "a100"), ["h100"]),
+        (("l40s", "l40s"), ["h100", "a100"]),
+        (("gone", "gone"), []),
+    ],
+)
+def test_the_flavors_that_come_before(chosen: tuple[str, ...], before: list[str]) -> None:
+    assert flavors_before(POOL.choices([TaskGpus(8), TaskGpus(8)]), chosen) == before

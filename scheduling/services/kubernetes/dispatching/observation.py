@@ -41,6 +41,7 @@ from scheduling.domain.cluster.pods.gang_outcome import (
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES, PodStatusReport
 from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, flavors_before, sum_by_flavor
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.receipts.causes import EndCause, InterruptionFacts, QueueNumbers, cause_by_cluster, cause_of_end
@@ -48,6 +49,7 @@ from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.admitted_specs import find_group_spec, read_admitted_specs
 from scheduling.selectors.queue.cluster_gangs import STATUSES_IN_CLUSTER, read_ended_attempts
 from scheduling.selectors.queue.start_gates import read_gate_paths
@@ -58,6 +60,7 @@ MAX_GANGS_PER_TRANSACTION = 200  # every other change of that pool waits for the
 _UNSEEN_POD = timedelta(seconds=10)
 """After so long an informer knows a pod that was created."""
 _RESTARTED_TOGETHER = "its gang begins together again"
+_HAD_NO_ROOM = "it had no quota or no room when this was sent"
 _NO_ROOM_IN_FLAVOR = "no room in its GPU flavor, and some in another one"
 
 PodReports = Mapping[UUID, PodStatusReport]
@@ -152,6 +155,8 @@ class ObservedTransition(WorkflowTransition):
         workflow, backend = self.workflows[group.workflow_id], self.root.backend_id
         assert backend is not None, "a top-level pool has a backend"
         nodes = [task.node_name for task in tasks]
+        flavors = [task.flavor or DEFAULT_FLAVOR for task in tasks]
+        has_flavors = bool(self.root.flavors)
         facts = DecisionFacts(
             action,
             workflow.name if len(self.groups[workflow.pk]) == 1 else f"{workflow.name}/{group.name}",
@@ -159,10 +164,26 @@ class ObservedTransition(WorkflowTransition):
             sum(task.gpu_count for task in tasks),
             nodes,
             is_growth=group.status == TaskStatus.RUNNING,
+            by_flavor=sum_by_flavor((task.gpu_count for task in tasks), flavors) if has_flavors else {},
+            preferred=self._preferred(group, tasks) if has_flavors and action is StepAction.START else (),
         )
         rows = DecisionRows(backend, self.root.pk, workflow.pool_id, workflow.pk, group.pk)
         names = [task.name for task in tasks]
         self._decisions.append(build_decision(facts, rows, time=self.now, tasks=names, nodes=nodes))
+
+    def _preferred(self, group: Group, tasks: Sequence[Task]) -> list[tuple[str, str]]:
+        """The flavors that come before the one in which the whole gang was sent. Only the gate before the dispatch knew
+        their numbers."""
+        if group.status == TaskStatus.RUNNING:
+            return []
+        requested = [TaskGpus(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
+        choices = self._pool_flavors.choices_or_named(requested)
+        before = flavors_before(choices, tuple(task.flavor or DEFAULT_FLAVOR for task in tasks))
+        return [(flavor, _HAD_NO_ROOM) for flavor in before]
+
+    @cached_property
+    def _pool_flavors(self) -> PoolFlavors:
+        return read_pool_flavors(self.root)
 
     @cached_property
     def _leaf_names(self) -> Mapping[int, str]:
