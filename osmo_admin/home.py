@@ -44,6 +44,7 @@ GROUP_WORDS = {
     ProblemCode.IDLE_QUOTA: "On {} clusters quota is idle while work waits",
     ProblemCode.STUCK_GANG: "{} gangs wait although nothing may stop them",
     ProblemCode.OVERDUE_START: "{} gangs did not start by the time that was promised",
+    ProblemCode.WRONG_PREVIEW: "{} previews of changes were wrong",
     ProblemCode.CONTRADICTED_START: "{} promised starts contradict their forecasts",
 }
 """What several problems of one kind are together."""

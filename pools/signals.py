@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.dispatch import Signal
 
@@ -28,8 +29,13 @@ usable_gpus_requested = Signal()
 could start, and the GPUs that work holds on nodes beyond their sizes. A backend without nodes is missing."""
 
 impact_requested = Signal()
-"""Sent in a dry run with `actor` and `backend_ids`, after the change and before its rollback. Receivers read the
-changed state and return an `ImpactReader`, which is called after the rollback, when no lock is held."""
+"""Sent in a dry run with `actor`, `backend_ids` and `tokens`, after the change and before its rollback. Receivers read
+the changed state and return an `ImpactReader`, which is called after the rollback, when no lock is held. `tokens`: the
+change tokens before the change, where a person sees the effect and may confirm it; None elsewhere."""
+
+effect_confirmed = Signal()
+"""Sent in the transaction of a change whose effect a person has seen, after the change, with `actor`, its `title`, the
+`memos` of that effect (:class:`Impact`) and the change tokens `before` it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,13 @@ class AffectedWorkflows:
 @dataclass(frozen=True, slots=True)
 class Impact:
     """The differences that a change makes to the next scheduling cycle: LOW work that loses its GPUs (`reclaimed`),
-    waiting work that starts (`starting`), and waiting work that no longer starts now or can never start (`blocked`)."""
+    waiting work that starts (`starting`), and waiting work that no longer starts now or can never start (`blocked`).
+    `memos`: what the receiver wants back when the change is confirmed, as JSON; nobody else reads it."""
 
     reclaimed: AffectedWorkflows = AffectedWorkflows()
     starting: AffectedWorkflows = AffectedWorkflows()
     blocked: AffectedWorkflows = AffectedWorkflows()
+    memos: tuple[Mapping[str, Any], ...] = ()
 
 
 ImpactReader = Callable[[], Impact]

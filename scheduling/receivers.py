@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db import connections
@@ -15,6 +15,7 @@ from pools.models import Backend
 from pools.signals import (
     ImpactReader,
     changes_committed,
+    effect_confirmed,
     impact_requested,
     node_labels_requested,
     overfull_nodes_requested,
@@ -28,6 +29,7 @@ from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.what_if.impact import read_impact
 from scheduling.services.notifications import backends_changed
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
+from scheduling.services.simulated.shown_effects import save_shown_effects
 
 
 @receiver(changes_committed)
@@ -65,9 +67,19 @@ def usable_gpus(**_: Any) -> dict[int, tuple[dict[str, int], int]]:
 
 
 @receiver(impact_requested)
-def impact_of_change(actor: Actor, backend_ids: Collection[int], **_: Any) -> ImpactReader:
+def impact_of_change(
+    actor: Actor, backend_ids: Collection[int], tokens: Mapping[str, str] | None, **_: Any
+) -> ImpactReader:
     """The work that the next cycle would reclaim, start or leave waiting after the change of a dry run."""
-    return read_impact(actor, backend_ids)
+    return read_impact(actor, backend_ids, tokens)
+
+
+@receiver(effect_confirmed)
+def shown_effect_confirmed(
+    actor: Actor, title: str, memos: Sequence[Mapping[str, Any]], before: Mapping[str, str], **_: Any
+) -> None:
+    """Write down what the preview of the change showed, to compare it with what the next cycle does."""
+    save_shown_effects(actor, title, memos, before)
 
 
 def ensure_periodic_tasks_exist(using: str, **_: Any) -> None:

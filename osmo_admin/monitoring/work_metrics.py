@@ -156,13 +156,18 @@ def _collect_wait_faults() -> Iterator[Metric]:
         "osmo_promised_starts", "Promised latest starts by outcome: kept, broken, withdrawn.",
         labels=["backend", "outcome"],
     )  # fmt: skip
+    previews = GaugeMetricFamily(
+        "osmo_previews", "Previews of confirmed changes that were compared with a cycle in the last day, by outcome.",
+        labels=["backend", "outcome"],
+    )  # fmt: skip
     for faults in read_wait_faults(timezone.now()):
         stuck.add_metric([faults.backend], faults.stuck)
         overdue.add_metric([faults.backend], faults.overdue)
         contradicted.add_metric([faults.backend], faults.contradicted)
         for outcome, count in faults.ended.items():
             ended.add_metric([faults.backend, outcome], count)
-    yield from (stuck, overdue, contradicted, ended)
+            previews.add_metric([faults.backend, outcome], faults.previews[outcome])
+    yield from (stuck, overdue, contradicted, ended, previews)
 
 
 def _collect_decisions() -> Iterator[Metric]:

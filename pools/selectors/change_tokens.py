@@ -33,6 +33,11 @@ GENERATION_SQL = f"""
 _COHORTS_SQL = token_sql(f"subject = '{COHORTS}'")
 _EACH_BACKEND_SQL = token_sql(f"subject LIKE 'backend/%%' AND kind IN ('{TokenKind.PLAN}', '{TokenKind.WORK}')")
 
+_ALL_SQL = f"""
+    SELECT subject, array_agg(stamp ORDER BY stamp)::text FROM pools_changetoken
+    WHERE subject <> '{COHORTS}' GROUP BY subject
+"""
+
 
 def read_cohorts_token() -> str:
     """The token of the quotas and limits of all trees of cohorts."""
@@ -48,6 +53,11 @@ def read_token(sql: str, parameters: list[object] | dict[str, object] | None = N
     """The token that a query of :func:`token_sql` selects."""
     found: str = read_rows(sql, parameters or [])[0][0]
     return found
+
+
+def read_tokens() -> dict[str, str]:
+    """The token of each backend and each GPU namespace, by its subject."""
+    return dict(read_rows(_ALL_SQL, []))
 
 
 def read_generation(backend_id: int) -> int:

@@ -8,6 +8,7 @@ from scheduling.models.history.forecast import StartForecast
 from scheduling.models.history.history_replay import HistoryReplay
 from scheduling.models.history.promised_start import PromisedStart
 from scheduling.models.history.refused_file import RefusedFile
+from scheduling.models.history.shown_effect import ShownEffect
 from scheduling.models.history.stuck_group import StuckGroup
 from scheduling.models.leases.beat_lease import BeatLease
 from scheduling.models.leases.cluster import ClusterState, NodeState
@@ -70,6 +71,7 @@ __all__ = [
     "ReceiptedTask",
     "RefusedFile",
     "SchedulingCycle",
+    "ShownEffect",
     "StartCount",
     "StartForecast",
     "StartReservation",

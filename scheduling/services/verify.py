@@ -1,5 +1,5 @@
 """Verification of the work: the checks of the ledger, that workflows, groups, tasks and reservations agree, and that
-waiting work is neither stuck nor beyond the start that it was promised."""
+waiting work is neither stuck nor beyond the start that it was promised, and previews came true."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from scheduling.garbage_collector import garbage_collector
 from scheduling.models import BackendSchedulingState, Group
 from scheduling.models.receipt import OWES_RECEIPT
 from scheduling.selectors.queue.live_facts import read_live_facts
-from scheduling.selectors.status.promised_starts import overdue_message, overdue_promises, stuck_message
+from scheduling.selectors.status.promised_starts import (
+    overdue_message,
+    overdue_promises,
+    stuck_message,
+    wrong_effect_message,
+    wrong_effects,
+)
 from scheduling.services.usage_verification import find_usage_differences
 
 _ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
@@ -194,6 +200,7 @@ def verify() -> list[LedgerDifference]:
             *run_checks(checks),
             *_check_elastic_gangs(),
             *_check_promised_starts(now),
+            *_check_shown_effects(now),
             *find_usage_differences(now),
         ]
         # The engine reads counters, and what it says of wrong ones means nothing.
@@ -242,3 +249,9 @@ def _check_promised_starts(now: datetime) -> Iterator[LedgerDifference]:
     )
     for promise in overdue_promises(now).filter(Exists(cycles)).order_by("latest_start", "gang"):
         yield LedgerDifference("promise", overdue_message(promise))
+
+
+def _check_shown_effects(now: datetime) -> Iterator[LedgerDifference]:
+    """What previews of the last day showed has happened."""
+    for effect in wrong_effects(now).order_by("ended_at", "pk"):
+        yield LedgerDifference("preview", wrong_effect_message(effect, effect.backend_name))

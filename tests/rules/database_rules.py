@@ -196,6 +196,8 @@ DATABASE_RULES: dict[str, str] = {
     "scheduling_suspectnode:suspect_after_several": (
         f"{_NAMED_RULES}::test_a_wrong_value_is_refused[suspect_after_several]"
     ),
+    "scheduling_showneffect:effect_ends_truly": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[effect_ends_truly]",
+    "scheduling_showneffect:effect_stands": f"{_NAMED_RULES}::test_history_stays[scheduling_showneffect:effect_stands]",
     "scheduling_stuckgroup:stuck_kind_known": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[stuck_kind_known]",
     "scheduling_task:move_tokens_of_changed": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_task:move_tokens_of_changed]",
     "scheduling_task:move_tokens_of_new": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[scheduling_task:move_tokens_of_new]",

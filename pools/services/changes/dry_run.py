@@ -19,6 +19,7 @@ from pools.domain.values.amounts import JsonAmount
 from pools.models import Pool, Reservation
 from pools.representations.subpool import PoolTreeAnswer, pool_tree_body
 from pools.services.changes.approval_check import approved
+from pools.services.changes.shown_effects import note_memos, tokens_before
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
 
 
@@ -114,7 +115,7 @@ def read_effect(
     violations, after, drains, warnings = [], None, [], []
     impact_readers: list[ImpactReader] = []
     with one_snapshot():
-        before, draining_before = read_state(), set(read_draining())
+        before, draining_before, tokens = read_state(), set(read_draining()), tokens_before()
     try:
         with transaction.atomic():
             reset_changes()
@@ -124,7 +125,9 @@ def read_effect(
             after = (read_state_after or read_state)()
             drains = [name for name in read_draining() if name not in draining_before]
             if actor is not None and (backend_ids := read_changes().backend_ids):
-                answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=backend_ids)
+                answers: list[Any] = impact_requested.send(
+                    sender=None, actor=actor, backend_ids=backend_ids, tokens=tokens
+                )
                 impact_readers = [read_impact for _, read_impact in answers]
             transaction.set_rollback(True)
     except (BadInput, Conflict) as refusal:
@@ -133,6 +136,7 @@ def read_effect(
         violations = [violation.as_dict() for violation in refusal.violations]
     # This may take seconds, so it holds no lock.
     impact = [read_impact() for read_impact in impact_readers]
+    note_memos(memo for each in impact for memo in each.memos)
     return {
         "dry_run": True,
         "before": before,

@@ -1,5 +1,5 @@
 """Makes the forecasts of waiting gangs in the background, keeps them, and scores the first one of each gang. Old
-forecasts are forgotten, and old promised starts with them."""
+forecasts are forgotten, and old promised starts and shown effects with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduling.history.forecast.chance import SPREAD
 from scheduling.history.forecast.futures import NEVER, sample_waits
 from scheduling.history.forecast.scoring import LEVELS, Score
 from scheduling.history.starts.forecast_facts import ForecastFacts, read_forecast_facts
-from scheduling.models import PromisedStart, StartForecast, WaitSpan
+from scheduling.models import PromisedStart, ShownEffect, StartForecast, WaitSpan
 
 FUTURES = 2 * SPREAD
 LEAST_FUTURES = 2
@@ -33,7 +33,7 @@ the next one."""
 SCORES = 1000
 """The last scored forecasts of a backend, which set the width of its next ones."""
 KEPT = timedelta(days=30)
-"""The time for which scores, and promised starts that have ended, are kept."""
+"""The time for which scores, shown effects, and promised starts that have ended are kept."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -46,6 +46,7 @@ def forecast_starts() -> int:
     # An open one of this age belongs to a gang that its backend does not know any more.
     is_stale = Q(outcome=PromiseOutcome.OPEN, latest_start__lt=now - KEPT)
     PromisedStart.objects.filter(Q(ended_at__lt=now - KEPT) | is_stale).delete()
+    ShownEffect.objects.filter(made_at__lt=now - KEPT).delete()
     until = time.monotonic() + SECONDS
     newest = dict(StartForecast.objects.values_list("backend_id").annotate(Max("made_at")))
     made = 0

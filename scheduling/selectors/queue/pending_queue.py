@@ -397,14 +397,18 @@ def _queue_name(backend: Backend, pool: str) -> str:
 
 
 # In a cohort tree the work that waits here depends on all pools of the tree, on any backend.
-_TOKEN_SQL = token_sql(
-    """subject IN (
+_SUBJECTS_SQL = """
         SELECT 'backend/' || %(backend)s
         UNION SELECT 'namespace/' || (config ->> 'gpu_quota_namespace') FROM pools_pool WHERE backend_id = %(backend)s
         UNION SELECT 'backend/' || backend_id FROM pools_pool WHERE cohort_id IS NOT NULL
             AND EXISTS (SELECT FROM pools_pool WHERE backend_id = %(backend)s AND cohort_id IS NOT NULL)
-    )"""
-)
+"""
+_TOKEN_SQL = token_sql(f"subject IN ({_SUBJECTS_SQL})")
+
+
+def queue_subjects(backend: Backend) -> list[str]:
+    """The subjects of that token."""
+    return sorted(subject for (subject,) in read_rows(_SUBJECTS_SQL, {"backend": backend.pk}) if subject is not None)
 
 
 def read_queue_token(backend: Backend) -> str:

@@ -1,6 +1,6 @@
 """The states that somebody should look at: silent clusters, differing queues, late jobs, quotas that no node covers,
-GPU quota alerts, long drains, long waits, idle quota while work waits, stuck gangs, and promised starts that did not
-come.
+GPU quota alerts, long drains, long waits, idle quota while work waits, stuck gangs, wrong previews, and promised starts
+that did not come.
 
 Each search is one query, however many pools and workflows there are, and names only what its reader may see.
 """
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from django.db import connection
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.domain.numbers import gpu_quota_labels
@@ -26,13 +26,15 @@ from pools.permissions import namespaces_for
 from pools.selectors.quotas.backend_capacity import oversubscription_warning
 from pools.selectors.quotas.degraded import visible_promises
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
-from scheduling.models import PromisedStart, QueueSync, StuckGroup, SuspectNode, Workflow
+from scheduling.models import QueueSync, StuckGroup, SuspectNode, Workflow
 from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
 from scheduling.selectors.status.promised_starts import (
-    contradicted_promises,
+    faulty_promises,
+    is_overdue,
     overdue_message,
-    overdue_promises,
     stuck_message,
+    wrong_effect_message,
+    wrong_effects,
 )
 from scheduling.selectors.work.drains import read_late_drains
 
@@ -71,6 +73,7 @@ class ProblemCode(StrEnum):
     STUCK_GANG = "stuck_gang"
     OVERDUE_START = "overdue_start"
     CONTRADICTED_START = "contradicted_start"
+    WRONG_PREVIEW = "wrong_preview"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,35 +295,49 @@ def stuck_gangs(actor: Actor) -> Iterator[Problem]:
         yield Problem(ProblemCode.STUCK_GANG, f"workflow/{work}", message, is_urgent=True, since=since)
 
 
-def overdue_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
-    """Certain latest starts that are over while the gang still waits. One query."""
-    for promise in _with_workflow(overdue_promises(now), actor):
+def promised_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Certain latest starts that are over while the gang still waits, and those of gangs with a forecast of no start at
+    all: one of the two is wrong. One query."""
+    rows = faulty_promises(now).filter(_is_visible(actor)).select_related("group__workflow")
+    rows = rows.only("gang", "latest_start", "group__workflow__name").order_by("latest_start", "gang")
+    for promise in rows[:MAX_SHOWN]:
+        subject = f"workflow/{promise.group.workflow.name}"
         late = int((now - promise.latest_start).total_seconds())
+        if is_overdue(promise, now):
+            yield Problem(
+                ProblemCode.OVERDUE_START,
+                subject,
+                overdue_message(promise),
+                is_urgent=True,
+                since=promise.latest_start,
+                numbers={"late_seconds": late},
+            )
+        else:
+            message = (
+                f"{promise.gang} is promised to start by {promise.latest_start:%Y-%m-%d %H:%M} UTC, and its forecast "
+                f"says: {getattr(promise, 'never', '')}"
+            )
+            yield Problem(ProblemCode.CONTRADICTED_START, subject, message, is_urgent=False)
+
+
+def wrong_previews(actor: Actor, now: datetime) -> Iterator[Problem]:
+    """Previews of the last day after which something else happened; for readers of the whole installation, and for who
+    confirmed the change. One query."""
+    rows = wrong_effects(now) if actor.can_read_all else wrong_effects(now).filter(user_id=actor.user_id)
+    for row in rows.order_by("ended_at", "pk")[:MAX_SHOWN]:
         yield Problem(
-            ProblemCode.OVERDUE_START,
-            f"workflow/{promise.group.workflow.name}",
-            overdue_message(promise),
-            is_urgent=True,
-            since=promise.latest_start,
-            numbers={"late_seconds": late},
+            ProblemCode.WRONG_PREVIEW,
+            f"backend/{row.backend_name}",
+            wrong_effect_message(row, row.backend_name),
+            is_urgent=False,
+            since=row.ended_at,
+            numbers={
+                "lost_shown": len(row.lost),
+                "lost": len(row.found_lost),
+                "started_shown": len(row.started),
+                "started": len(row.found_started),
+            },
         )
-
-
-def contradicted_starts(actor: Actor, now: datetime) -> Iterator[Problem]:
-    """Certain latest starts of gangs with a forecast of no start at all: one of the two is wrong. One query."""
-    for promise in _with_workflow(contradicted_promises(now), actor):
-        message = (
-            f"{promise.gang} is promised to start by {promise.latest_start:%Y-%m-%d %H:%M} UTC, and its forecast says: "
-            f"{getattr(promise, 'never', '')}"
-        )
-        yield Problem(
-            ProblemCode.CONTRADICTED_START, f"workflow/{promise.group.workflow.name}", message, is_urgent=False
-        )
-
-
-def _with_workflow(promises: QuerySet[PromisedStart], actor: Actor) -> QuerySet[PromisedStart]:
-    rows = promises.filter(_is_visible(actor)).select_related("group__workflow")
-    return rows.only("gang", "latest_start", "group__workflow__name").order_by("latest_start", "gang")[:MAX_SHOWN]
 
 
 def _is_visible(actor: Actor) -> Q:

@@ -25,12 +25,21 @@ from pools.models import Backend, Notice, NoticeProgress, NoticeTarget
 from scheduling.domain.flavor_choices import TaskGpus
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.timelines.wait_buckets import WAIT_BUCKETS
-from scheduling.models import DecisionCount, Group, LostCount, PromiseCount, StartCount, StuckGroup, Task
+from scheduling.models import (
+    DecisionCount,
+    Group,
+    LostCount,
+    PromiseCount,
+    ShownEffect,
+    StartCount,
+    StuckGroup,
+    Task,
+)
 from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.pending_queue import WAITING_STATUSES
 from scheduling.selectors.queue.pending_queue_cache import pending_queues
 from scheduling.selectors.status.problems import PERIOD_SECONDS
-from scheduling.selectors.status.promised_starts import contradicted_promises, overdue_promises
+from scheduling.selectors.status.promised_starts import WRONG_FOR, contradicted_promises, overdue_promises
 
 SEVERAL = "several"
 """The label of work that may use more than one flavor."""
@@ -175,28 +184,40 @@ def read_fair_shares() -> Iterator[tuple[str, Amount]]:
 
 class WaitFaults(NamedTuple):
     """Of a simulated backend: its stuck gangs, its promised starts that are over while the gang waits, those beside a
-    forecast of never, and the numbers of those that have ended, by outcome, since the beginning."""
+    forecast of never, and the numbers of those that have ended, by outcome, since the beginning; the previews that were
+    compared within a day, by outcome."""
 
     backend: str
     stuck: int
     overdue: int
     contradicted: int
     ended: Mapping[str, int]
+    previews: Mapping[str, int]
 
 
 def read_wait_faults(now: datetime) -> list[WaitFaults]:
     """The faults of every simulated backend, also of one without any. One query."""
     counts = PromiseCount.objects.filter(backend_id=OuterRef("pk"))
+    compared = ShownEffect.objects.filter(ended_at__gt=now - WRONG_FOR)
     backends = Backend.objects.filter(kind=Backend.Kind.SIMULATED).annotate(
         stuck=_number_of(StuckGroup.objects.all()),
         overdue=_number_of(overdue_promises(now)),
         contradicted=_number_of(contradicted_promises(now)),
         **{each: Coalesce(Subquery(counts.filter(outcome=each).values("count")), 0) for each in ENDED_OUTCOMES},
+        **{f"preview_{each}": _number_of(compared.filter(outcome=each)) for each in ENDED_OUTCOMES},
     )
-    found = backends.order_by("name").values_list("name", "stuck", "overdue", "contradicted", *ENDED_OUTCOMES)
+    previews = [f"preview_{each}" for each in ENDED_OUTCOMES]
+    rows = backends.order_by("name").values("name", "stuck", "overdue", "contradicted", *ENDED_OUTCOMES, *previews)
     return [
-        WaitFaults(name, stuck, overdue, contradicted, dict(zip(ENDED_OUTCOMES, ended, strict=True)))
-        for name, stuck, overdue, contradicted, *ended in found
+        WaitFaults(
+            row["name"],
+            row["stuck"],
+            row["overdue"],
+            row["contradicted"],
+            {each: row[each] for each in ENDED_OUTCOMES},
+            {each: row[f"preview_{each}"] for each in ENDED_OUTCOMES},
+        )
+        for row in rows
     ]
 
 

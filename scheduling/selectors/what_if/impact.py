@@ -7,35 +7,75 @@ results are compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+from pools.database.transactions import database_time
 from pools.domain.people.roles import Actor
 from pools.models import Backend
 from pools.signals import AffectedWorkflows, Impact, ImpactReader
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
 from scheduling.domain.engine.outcome import GangResult, gang_result, waiting_reasons
-from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.domain.engine.steps import Step
+from scheduling.domain.judgement.shown_effects import EVICTING_ACTIONS, WorkEffect, effect_of_steps
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Workflow
 from scheduling.selectors.queue.dispatch_holds import read_dispatch_holds, with_holds
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
+from scheduling.selectors.queue.pending_queue import queue_subjects
 
 MAX_WAITING_ON_PAGE = 1000
 """With this number of waiting gangs a page does not wait for the engine."""
 
-EVICTING_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT})
 
-
-def read_impact(actor: Actor, backend_ids: Collection[int]) -> ImpactReader:
-    """Read the facts of these backends now; return a function that computes the impact of the next cycle there."""
-    backends = Backend.objects.filter(pk__in=backend_ids).order_by("name")
+def read_impact(actor: Actor, backend_ids: Collection[int], tokens: Mapping[str, str] | None = None) -> ImpactReader:
+    """Read the facts of these backends now; return a function that computes the impact of the next cycle there. With
+    the change tokens before the change, the impact has memos for those backends whose cycle can be compared with it."""
+    backends = list(Backend.objects.filter(pk__in=backend_ids).order_by("name"))
     read = {backend.pk: _read_with_holds(backend) for backend in backends}
-    return lambda: _build_impact(
-        actor, [_read_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)]
-    )
+    compared = [each for each in backends if each.kind == Backend.Kind.SIMULATED and not each.offline]
+    seen = {
+        backend.pk: {subject: tokens.get(subject, "") for subject in queue_subjects(backend)}
+        for backend in compared
+        if tokens is not None
+    }  # fmt: skip
+    now = database_time()
+
+    def read_now() -> Impact:
+        impacts = {pk: _read_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)}
+        memos = (_memo(pk, read[pk], each, seen[pk], now) for pk, each in impacts.items() if pk in seen and each)
+        return replace(_build_impact(actor, list(impacts.values())), memos=tuple(memos))
+
+    return read_now
+
+
+def _memo(
+    backend_id: int, live: LiveFacts, impact: _BackendImpact, tokens: Mapping[str, str], now: datetime
+) -> dict[str, Any]:
+    policy = live.facts.policy
+    return {
+        "backend": backend_id,
+        "shown_at": now.isoformat(),
+        "clock": "" if policy is None else str(policy.now),
+        "tokens": tokens,
+        "lost": impact.effect.lost,
+        "started": impact.effect.started,
+    }
+
+
+def waiting_groups(live: LiveFacts) -> set[str]:
+    """The ids of the groups of which nothing runs."""
+    return {str(live.gangs[gang.name].group) for gang in live.facts.gangs if _is_waiting(gang)}
+
+
+def effect_of_plan(live: LiveFacts, plan: CycleResult) -> WorkEffect:
+    """What a plan of these facts does to work."""
+    steps = ((step.action, str(live.gangs[step.gang].group)) for step in plan.steps)
+    return effect_of_steps(steps, waiting_groups(live))
 
 
 def read_cancel_impact(actor: Actor, workflows: Collection[Workflow]) -> Impact | None:
@@ -71,22 +111,27 @@ def losing_gangs(steps: Iterable[Step]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _BackendImpact:
-    """The affected workflows of one backend."""
+    """The affected workflows of one backend, and all that the next cycle does; false if it shows no effect."""
 
     reclaimed: list[UUID]
     starting: list[UUID]
     blocked: list[UUID]
+    effect: WorkEffect
+
+    def __bool__(self) -> bool:
+        return bool(self.reclaimed or self.starting or self.blocked)
 
 
 def _read_backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
     with garbage_collector.paused():
         after = run_cycle(changed.facts)
     reclaimed = [changed.gangs[name].workflow for name in losing_gangs(after.steps)]
+    effect = effect_of_plan(changed, after)
     # The database returns gangs in no order; readers see them as their queue has them.
     queued = sorted(filter(_is_waiting, changed.facts.gangs), key=lambda gang: (-gang.priority, gang.submitted))
     waiting = [gang.name for gang in queued]
     if not waiting:
-        return _BackendImpact(reclaimed, [], [])
+        return _BackendImpact(reclaimed, [], [], effect)
     backend = Backend.objects.filter(pk=backend_id).first()  # read again: the dry run may have changed the backend
     with garbage_collector.paused():
         before = run_cycle(ClusterFacts() if backend is None else _read_with_holds(backend).facts)
@@ -99,7 +144,7 @@ def _read_backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
         return [changed.gangs[name].workflow for name in waiting if name in found]
 
     return _BackendImpact(
-        reclaimed, workflows(will_start - started), workflows((started - will_start) | never_starting)
+        reclaimed, workflows(will_start - started), workflows((started - will_start) | never_starting), effect
     )
 
 

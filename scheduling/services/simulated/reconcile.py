@@ -53,6 +53,11 @@ from scheduling.services.simulated.dirty import (
 from scheduling.services.simulated.end_due import due_groups, end_due_groups
 from scheduling.services.simulated.order_seen import seen_by_cycle
 from scheduling.services.simulated.promised_starts import find_promise_changes, read_bounds, save_promise_changes
+from scheduling.services.simulated.shown_effects import (
+    judge_open_effects,
+    read_open_effects,
+    withdraw_open_effects,
+)
 from scheduling.services.simulated.start_reservations import changes_reservations, save_reservations
 from scheduling.services.simulated.stuck_gangs import find_stuck_changes, save_stuck_changes, stuck_by_group
 
@@ -231,7 +236,9 @@ class Reconciliation:
                 live = None
                 if not self._is_offline_now():
                     snapshot, live = take_snapshot(self._backend), read_live_facts(self._backend)
+                    effects = read_open_effects(self._backend)
             if live is None:
+                withdraw_open_effects(self._backend)
                 has_converged = True
             else:
                 plan = _run_cycle(live.facts)
@@ -239,6 +246,7 @@ class Reconciliation:
                     mark_unfinished(self._backend)
                 save_reservations(self._backend, live, plan)
                 execution = self._apply(live, plan, snapshot)
+                judge_open_effects(self._backend, effects, live, execution)
                 has_converged, busy = execution.as_planned, execution.busy_error or busy
             if busy is not None:
                 raise busy

@@ -45,6 +45,7 @@ from scheduling.models import (
     QueueGuard,
     QueueSync,
     RefusedFile,
+    ShownEffect,
     StartReservation,
     StuckGroup,
     SuspectNode,
@@ -103,6 +104,7 @@ CHECKS = {
     "gpu_controller_lease_is_complete": "UPDATE scheduling_gpucontrollerlease SET lease_expires_at = now()",
     "placed_with_its_nodes": "UPDATE scheduling_startreservation SET placed_at = now()",
     "stuck_kind_known": "UPDATE scheduling_stuckgroup SET kind = 'x'",
+    "effect_ends_truly": "UPDATE scheduling_showneffect SET outcome = 'kept', ended_at = now(), found_lost = '[1]'",
     "promise_ends_truly": "UPDATE scheduling_promisedstart SET outcome = 'broken', ended_at = latest_start",
 }
 UNIQUE = {
@@ -154,6 +156,7 @@ HISTORY = {
     "scheduling_group:never_deleted": "DELETE FROM scheduling_group",
     "scheduling_waitspan:append_only": "UPDATE scheduling_waitspan SET gpus = 1",
     "scheduling_schedulingcycle:append_only": "UPDATE scheduling_schedulingcycle SET units = 9",
+    "scheduling_showneffect:effect_stands": "UPDATE scheduling_showneffect SET lost = '[1]'",
     "scheduling_promisedstart:promise_stands": "UPDATE scheduling_promisedstart SET latest_start = 'infinity'",
 }
 NOTED = "SELECT current_setting('osmo.changes', true)"
@@ -255,6 +258,7 @@ def filled() -> None:
     PromisedStart.objects.create(
         group=group, backend_id=1, gang="runs-1", waits_since=now, made_at=now, latest_start=now + timedelta(days=1)
     )
+    ShownEffect.objects.create(backend_id=1, title="x", shown_at=now, made_at=now, tokens={}, lost=[], started=[])
     PromiseCount.objects.create(backend_id=1, outcome="kept", count=1)
     StartReservation.objects.create(group=group, backend_id=root.backend_id, since=now)
     SuspectNode.objects.create(node=Node.objects.filter(backend=root.backend_id)[0], failures=3, since=now)

@@ -18,7 +18,7 @@ from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import FlavorUsage, GpuUsage, LeafUsage, LiveWork, Pool, Reservation
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.models import Group, PromisedStart, Workflow
+from scheduling.models import Group, PromisedStart, ShownEffect, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 
@@ -135,6 +135,7 @@ def filled() -> None:
         group=Group.objects.get(workflow__name="runs-1"), backend_id=1, gang="runs-1", waits_since=now, made_at=now,
         latest_start=now,
     )  # fmt: skip
+    ShownEffect.objects.create(backend_id=1, title="x", shown_at=now, made_at=now, tokens={}, lost=[], started=[])
     world.check_deferred_constraints()
 
 

@@ -1,0 +1,241 @@
+"""What the preview of a change showed is written with the confirmed change, and compared with the next full cycle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from osmo_admin.monitoring.work_metrics import _collect_wait_faults
+from pools.models import Pool, User
+from scheduling.domain.engine.cycle import CycleResult
+from scheduling.domain.promised_starts import PromiseOutcome
+from scheduling.history.starts import background as forecasts
+from scheduling.models import Group, ShownEffect
+from scheduling.services.simulated import reconcile as reconciliation
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.verify import verify
+from tests.integration.engine.conftest import Cluster
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+ADDRESS = "/pools/{}/configuration"
+TYPED = {"guarantee": "16", "maximum": "-1", "weight": "1", "description": "for the test"}
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    """32 GPUs. `a` and `c` use their quotas of 8, so more work of them waits; LOW work of `b` has the other nodes."""
+    cluster = Cluster({"n1": 8, "n2": 8, "n3": 8, "n4": 8}, {"a": 8, "b": 0, "c": 8})
+    for name in ("low1", "low2"):
+        cluster.submit(name, "b", "LOW", gpus=8)
+    for pool in ("a", "c"):
+        cluster.submit(f"has-{pool}", pool, gpus=8)
+        cluster.submit(f"wants-{pool}", pool, gpus=8)
+    cluster.reconcile()
+    cluster.assert_running("has-a", "has-c", "low1", "low2")
+    return cluster
+
+
+def preview(client: Client, pool: str = "a", **typed: str) -> Any:
+    answer = client.post(ADDRESS.format(pool), {**TYPED, **typed, "step": "preview"}, follow=True)
+    assert answer.status_code == 200, answer.content.decode()
+    return answer.context["hidden"]
+
+
+def confirm(client: Client, hidden: dict[str, Any], pool: str = "a") -> None:
+    answer = client.post(ADDRESS.format(pool), {**hidden, "step": "confirm"})
+    assert answer.status_code == 302, answer.content.decode()
+
+
+def change_quota(cluster: Cluster) -> ShownEffect:
+    confirm(cluster.admin, preview(cluster.admin))
+    return ShownEffect.objects.get()
+
+
+def group_of(name: str) -> str:
+    return str(Group.objects.get(workflow__spec_name=name).pk)
+
+
+def outcomes() -> list[tuple[str, str]]:
+    return list(ShownEffect.objects.order_by("pk").values_list("outcome", "reason"))
+
+
+def test_a_preview_that_comes_true_is_kept(cluster: Cluster) -> None:
+    hidden = preview(cluster.admin)
+    assert group_of("wants-a") not in str(hidden), "what is kept apart names work that the person may not see"
+    assert not ShownEffect.objects.exists(), "a preview changes nothing"
+    confirm(cluster.admin, hidden)
+    row = ShownEffect.objects.get()
+    assert (row.outcome, row.started) == (PromiseOutcome.OPEN, [group_of("wants-a")])
+    assert len(row.lost) == 1
+    assert row.lost[0] in {group_of("low1"), group_of("low2")}
+    cluster.reconcile()
+    row = ShownEffect.objects.get()
+    assert (row.outcome, row.found_lost, row.found_started) == (PromiseOutcome.KEPT, row.lost, row.started)
+    assert problems(cluster) == []
+
+
+def test_a_preview_without_an_effect_is_no_row(cluster: Cluster) -> None:
+    confirm(cluster.admin, preview(cluster.admin, guarantee="8", weight="2"))
+    assert not ShownEffect.objects.exists()
+
+
+def test_a_change_that_is_rolled_back_leaves_no_row(cluster: Cluster) -> None:
+    hidden = preview(cluster.admin)
+    with transaction.atomic():
+        confirm(cluster.admin, hidden)
+        transaction.set_rollback(True)
+    assert not ShownEffect.objects.exists()
+
+
+def test_what_another_person_kept_is_not_read(cluster: Cluster) -> None:
+    hidden = preview(cluster.admin)
+    confirm(cluster.client("other", "osmo-admin"), hidden)
+    assert Pool.objects.get(name="a").guarantee == 16
+    assert not ShownEffect.objects.exists()
+
+
+def test_what_another_preview_showed_does_not_count(cluster: Cluster) -> None:
+    """Nobody makes a preview look wrong by confirming another change with it."""
+    hidden = preview(cluster.admin)
+    confirm(cluster.admin, {**preview(cluster.admin, guarantee="24"), "shown": hidden["shown"]})
+    confirm(cluster.admin, {**preview(cluster.admin, "c"), "shown": hidden["shown"]}, "c")
+    assert Pool.objects.get(name="a").guarantee == 24
+    assert not ShownEffect.objects.exists()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_work_that_comes_between_withdraws_it(cluster: Cluster, when: str) -> None:
+    """Between the preview and the confirmation, and between that and the cycle."""
+    hidden = preview(cluster.admin)
+    if when == "before":
+        cluster.submit("more", "a", gpus=1)
+    confirm(cluster.admin, hidden)
+    if when == "after":
+        cluster.submit("more", "a", gpus=1)
+    cluster.reconcile()
+    assert outcomes() == [("withdrawn", "changed")]
+    assert problems(cluster) == []
+
+
+def test_two_changes_at_once_withdraw_both(cluster: Cluster) -> None:
+    first, second = preview(cluster.admin), preview(cluster.admin, "c")
+    confirm(cluster.admin, first)
+    confirm(cluster.admin, second, "c")
+    assert outcomes() == [("open", "")] * 2
+    cluster.reconcile()
+    assert outcomes() == [("withdrawn", "changed")] * 2
+    cluster.assert_running("has-a", "has-c", "wants-a", "wants-c")
+
+
+def test_the_next_change_after_the_cycle_is_compared(cluster: Cluster) -> None:
+    change_quota(cluster)
+    cluster.reconcile()
+    confirm(cluster.admin, preview(cluster.admin, "c"), "c")
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")] * 2
+    cluster.assert_running("has-a", "has-c", "wants-a", "wants-c")
+
+
+def test_a_process_that_dies_before_the_cycle_loses_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_quota(cluster)
+
+    def die(*_: Any) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciliation, "_run_cycle", die)
+        with pytest.raises(RuntimeError):
+            reconcile_backend(cluster.backend.pk)
+    assert outcomes() == [("open", "")]
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+def test_a_process_that_dies_within_the_cycle_withdraws_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_quota(cluster)
+
+    def die(*_: Any) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciliation, "judge_open_effects", die)
+        with pytest.raises(RuntimeError):
+            reconcile_backend(cluster.backend.pk)
+    assert outcomes() == [("open", "")]
+    cluster.reconcile()
+    assert outcomes() == [("withdrawn", "changed")]
+
+
+def test_a_cluster_that_is_offline_withdraws_it(cluster: Cluster) -> None:
+    change_quota(cluster)
+    type(cluster.backend).objects.update(offline=True)
+    reconcile_backend(cluster.backend.pk)
+    assert outcomes() == [("withdrawn", "changed")]
+
+
+@pytest.fixture
+def wrong(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A cycle that does less than the preview said."""
+    change_quota(cluster)
+    run = reconciliation._run_cycle
+
+    def forget(facts: Any) -> CycleResult:
+        return replace(run(facts), steps=())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciliation, "_run_cycle", forget)
+        reconcile_backend(cluster.backend.pk)
+    return cluster
+
+
+MESSAGE = (
+    "on cluster sim was wrong. Gangs that lose GPUs: it named 1, and 0 did. Gangs that start: it named 1, and 0 did."
+)
+
+
+def problems(cluster: Cluster, name: str = "root") -> list[str]:
+    found = cluster.get("/api/overview", world.sign_in(name))["problems"]
+    return [each["message"] for each in found if each["code"] == "wrong_preview"]
+
+
+def test_a_wrong_preview_is_a_problem_for_a_day(wrong: Cluster) -> None:
+    assert outcomes() == [("broken", "")]
+    (message,) = problems(wrong)
+    assert message.endswith(MESSAGE)
+    assert [(each.code, each.message) for each in verify()] == [("preview", message)]
+    values = {
+        tuple(sample.labels.values()): sample.value
+        for family in _collect_wait_faults()
+        for sample in family.samples
+        if sample.name == "osmo_previews"
+    }
+    assert values == {("sim", "kept"): 0, ("sim", "broken"): 1, ("sim", "withdrawn"): 0}
+    assert MESSAGE in wrong.admin.get("/").content.decode()
+    with world.triggers_off():
+        ShownEffect.objects.update(
+            ended_at=timezone.now() + timedelta(days=-1, minutes=-1), made_at="2026-01-01T00:00Z"
+        )
+    assert problems(wrong) == []
+    forecasts.forecast_starts()
+    assert not ShownEffect.objects.exists(), "old rows are forgotten"
+
+
+def test_only_readers_of_all_and_who_confirmed_it_learn_of_it(wrong: Cluster) -> None:
+    wrong.client("viewer", "osmo-viewer")
+    assert len(problems(wrong, "viewer")) == 1
+    for name, role in (("chief", "osmo-a-admin"), ("worker", "osmo-b-user")):
+        wrong.client(name, role)
+        assert problems(wrong, name) == []
+        assert "was wrong" not in wrong.client(name).get("/").content.decode()
+    with world.triggers_off():
+        ShownEffect.objects.update(user_id=User.objects.get(username="chief").pk)
+    (message,) = problems(wrong, "chief")
+    assert message.endswith(MESSAGE), "numbers without names"
