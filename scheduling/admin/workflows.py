@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -20,11 +20,12 @@ from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import Gpus
 from pools.models import AuditEntry, Backend
 from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.list_order import read_list_order
-from pools.selectors.quotas.pool_tree import PoolTreeRow, pool_trees_of
+from pools.selectors.quotas.pool_tree import pool_trees_of
 from scheduling.admin.filters import ACTIVE, WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.reports.comparison import comparison_page
@@ -32,10 +33,12 @@ from scheduling.admin.submit import submit_workflow_page
 from scheduling.admin.whole_queue import whole_queue_page
 from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
+from scheduling.domain.flavor_choices import TaskGpus
 from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
-from scheduling.selectors.queue.visible_queue import waiting_gangs_of
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
+from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
 from scheduling.selectors.receipts.receipts import read_receipts
 from scheduling.selectors.reports.past_waits import PastWaits, read_waits
 from scheduling.selectors.work.attempt_bars import read_attempt_chart
@@ -147,7 +150,7 @@ class WorkflowAdmin(PolicyAdmin):
             gpus=sum(group.gpus for group in groups),
             nodes=_nodes_of(groups),
             has_retries=any(task.retry_id for group in groups for task in group.loaded_tasks),
-            room=_subpools_with_room(actor, workflow, max((each.gpus for each in waiting_gangs.values()), default=0)),
+            room=_subpools_with_room(actor, workflow, waiting_gangs),
             events=event_log_lines(workflow)[-MAX_EVENTS_SHOWN:],
             chart=read_attempt_chart(workflow, timezone.now()),
             script=forms.script_media("output"),
@@ -202,18 +205,41 @@ def _nodes_of(groups: Iterable[Group]) -> list[str]:
     return sorted({task.node_name for task in running or tasks})
 
 
-def _subpools_with_room(actor: Actor, workflow: Workflow, gpus: int) -> list[PoolTreeRow]:
-    """Other subpools of the pool with this many guaranteed GPUs free, most first, if the actor may submit there."""
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Another subpool with enough guaranteed GPUs free; in a pool with GPU flavors, of this one."""
+
+    name: str
+    available: Gpus
+    flavor: str = ""
+
+
+def _subpools_with_room(actor: Actor, workflow: Workflow, waiting: Mapping[str, WaitingGang]) -> list[_Room]:
+    """Other subpools of the pool with enough guaranteed GPUs free for the largest waiting gang, most first, if the
+    actor may submit there."""
     root = workflow.root_pool
-    if not gpus or not is_allowed(actor, Permission.POOL_SUBMIT, root.name):
+    largest = max(waiting.items(), key=lambda each: each[1].gpus, default=None)
+    if largest is None or not largest[1].gpus or not is_allowed(actor, Permission.POOL_SUBMIT, root.name):
         return []
+    name, gpus = largest[0], largest[1].gpus
     (tree,) = pool_trees_of([root])
-    fits = [
-        row
-        for row in tree.leaves
-        if row.name != workflow.pool.name and row.state == SubpoolState.ACTIVE and row.available >= gpus
-    ]
-    return sorted(fits, key=attrgetter("available"), reverse=True)[:MAX_ROOM_SHOWN]
+    rows = [row for row in tree.leaves if row.name != workflow.pool.name and row.state == SubpoolState.ACTIVE]
+    if root.flavors:
+        tasks = [
+            task
+            for group in workflow.loaded_groups
+            if group.name == name
+            for task in group.loaded_tasks
+            if not task.end_time
+        ]
+        requested = [TaskGpus(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
+        free = {(row.label, row.flavor): row.available for row in tree.by_flavor}
+        flavors = [next(iter(need)) for need in read_pool_flavors(root).needs(requested, gpus, None) if len(need) == 1]
+        fits = [_Room(row.name, free.get((row.label, each), 0), each) for row in rows for each in flavors]
+    else:
+        fits = [_Room(row.name, row.available) for row in rows]
+    enough = [room for room in fits if room.available >= gpus]
+    return sorted(enough, key=attrgetter("available"), reverse=True)[:MAX_ROOM_SHOWN]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ import random
 
 import pytest
 from django.db.models import Sum
+from django.test import Client
 
 from pools.database.transactions import change
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.errors import BadInput
 from pools.domain.people.roles import SYSTEM, Actor
-from pools.models import FlavorUsage, LeafUsage, Pool, Reservation
+from pools.models import FlavorUsage, LeafUsage, Pool, Reservation, User
 from pools.selectors.quotas.pool_balance import read_balance
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
@@ -208,3 +210,19 @@ def test_work_is_told_which_flavor_it_got_and_why(actor: Actor) -> None:
     assert [line.text for line in event_log_lines(get_full_workflow(actor, second.name)) if "h100" in line.text] == [
         told[1]
     ]
+
+
+def test_room_elsewhere_is_room_of_a_flavor_that_the_work_may_use(actor: Actor) -> None:
+    world.apply_change(CreateSubpool(parent="team", subpool_name="b", quotas={"a100": 8}))
+    for _ in range(2):
+        put(actor, 8)
+    any_flavor, h100 = put(actor, 8), put(actor, 8, "h100")
+    world.reconcile()
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"))
+    rooms = {
+        work.name: [(room.name, room.available, room.flavor) for room in answer.context["room"]]
+        for work in (any_flavor, h100)
+        for answer in [client.get(f"/workflows/{work.name}")]
+    }
+    assert rooms == {any_flavor.name: [("team--b", 8, "a100")], h100.name: []}
