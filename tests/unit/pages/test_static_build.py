@@ -88,6 +88,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_next_place(sources: Path, tm
     assert found.parent == tmp_path / "data"
 
 
+@pytest.mark.django_db  # a closed answer looks at the connection, which another test may have left open
 def test_an_edited_source_is_sent_whole(sources: Path, settings: Any) -> None:
     """Without a build the sources are sent, and a running server has read their sizes before."""
     settings.STATIC_ROOT, settings.STATICFILES_DIRS = None, [sources]
