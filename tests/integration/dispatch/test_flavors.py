@@ -226,6 +226,18 @@ def test_a_gang_stays_in_its_flavor_while_that_has_room_or_the_quota_of_others_i
     assert flavors_of_tasks(first) == ["h100"]
 
 
+def test_work_that_was_sent_before_the_pool_had_flavors_stays_where_it_is(
+    fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods may go to every node."""
+    monkeypatch.setattr(other_flavors, "PATIENCE", timedelta())
+    work = fake_harness.submit(gang(4))
+    fake_harness.run_agent()
+    give_flavors(fake_harness, h100=8, a100=16)
+    assert try_other_flavors(fake_harness.backend) == 0
+    assert flavors_of_tasks(work) == [""]
+
+
 def test_a_pool_without_flavors_sends_pods_as_before(harness: AgentHarness) -> None:
     work = harness.submit(gang(4))
     harness.run_agent()

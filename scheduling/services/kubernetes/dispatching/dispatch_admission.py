@@ -238,7 +238,10 @@ class StartGate:
 
     def finds_other_flavor(self, row: Group, tasks: Sequence[Task]) -> bool:
         """Whether a gang that was sent to its cluster, and has no node there, has no room on nodes of its flavor, and
-        would get a flavor with room if it was admitted now. If so, it counts as admitted anew."""
+        would get a flavor with room if it was admitted now. If so, it counts as admitted anew. Pods of work that was
+        sent before the pool had flavors may go to every node."""
+        if not all(task.flavor for task in tasks):
+            return False
         held = _Request(row.workflow.pool_id, Priority(row.workflow.priority), tasks, [task.flavor for task in tasks])
         if (placed := self._place(held)) is not None:
             self._room.take(placed.places)
