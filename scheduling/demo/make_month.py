@@ -159,7 +159,7 @@ class _MonthClock(HistoryClock):
         status = TaskStatus.COMPLETED if is_completed else TaskStatus.FAILED
         if not is_completed and job.ending is Ending.STOPPED and time == job.ended:
             status = TaskStatus.FAILED_CANCELED
-        elif not is_completed and past.waits_since is not None:
+        elif not is_completed and past.waits_since is not None and time == past.waits_since + (job.queue_timeout or 0):
             status = TaskStatus.FAILED_QUEUE_TIMEOUT
         elif not is_completed and job.exec_timeout is not None:
             status = TaskStatus.FAILED_EXEC_TIMEOUT

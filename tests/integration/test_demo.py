@@ -306,6 +306,23 @@ def test_the_file_of_the_month_is_what_the_engine_makes() -> None:
             assert kept.clusters[name].ends[job] == end
 
 
+def test_each_time_limit_of_the_month_ends_the_work_that_it_limits() -> None:
+    """The wait since the last eviction, and all the time since the first start, waits between attempts included."""
+    for month in read_month().clusters.values():
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for step in month.steps:
+            if step.action == "start":
+                first.setdefault(step.job, step.time)
+            last[step.job] = step.time
+        for number, (end, status) in month.ends.items():
+            job = month.jobs[number]
+            if status == TaskStatus.FAILED_QUEUE_TIMEOUT:
+                assert end == last.get(number, job.submit) + job.queue_timeout
+            elif status == TaskStatus.FAILED_EXEC_TIMEOUT:
+                assert end == first[number] + job.exec_timeout
+
+
 def test_a_second_demo_changes_nothing() -> None:
     before = (Pool.objects.count(), Workflow.objects.count(), User.objects.count())
     seed_demo()

@@ -32,7 +32,7 @@ from tests.support.threads import run_concurrently
 OF_A_DAY = (9, 11, 33, 81, 84)
 OF_A_NIGHT = range(1, 141)
 WITH_LOSSES = 101
-"""From this seed on the victims are those that lose least, and work saves its state."""
+"""From this seed on the victims are those that lose least, and work saves its state and has time limits."""
 ROUNDS = 9
 PRIORITIES = (Priority.LOW, Priority.LOW, Priority.NORMAL, Priority.HIGH)
 
@@ -78,6 +78,9 @@ class BusyScene:
             file = file.replace("  name: job\n", "  name: job\n  labels: {osmo/simulated-runtime: 1s}\n", 1)
         elif self.has_losses and self.losses.random() < 0.3:
             file = file.replace("  name: job\n", "  name: job\n  labels: {osmo/checkpoint-every: 1s}\n", 1)
+        if self.has_losses and self.losses.random() < 0.4:
+            limit = self.losses.choice(["exec_timeout: 1s", "exec_timeout: 3s", "queue_timeout: 2s"])
+            file = file.replace("  name: job\n", f"  name: job\n  timeout: {{{limit}}}\n", 1)
         submit(actor=self.admin, pool=pool, submission=Submission(file, priority))
 
     def _live(self, *statuses: str) -> str:

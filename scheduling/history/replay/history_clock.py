@@ -311,6 +311,8 @@ class HistoryClock:
         end = now + job.queue_timeout
         if job.ending is Ending.QUEUE_TIMEOUT and job.ended is not None and job.last_ready == now:
             end = max(end, job.ended)
+        elif self._change is None:
+            return  # this wait was over otherwise, perhaps before a reconciliation found it too long
         self._push(end, _Kind.QUEUE_TIMEOUT, 0, job.name, past.turn)
 
     def _end(self, past: PastJob, time: int, *, is_completed: bool) -> None:
@@ -412,6 +414,10 @@ class HistoryClock:
                 if not is_running:
                     self._wait(past, now)
                 self._watch(past)
+            elif name in taken and not is_running:
+                # It started and was taken back within this instant: the time limit of its wait begins anew.
+                past.stop(now)
+                self._wait(past, now)
             if is_running and past.start is None:
                 if past.first_wait is None and past.arrived is not None and not past.job.running:
                     past.first_wait = now - past.arrived
@@ -442,8 +448,11 @@ class HistoryClock:
         if limit is not None:
             late = [job.ended for job in jobs if job.ending is Ending.EXEC_TIMEOUT and job.ended is not None]
             end = now + limit
+            if self._change is None and not late and any(job.ended is None or job.ended > end for job in jobs):
+                return  # its work was over otherwise, before a reconciliation found it too long
             # The record ended it at a reconciliation after this time.
-            recorded = min((at for at in late if end <= at <= end + DELAY), default=end)
+            latest = math.inf if self._change is None else end + DELAY
+            recorded = min((at for at in late if end <= at <= latest), default=end)
             self._push(recorded, _Kind.WORKFLOW_TIMEOUT, 0, workflow)
 
     def _plan_end(self, past: PastJob) -> None:
