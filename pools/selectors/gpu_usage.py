@@ -147,7 +147,7 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
             used=_text(facts.committed, gauge.key),
             reserved=_text(facts.assumed, gauge.key) if reserved[gauge.key] else "",
             cap="" if cap is None else _cap_text(spec, gauge.key),
-            available="" if cap is None else gauge.available_text,
+            available="" if cap is None else gauge.short_text,
             percent=gauge.used * 100 // cap if cap else None,
             free=""
             if cap is None
@@ -185,9 +185,7 @@ def changed_gauges(before: GpuNamespace, after: GpuNamespace) -> list[ChangedGau
         was, becomes = (_gauge_cap(each, gauge) for each, gauge in ((before, old), (after, new)))
         if was or becomes:
             meter = meters[new.key]
-            found.append(
-                ChangedGauge(meter.label, meter.used, was, becomes, new.available_text, new.is_exceeded, meter)
-            )
+            found.append(ChangedGauge(meter.label, meter.used, was, becomes, new.short_text, new.is_exceeded, meter))
     return found
 
 

@@ -22,6 +22,7 @@ from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumbe
 from pools.domain.quota import forest
 from pools.domain.quota.usage_bar import BAR_PARTS, UsageBar
 from pools.domain.values.amounts import GPU, NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
+from pools.domain.values.durations import span_text
 from pools.models import AuditEntry
 from pools.selectors.quotas.pool_tree import PoolTreeRow
 from pools.selectors.quotas.quota_pages import QuotaTreeRow, kind_segment_of
@@ -192,17 +193,10 @@ def exact(time: datetime | None) -> SafeString | str:
 
 @register.filter
 def span(length: float | timedelta | None) -> str:
-    """A length of time in at most two units: `2 d 4 h`, `3 min`, `12 s`."""
+    """A length of time as `span_text` writes it; an en dash where there is none."""
     if length is None:
         return "–"
-    seconds = int(length.total_seconds() if isinstance(length, timedelta) else length)
-    for size, unit in _UNITS:
-        if seconds >= size:
-            whole, rest = divmod(seconds, size)
-            smaller = next(((s, u) for s, u in _UNITS if s < size), (1, "s"))
-            part = rest // smaller[0]
-            return f"{whole} {unit} {part} {smaller[1]}" if part else f"{whole} {unit}"
-    return f"{seconds} s"
+    return span_text(length.total_seconds() if isinstance(length, timedelta) else length)
 
 
 @register.filter

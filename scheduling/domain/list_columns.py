@@ -83,7 +83,7 @@ RECEIPT_COLUMNS = list_columns(
     Column("time", is_time=True),
     "workflow", "group", "rule",
     _GPUS,
-    Column("lost", meaning="GPU hours since its last checkpoint, or since its start", is_right=True),
+    Column("lost", meaning="GPU-hours since its last checkpoint, or since its start", is_right=True),
     "message",
 )  # fmt: skip
 """Of the receipts of a workflow, and of work whose place it took."""
@@ -189,7 +189,7 @@ BYPASS_COLUMNS = list_columns(
 JOB_COLUMNS = list_columns(
     Column("name", value=lambda row: row.name),
     Column("state", value=lambda row: row.state),
-    Column("what_it_does", value=lambda row: row.purpose, cell="purpose"),
+    Column("what_it_does", value=lambda row: row.purpose, cell="purpose", is_extra=True),
     Column("interval_seconds", "Interval", lambda row: row.interval and row.interval.total_seconds(), is_right=True,
            is_extra=True, published="Interval [s]"),
     Column("last_run", value=lambda row: row.last_run, is_time=True),

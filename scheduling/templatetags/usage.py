@@ -106,8 +106,8 @@ def usage_texts(row: UsageRow) -> dict[str, str]:
 
 @register.filter
 def gpu_hours(ms: int | None) -> str:
-    """GPU-milliseconds as GPU-hours; an en dash where there is no such amount."""
+    """GPU-milliseconds as GPU-hours, from 100 on without decimals; an en dash where there is no such amount."""
     if ms is None:
         return "–"
     hours = ms / MS_PER_HOUR
-    return f"{hours:,.1f}".replace(",", "\N{NARROW NO-BREAK SPACE}") if ms else "0"
+    return f"{hours:,.{0 if abs(hours) >= 100 else 1}f}".replace(",", "\N{NARROW NO-BREAK SPACE}") if ms else "0"

@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osmo_admin.cli.base.times import format_duration, format_local_time, utc_time
+from osmo_admin.cli.base.times import format_local_time, utc_time
 from pools.domain.columns import Column
+from pools.domain.values.durations import span_text
 
 GUTTER = "  "
 NOTHING = "-"
@@ -48,8 +49,8 @@ def local_time(timestamp: str | None) -> Shown:
 
 
 def duration_cell(seconds: float | None) -> Shown:
-    """`1h 02m` for people, seconds in a file."""
-    return Shown(format_duration(seconds), None if seconds is None else round(seconds))
+    """`1 h 2 min` for people, seconds in a file."""
+    return Shown(None, None) if seconds is None else Shown(span_text(seconds), round(seconds))
 
 
 def plain_number(amount: Any, unit: int = 1) -> float | int | None:

@@ -67,14 +67,3 @@ def _from_local(time: datetime) -> datetime:
         "This local time comes twice, because the clocks are put back then. Give the offset from UTC to say which one "
         f"is meant ({offsets})."
     )
-
-
-def format_duration(seconds: float | None) -> str | None:
-    """Seconds as `1h 02m`, `3m 07s` or `12s`."""
-    if seconds is None:
-        return None
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes:02}m"
-    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"

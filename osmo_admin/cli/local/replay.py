@@ -11,13 +11,13 @@ from osmo_admin.cli.base.command_decorator import client_command
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.base.tables import AnswerText, Facts
-from osmo_admin.cli.base.times import format_duration
 from osmo_admin.cli.local.replay_advice import DEFAULT_REPLAYS, advice_text
 from osmo_admin.cli.local.replay_own import replay_own_history
 from osmo_admin.cli.local.replay_tables import format_decimal, format_number, format_seconds, team_table
 from osmo_admin.cli.local.terminal_report import TerminalReport
 from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
 from pools.domain.numbers import REPLAY_NUMBERS
+from pools.domain.values.durations import span_text
 from scheduling.domain.priorities import Priority
 
 COLUMNS = (
@@ -197,7 +197,7 @@ def replay(
 
 def _replay_text(answer: dict[str, Any]) -> AnswerText:
     if "difference" not in answer:
-        cost = f"{answer['events']:,} arrivals and ends in {format_duration(answer['seconds'])}"
+        cost = f"{answer['events']:,} arrivals and ends in {span_text(answer['seconds'])}"
         cost = f"{cost}, {answer['peak_memory_mib']} MiB."
         return [_summary_facts(answer["summary"]), team_table(answer["teams"], COLUMNS), *_forecast_part(answer), cost]
     difference = answer["difference"]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from osmo_admin.cli.base.tables import Facts, Table, build_table, headings
-from osmo_admin.cli.base.times import format_duration
 from osmo_admin.cli.local.replay_tables import format_decimal, format_seconds
 from pools.domain.columns import pick
 from pools.domain.numbers import REPLAY_NUMBERS
@@ -85,7 +84,7 @@ def _proposal(proposal: dict[str, Any], today: Mapping[str, Any]) -> Iterator[An
          for row in proposal["changes"]],
     )  # fmt: skip
     yield (
-        f"Waiting and work lost to preemption would have been {format_decimal(proposal['cost_gpu_h'])} GPU hours, "
+        f"Waiting and work lost to preemption would have been {format_decimal(proposal['cost_gpu_h'])} GPU-hours, "
         f"{format_decimal(proposal['saved_gpu_h'])} less; no HIGH or NORMAL job would have waited longer."
     )
     yield _effect(proposal["effect"], today)
@@ -101,8 +100,9 @@ def _effect(effect: Mapping[str, Any], today: Mapping[str, Any]) -> Table:
         team = today["teams"][name]
         rows.append(
             (
-                name, team["jobs"], format_seconds(team["wait_mean_s"]), _signed_seconds(change["wait_mean_s"]),
-                _signed_seconds(change["wait_p90_s"]), _signed(change["waiting_gpu_h"]), _signed(change["lost_gpu_h"]),
+                name, team["jobs"], format_seconds(team["wait_mean_s"]),
+                *(format_seconds(change[key], is_signed=True) for key in ("wait_mean_s", "wait_p90_s")),
+                _signed(change["waiting_gpu_h"]), _signed(change["lost_gpu_h"]),
                 _signed(change["preemptions"] + change.get("reclaims", 0)),
             )
         )  # fmt: skip
@@ -123,7 +123,3 @@ def _amount(value: float | None) -> str:
 
 def _signed(value: float | None) -> str | None:
     return None if value is None else f"{value:+,.2f}".removesuffix(".00")
-
-
-def _signed_seconds(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{'-' if seconds < 0 else '+'}{format_duration(abs(seconds))}"

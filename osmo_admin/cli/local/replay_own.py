@@ -11,10 +11,11 @@ from osmo_admin.cli.base.http import HttpClient
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerText, Table, list_table
-from osmo_admin.cli.base.times import format_duration, parse_time
+from osmo_admin.cli.base.times import parse_time
 from osmo_admin.cli.local.replay_advice import advice_text
 from osmo_admin.cli.local.replay_tables import team_table
 from osmo_admin.cli.local.simulate_live import read_changes
+from pools.domain.values.durations import span_text
 from scheduling.domain.list_columns import PERSON_COLUMNS
 
 FIRST_PAUSE = 0.2
@@ -90,7 +91,10 @@ def _text(answer: dict[str, Any]) -> AnswerText:
         return [_table(answer["on"]), *lines]
     people = list_table(
         PERSON_COLUMNS.values(),
-        [{**row, "wait": _signed(row["wait_s"]), "preemptions": f"{row['preemptions']:+}"} for row in answer["people"]],
+        [
+            {**row, "wait": span_text(row["wait_s"], is_signed=True), "preemptions": f"{row['preemptions']:+}"}
+            for row in answer["people"]
+        ],
     )
     return [
         "AS IT WAS", _table(answer["on"]), "AS IT WOULD HAVE BEEN", _table(answer["against"]), "PEOPLE", people,
@@ -109,7 +113,3 @@ def _first(answer: dict[str, Any]) -> str:
 
 def _table(side: dict[str, Any]) -> Table:
     return team_table(dict(sorted(side["teams"].items())), _COLUMNS)
-
-
-def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{format_duration(abs(seconds))}"

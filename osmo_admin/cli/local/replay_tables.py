@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from osmo_admin.cli.base.tables import Table, build_table
-from osmo_admin.cli.base.times import format_duration
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
+from pools.domain.values.durations import span_text
 from scheduling.domain.list_columns import TEAM_COLUMNS
 
 
@@ -21,7 +21,7 @@ def team_table(teams: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -
 
 
 def format_number(key: str, value: Any) -> str | None:
-    """A number of a replay: a time as `3m 07s`, a count as it is, others with two decimals."""
+    """A number of a replay: a time as `3 min 7 s`, a count as it is, others with two decimals."""
     if REPLAY_NUMBERS[key].unit == "s":
         return format_seconds(value)
     return str(value) if isinstance(value, int) else format_decimal(value)
@@ -32,8 +32,6 @@ def format_decimal(value: float | None) -> str | None:
     return None if value is None else f"{value:,.2f}"
 
 
-def format_seconds(seconds: float | None) -> str | None:
-    """As `3m 07s`; a difference can be negative."""
-    if seconds is None or seconds >= 0:
-        return format_duration(seconds)
-    return f"-{format_duration(-seconds)}"
+def format_seconds(seconds: float | None, *, is_signed: bool = False) -> str | None:
+    """As `3 min 7 s`; a difference can be negative, and begins with a sign where `is_signed`."""
+    return None if seconds is None else span_text(seconds, is_signed=is_signed)

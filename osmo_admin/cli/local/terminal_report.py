@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from osmo_admin.cli.base.times import format_duration
+from pools.domain.values.durations import span_text
 
 if TYPE_CHECKING:
     from scheduling.history.traces.run import Progress
@@ -32,7 +32,7 @@ class TerminalReport:
         days = progress.now / 86_400
         text = (
             f"{progress.cluster}: {progress.arrived:,} of {progress.jobs:,} jobs, "
-            f"day {days:.1f}, {format_duration(now - self._began)}"
+            f"day {days:.1f}, {span_text(now - self._began)}"
         )
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

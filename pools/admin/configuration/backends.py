@@ -33,7 +33,8 @@ from pools.selectors.quotas.degraded import read_degraded
 from pools.services.changes.ownership import find_owner
 from pools.services.configuration.backends import BackendResult, list_backends, put_backend, read_backend
 
-MAX_POOLS_SHOWN = 5
+MAX_POOLS_SHOWN, SOME_POOLS = 12, 5
+"""So many pools are all named; of more, some."""
 OWNER_NOTE = "Change it in that file; only Offline and a kubeconfig are changed here."
 NEW_BACKEND_VALUES = {
     "namespace": "default", "auto_end": True, **POLICY_DEFAULTS,
@@ -191,6 +192,7 @@ class BackendAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         backend = read_backend(actor_of(request), object_id)
         pools = Pool.objects.filter(backend=backend, archived=False, parent=None).order_by("name")
+        count = pools.count()
         return self.render_page(
             request,
             "osmo/backend.html",
@@ -202,8 +204,8 @@ class BackendAdmin(PolicyAdmin):
             degraded=read_degraded([backend.pk]).get(backend.pk),
             promise_columns=PROMISE_COLUMNS,
             nodes=list(backend.nodes.order_by("name")),
-            pools=list(pools[:MAX_POOLS_SHOWN]),
-            pool_count=pools.count(),
+            pools=pools[: count if count <= MAX_POOLS_SHOWN else SOME_POOLS],
+            pool_count=count,
             cluster=KubernetesSettings.objects.filter(backend=backend).first(),
             git_owner=find_owner(OwnedKind.BACKEND, backend.name),
             git_owner_note=OWNER_NOTE,

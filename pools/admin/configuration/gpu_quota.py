@@ -56,6 +56,9 @@ from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
 LIST_TITLE = "GPU quota"
 
 
+_EXAMPLES = {"vram": " For example 40Gi."}
+
+
 def _inputs() -> dict[str, tuple[str, str, str]]:
     """The name, the label and the help of each input of the form, by the path of its cap."""
     found = {}
@@ -64,7 +67,8 @@ def _inputs() -> dict[str, tuple[str, str, str]]:
             found[f"spec.{each.key}"] = (each.input, each.label, each.help)
             continue
         for resource, word in AMOUNT_WORDS.items():
-            found[f"spec.{each.key}.{resource}"] = (f"{each.input}_{resource}", each.label.format(word), each.help)
+            said = f"{each.help}{_EXAMPLES.get(resource, '')}"
+            found[f"spec.{each.key}.{resource}"] = (f"{each.input}_{resource}", each.label.format(word), said)
     return found
 
 
@@ -74,6 +78,12 @@ _INPUTS = _inputs()
 def _section(title: str, beginning: str, *before: str) -> FieldGroup:
     """The section of the form with these fields, and the caps whose paths begin so."""
     return FieldGroup(title, (*before, *(name for path, (name, _, _) in _INPUTS.items() if path.startswith(beginning))))
+
+
+def _input(name: str, label: str, said: str) -> Field:
+    if name == "alert_threshold":
+        return forms.text_field(label, help_text=said, unit="%", inputmode="numeric")
+    return forms.text_field(label, help_text=said, empty="none" if name.startswith("default") else "no cap")
 
 
 class GpuQuotaForm(CommandForm):
@@ -89,7 +99,7 @@ class GpuQuotaForm(CommandForm):
 
     def own_fields(self) -> dict[str, Field]:
         """The caps, and the reason."""
-        fields = {name: forms.text_field(label, help_text=said) for name, label, said in _INPUTS.values()}
+        fields = {each[0]: _input(*each) for each in _INPUTS.values()}
         return {**fields, "description": reason_field()}
 
     def command(self) -> PutGpuQuota:

@@ -59,6 +59,12 @@ class UsageGauge:
         """`"50.00"`; `"100"` without a cap to compare with."""
         return percent_text(self.available_percent) if self.total else "100"
 
+    @property
+    def short_text(self) -> str:
+        """The available percentage as people read it: `"54"`, and `"<1"` for little."""
+        percent = self.available_percent
+        return "<1" if 0 < percent < 1 else str(int(percent))
+
 
 class ConditionBody(TypedDict):
     """A condition of the GPUResourceQuota object."""

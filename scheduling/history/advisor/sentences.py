@@ -86,4 +86,4 @@ def _in_flavor(row: Mapping[str, Any]) -> str:
 
 
 def _hours(value: float) -> str:
-    return f"{value:,.1f} GPU hours"
+    return f"{value:,.1f} GPU-hours"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pools.domain.numbers import REPLAY_NUMBERS
+from pools.domain.values.durations import span_text
 from scheduling.history.proof.outcomes import JobVerdict, Sums
 from scheduling.history.proof.prove import Proof
 from scheduling.history.replay.jobs import SECOND
@@ -23,20 +24,9 @@ class Pair(NamedTuple):
     difference: str
 
 
-def span_text(seconds: float | None, *, signed: bool = False) -> str:
-    """A time: `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
-    if seconds is None:
-        return NONE
-    sign = ("−" if seconds < 0 else "+" if signed and round(seconds) else "") if round(seconds) else ""
-    minutes, rest = divmod(round(abs(seconds)), 60)
-    if minutes < 1:
-        return f"{sign}{rest} s"
-    whole_hours, minutes = divmod(minutes, 60)
-    if not whole_hours:
-        return f"{sign}{minutes} min"
-    if whole_hours < 48:
-        return f"{sign}{whole_hours} h {minutes} min"
-    return f"{sign}{whole_hours // 24:,} d {whole_hours % 24} h"
+def wait_text(seconds: float | None, *, is_signed: bool = False) -> str:
+    """A time, or a dash where there is none."""
+    return NONE if seconds is None else span_text(round(seconds), is_signed=is_signed)
 
 
 def hours_text(gpu_microseconds: float, *, signed: bool = False) -> str:
@@ -81,8 +71,8 @@ def pairs(proof: Proof) -> Iterator[Pair]:
 
 
 def _times(label: str, before: float | None, after: float | None) -> Pair:
-    difference = NONE if before is None or after is None else span_text(after - before, signed=True)
-    return Pair(label, span_text(before), span_text(after), difference)
+    difference = NONE if before is None or after is None else wait_text(after - before, is_signed=True)
+    return Pair(label, wait_text(before), wait_text(after), difference)
 
 
 def _hours(label: str, before: int, after: int) -> Pair:
@@ -91,4 +81,4 @@ def _hours(label: str, before: int, after: int) -> Pair:
 
 def later_text(microseconds: int | None) -> str:
     """How much later a job ends."""
-    return "never starts" if microseconds is None else span_text(microseconds / SECOND, signed=True)
+    return "never starts" if microseconds is None else wait_text(microseconds / SECOND, is_signed=True)

@@ -12,8 +12,8 @@ from scheduling.history.proof.numbers import (
     hours_text,
     later_text,
     pairs,
-    span_text,
     verdict_sentence,
+    wait_text,
 )
 from scheduling.history.proof.outcomes import NOBODY, JobOutcome, ShareVerdict, Sums
 from scheduling.history.proof.prove import Proof
@@ -111,8 +111,8 @@ def _share(sums: Sums) -> tuple[str, ...]:
     verdict = str(sums.verdict)
     return (
         _text(sums.name), f"{sums.jobs:,}", hours_text(sums.work),
-        span_text(sums.mean_wait(after=False)), span_text(sums.mean_wait(after=True)),
-        span_text(sums.wait(0.9, after=False)), span_text(sums.wait(0.9, after=True)),
+        wait_text(sums.mean_wait(after=False)), wait_text(sums.mean_wait(after=True)),
+        wait_text(sums.wait(0.9, after=False)), wait_text(sums.wait(0.9, after=True)),
         f"{sums.stops_before:,}", f"{sums.stops_after:,}", f"{never:,}", hours_text(sums.delay, signed=True),
         f'<span class="less">{verdict}</span>' if sums.verdict is ShareVerdict.LESS else verdict,
     )  # fmt: skip
@@ -139,7 +139,7 @@ def _worst(proof: Proof) -> Iterator[str]:
         after = None if case.wait_after is None else case.wait_after / SECOND
         cells = (
             _job_name(case), _text(job.user or "–"), _text(job.team), f"{job.gpus:,}", _submitted(proof, case),
-            span_text(case.wait_before / SECOND), span_text(after), f"{case.stops_after:,}", later_text(case.later),
+            wait_text(case.wait_before / SECOND), wait_text(after), f"{case.stops_after:,}", later_text(case.later),
         )  # fmt: skip
         rows.append((cells, proof.reasons.get(job.id, "")))
     yield from _reasoned_table(columns, rows)

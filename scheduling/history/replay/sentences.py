@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pools.domain.values.durations import span_text
+
 MAX_TEAMS = 6
 """The teams with a sentence of their own, the largest change first."""
 _SMALL = 0.005
@@ -14,7 +16,7 @@ _MANY = 3
 
 
 def replay_sentences(answer: Mapping[str, Any]) -> list[str]:
-    """`team--b waits 31 % less in the mean (12m 04s instead of 17m 30s), 12 more reclaims.`, a sentence for each team
+    """`team--b waits 31 % less in the mean (12 min instead of 17 min), 12 more reclaims.`, a sentence for each team
     that changes, and one for the people. Without changes: whether the replay equals the record."""
     if answer["against"] is None:
         return [_exactness(answer)]
@@ -36,15 +38,6 @@ def replay_sentences(answer: Mapping[str, Any]) -> list[str]:
 def exactness_sentences(answer: Mapping[str, Any]) -> list[str]:
     """A warning where the replay without changes differs from the record; else nothing."""
     return [] if answer["identical"] else [_exactness(answer)]
-
-
-def format_seconds(seconds: float) -> str:
-    """Seconds as `1h 02m`, `3m 07s` or `12s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes:02}m"
-    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
 
 
 def _exactness(answer: Mapping[str, Any]) -> str:
@@ -80,13 +73,18 @@ def change_of_team(on: Mapping[str, Any], against: Mapping[str, Any]) -> str:
 def _change_of_wait(on: float | None, against: float | None) -> str:
     if on is None or against is None or abs(against - on) < 1 or abs(against - on) < _SMALL * on:
         return ""
-    times = f"({format_seconds(against)} instead of {format_seconds(on)})"
+    now, before = _rounded(against), _rounded(on)
+    times = f"({now} instead of {before})" if now != before else f"({now})"
     way = "less" if against < on else "more"
     if on < 1:
-        return f"waits {format_seconds(against - on)} more in the mean {times}"
+        return f"waits {_rounded(against - on)} more in the mean {times}"
     if against > _MANY * on:
         return f"waits {against / on:.0f} times as long in the mean {times}"
     return f"waits {abs(against - on) / on:.0%} {way} in the mean {times}".replace("%", " %")
+
+
+def _rounded(seconds: float) -> str:
+    return span_text(round(seconds))
 
 
 def _waited_change(on: Mapping[str, Any], against: Mapping[str, Any]) -> float:

@@ -28,7 +28,7 @@ MAX_GRANTS: Final = 300_000
 NODES_HINT: Final = "Add slurm.conf, or the output of: scontrol show node -o."
 USE_PARENT: Final = frozenset({"parent", "2147483647"})
 MAX_WALL: Final = ("maxwall", "maxwalldurationperjob", "maxwalldurperjob", "maxwallduration")
-_MINUTES: Final = "there is no budget of GPU hours: quotas bound what runs at one time."
+_MINUTES: Final = "there is no budget of GPU-hours: quotas bound what runs at one time."
 _ACCOUNT_KEYS: Final[Mapping[str, str]] = {
     "grptresmins": _MINUTES,
     "grpcpumins": _MINUTES,

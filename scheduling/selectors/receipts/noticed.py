@@ -25,7 +25,7 @@ class NoticedReceipt:
     @property
     def sentence(self) -> str:
         """What was lost. It names nobody, so that all may read it who may see the work."""
-        return f"{self.lost_gpu_ms / MS_PER_HOUR:.1f} GPU hours of work were lost."
+        return f"{self.lost_gpu_ms / MS_PER_HOUR:.1f} GPU-hours of work were lost."
 
 
 def receipts_of_preemptions(entries: Collection[AuditEntry]) -> Mapping[int, NoticedReceipt]:

@@ -38,11 +38,13 @@ _CAPACITY = """
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """In GPUs. `whole` is the length of the picture: the GPUs of the nodes where `has_nodes`, else the quota, or the
-    use where it is more. `bar` has the use; its free part is what is idle. `offline` is not in it. The series have the
-    average of each of the last full hours, the oldest first; they are empty before the first full hour."""
+    """In GPUs. `gpus` are those of the nodes where `has_nodes`, else of the quota; `whole` is the length of the
+    picture: the same, or the use where it is more. `bar` has the use; its free part is what is idle. `offline` is not
+    in it. The series have the average of each of the last full hours, the oldest first; they are empty before the first
+    full hour."""
 
     has_nodes: bool
+    gpus: int
     whole: int
     offline: int
     bar: UsageBar
@@ -58,8 +60,8 @@ class Fleet:
 
     @property
     def share(self) -> int:
-        """The use in percent of the whole."""
-        return round(100 * self.bar.in_use / self.whole) if self.whole else 0
+        """The use in percent of the GPUs of the nodes or of the quota; above 100 where it is more."""
+        return round(100 * self.bar.in_use / self.gpus) if self.gpus else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
     since, rows = _rows_of_hours(actor)
     return Fleet(
         has_nodes,
+        gpus,
         whole,
         offline,
         bar,

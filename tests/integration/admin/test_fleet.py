@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import AuditEntry
 from pools.services.people.access_tokens import create_token
@@ -59,6 +60,16 @@ def test_other_readers_see_the_quota_of_their_pools(busy: None, as_person: Calla
     text = as_person("worker").get("/").content.decode()
     assert "My pools: quota of 100 GPUs" in text and "160" not in text
     assert _fleet(as_person("nobody")).whole == 0
+
+
+def test_borrowed_gpus_are_beyond_the_quota_of_the_pools(busy: None, as_person: Callable[[str], Client]) -> None:
+    apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 90}}}))
+    for number in range(2):
+        submit_workflow("team", gpus=48, priority="LOW", name=f"wide{number}")
+    reconcile()
+    fleet = _fleet(as_person("worker"))
+    assert (fleet.gpus, fleet.whole) == (90, fleet.bar.in_use) and fleet.bar.in_use > 90 and fleet.share > 100
+    assert "My pools: quota of 90 GPUs" in as_person("worker").get("/").content.decode()
 
 
 def test_the_hours_before(busy: None, as_person: Callable[[str], Client]) -> None:

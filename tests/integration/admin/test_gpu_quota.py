@@ -85,7 +85,7 @@ def test_others_see_none(quota: None, as_person: SignedIn, who: str) -> None:
 
 def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn) -> None:
     page = text(as_person("root"), PAGE)
-    assert "TFLOPS requested: 20 of 100 used, 20 reserved, 80.00 percent available" in page
+    assert "TFLOPS requested: 20 of 100 used, 20 reserved, 80 percent available" in page
     for text_part in (
         "10 TFLOPS, 1Gi",
         "20 TFLOPS, 2Gi",
@@ -173,7 +173,7 @@ def test_caps_are_set_changed_and_deleted(quota: None, as_person: SignedIn) -> N
     shown = root.post(address, {"max_workers": "5", "step": "preview"}, follow=True)
     (workers,) = [each.meter for each in shown.context["gauges"] if each.label == "Workers"]
     assert (workers.used, workers.cap, workers.committed, workers.left) == ("1", "5", 200, 800)
-    assert "Workers: 1 of 5 used, 80.00 percent available" in shown.content.decode()
+    assert "Workers: 1 of 5 used, 80 percent available" in shown.content.decode()
     assert confirm_change(root, address, max_workers="4").status_code == 302
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "was changed meanwhile" in stale.content.decode()

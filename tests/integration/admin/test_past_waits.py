@@ -50,7 +50,7 @@ def test_the_parts_follow_one_another_and_fill_the_wait(as_person: Callable[[str
 def test_the_page_says_it_in_one_line_and_by_time(as_person: Callable[[str], Client], since: datetime) -> None:
     text = " ".join(strip_tags(as_person("worker").get("/workflows/work-1").content.decode()).split())
     assert "Waited 3 h" in text
-    assert "room on nodes 1 h 30 min, own quota 1 h, work before it 30 min" in text
+    assert "room on nodes (1 h 30 min), own quota (1 h), work before it (30 min)" in text
     assert "until it started" in text
 
 

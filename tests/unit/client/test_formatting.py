@@ -130,14 +130,6 @@ def test_local_time_is_local(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, None), (0, "0s"), (59.9, "59s"), (60, "1m 00s"), (3600, "1h 00m"), (100000, "27h 46m")],
-)
-def test_durations(seconds, text):
-    assert times.format_duration(seconds) == text
-
-
-@pytest.mark.parametrize(
     ("current", "wanted", "sent"),
     [
         ({"a": 1, "b": 2}, {"a": 1}, UNCHANGED),

@@ -52,7 +52,7 @@ def test_the_list_is_a_table(osmo, stub):
 @time_machine.travel(datetime(2026, 11, 20, 11, 31, tzinfo=UTC), tick=False)
 def test_the_file_has_the_time_waited_in_seconds(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [queue_entry()], "more_entries": False})
-    assert "  1h 31m  " in osmo.ok("workflow", "queue").splitlines()[2]
+    assert "  1 h 31 min  " in osmo.ok("workflow", "queue").splitlines()[2]
     heads, row = (line.split(",") for line in osmo.ok("workflow", "queue", "-o", "csv").splitlines())
     assert dict(zip(heads, row, strict=True))["waits_seconds"] == "5460"
 

@@ -20,7 +20,8 @@ ANSWER = {
     "first_difference": None, "on": SIDE, "against": SIDE,
     "difference": {"summary": None, "teams": {"team--b": ROW}, "better": ["team--b"], "worse": []},
     "people": [{"user": "ben", "queue": "team--b", "workloads": 1, "wait_s": -95.0, "preemptions": 1}],
-    "more_people": 0, "advice": None, "sentences": ["team--b waits 31 % less in the mean (1m 30s instead of 2m 10s)."],
+    "more_people": 0, "advice": None,
+    "sentences": ["team--b waits 31 % less in the mean (1 min 30 s instead of 2 min 10 s)."],
 }  # fmt: skip
 ROW_OF_REPLAY = {
     "id": "r-1", "status": "WAITING", "progress": 0, "requested_at": "2026-11-23T10:00:00", "started_at": None,
@@ -55,7 +56,7 @@ def test_the_question_is_sent_and_the_comparison_shown(osmo, stub, tmp_path: Pat
     }
     assert "idempotency-key" in stub.requests[0].headers
     assert "team--b waits 31 % less in the mean" in " ".join(shown.split())
-    assert "-1m 35s" in shown
+    assert "−1 min 35 s" in shown
     stub.requests.clear()
     stub.on(*GET, completed(ANSWER))
     assert json.loads(osmo.ok("replay", "--own", "--since", "7d", "-o", "json")) == ANSWER

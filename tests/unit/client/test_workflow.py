@@ -368,7 +368,7 @@ def test_query_says_who_preempted_it_and_what_it_preempted(osmo, stub):
     assert "It Preempted : night-1 (rae)" in lines
     stub.on("GET", "/api/workflow/hello-1", workflow_detail(preemptions=[lost | {"lost_gpu_s": 28_800.0}]))
     lines = osmo.ok("workflow", "query", "hello-1").splitlines()
-    assert "Lost         : 8.0 GPU hours; osmo workflow receipt hello-1 says why" in lines
+    assert "Lost         : 8.0 GPU-hours; osmo workflow receipt hello-1 says why" in lines
 
 
 RECEIPT = {
@@ -394,7 +394,7 @@ def test_a_receipt_has_the_rule_the_numbers_the_loss_and_what_came_next(osmo, st
     for line in (
         f"Ended                : 2026-11-20 12:37:00 UTC {RECEIPT['message']}",
         "Rule                 : Reclaim of quota",
-        "Lost                 : 1.6 GPU hours since the last checkpoint 2026-11-20 12:25:00 UTC",
+        "Lost                 : 1.6 GPU-hours since the last checkpoint 2026-11-20 12:25:00 UTC",
         "Its Queue            : lab--b: 16 used, quota 8, share 8",
         "The Other Queue      : another pool: 0 used, quota 8",
         "Could Also Have Gone : night-0 (8 GPUs): it was submitted earlier; and more",
@@ -430,8 +430,8 @@ def test_list_has_the_newest_at_the_bottom(osmo, stub):
         "HIGH",
         "RUNNING",
         "2026-11-20 10:00:00 UTC",
-        "1m 15s",
-        "1h 02m",
+        "1 min 15 s",
+        "1 h 2 min",
         "-",
     ]
     assert lines[-1].startswith("More entries")
@@ -637,7 +637,7 @@ def test_compare_shows_what_differs(osmo, stub):
     answer = {"first": "a-1", "second": "b-1", "facts": facts, "gangs": [gang], "file_changes": []}
     stub.on("GET", "/api/workflow/a-1/compare/b-1", answer)
     text = osmo.ok("workflow", "compare", "a-1", "b-1")
-    for part in ("a-1", "b-1", "RUNNING", "1m 02s", "2.00 GPU-hours", "1.0 GiB", "2.0 GiB", "main"):
+    for part in ("a-1", "b-1", "RUNNING", "1 min 2 s", "2.00 GPU-hours", "1.0 GiB", "2.0 GiB", "main"):
         assert part in text
     assert "bob" not in text
     assert "bob" in osmo.ok("workflow", "compare", "a-1", "b-1", "--all")

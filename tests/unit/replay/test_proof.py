@@ -17,7 +17,7 @@ from scheduling.configuration.folders import read_folder
 from scheduling.history.proof.configured_cluster import configured_cluster
 from scheduling.history.proof.given_nodes import read_nodes
 from scheduling.history.proof.names_of_teams import TeamNames
-from scheduling.history.proof.numbers import span_text
+from scheduling.history.proof.numbers import wait_text
 from tests.unit.replay.test_sacct import HEADER, row
 from tests.unit.replay.test_workload_log import condition, lines, workload
 
@@ -224,12 +224,12 @@ def test_nodes_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 s"), (59.4, "59 s"), (61, "1 min"), (3600, "1 h 0 min"), (200_000, "2 d 7 h"), (-61, "−1 min"),
+        (0, "0 s"), (59.4, "59 s"), (61, "1 min 1 s"), (3600, "1 h"), (200_000, "2 d 7 h"), (-61, "−1 min 1 s"),
         (None, "–"),
     ],
 )  # fmt: skip
 def test_times_for_people(seconds: float | None, text: str) -> None:
-    assert span_text(seconds) == text
+    assert wait_text(seconds) == text
 
 
 def test_many_jobs_need_bounded_memory(firm: Path) -> None:

@@ -44,8 +44,8 @@ def _receipts_text(answer: dict[str, Any]) -> AnswerText:
 
 
 def lost_text(lost_gpu_s: float) -> str:
-    """GPU-seconds as GPU-hours: `3.2 GPU hours`."""
-    return f"{lost_gpu_s / SECONDS_PER_HOUR:.1f} GPU hours"
+    """GPU-seconds as GPU-hours: `3.2 GPU-hours`."""
+    return f"{lost_gpu_s / SECONDS_PER_HOUR:.1f} GPU-hours"
 
 
 def _row(each: dict[str, Any]) -> dict[str, Any]:
