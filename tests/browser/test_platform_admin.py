@@ -63,11 +63,11 @@ def test_a_new_user_with_a_role_and_a_token(
     who = scene.stack.unique_name("new")
     tab = signed_in("admin")
     page = tab.open("/users/-/create")
-    page.get_by_label("Name").fill(who)
+    page.get_by_role("textbox", name="Name").fill(who)
     page.get_by_label("Password").fill("short")
     page.get_by_role("button", name="Preview").click()
     expect_text(page.locator("main"), "too short")
-    expect(page.get_by_label("Name")).to_have_value(who)
+    expect(page.get_by_role("textbox", name="Name")).to_have_value(who)
     page.get_by_label("Password").fill(scene.password)
     role = f"osmo-{scene.pool}-user"
     if page.get_by_label(role).count():  # a small installation lists all roles
