@@ -48,8 +48,7 @@ class ShareVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """One job. Waits, ends and `later` are microseconds, ends on the clock of the replay; None: it never starts.
-    `longest_since`: when its longest wait began."""
+    """One job. Waits, ends and `later` are microseconds, ends on the clock of the replay; None: it never starts."""
 
     job: Job
     record: JobRecord
@@ -58,7 +57,6 @@ class JobOutcome:
     end_before: int
     end_after: int | None
     stops_after: int
-    longest_since: int
 
     @property
     def later(self) -> int | None:
@@ -88,8 +86,6 @@ class OutcomeObserver(ReplayObserver):
         self.end: array[int] = array("q")
         self.stops: array[int] = array("l")
         self.lost: array[int] = array("q")
-        self.longest: array[int] = array("q")
-        self.longest_since: array[int] = array("q")
 
     def _place(self, job: Job) -> int:
         place = self.places.get(job.id)
@@ -97,9 +93,8 @@ class OutcomeObserver(ReplayObserver):
             place = self.places[job.id] = len(self.end)
             for column in (self.first_start, self.end):
                 column.append(_NEVER)
-            for column in (self.stops, self.lost, self.longest):
+            for column in (self.stops, self.lost):
                 column.append(0)
-            self.longest_since.append(job.submit)
         return place
 
     def never(self, job: Job) -> None:
@@ -110,8 +105,6 @@ class OutcomeObserver(ReplayObserver):
         place = self._place(live.job)
         if live.attempt == 1:
             self.first_start[place] = live.start
-        if (wait := live.start - live.waits_since) > self.longest[place]:
-            self.longest[place], self.longest_since[place] = wait, live.waits_since
 
     def ended(self, live: LiveJob, now: int, reason: EndReason, lost: int) -> None:
         place = self._place(live.job)
@@ -130,7 +123,7 @@ class OutcomeObserver(ReplayObserver):
         is_never = end == _NEVER
         return JobOutcome(
             job, record, record.started - start_of_clock - job.submit, None if is_never else started - job.submit,
-            record.ended - start_of_clock, None if is_never else end, self.stops[place], self.longest_since[place],
+            record.ended - start_of_clock, None if is_never else end, self.stops[place],
         )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from scheduling.history.proof.configured_cluster import configured_cluster
 from scheduling.history.proof.jobs_file import JobsWriter, moment_text
 from scheduling.history.proof.names_of_teams import TeamNames
 from scheduling.history.proof.outcomes import BeforeAndAfter, OutcomeObserver, compare_outcomes, outcomes
-from scheduling.history.proof.worst_cases import reasons_of
+from scheduling.history.proof.worst_cases import WorstReasons, never_starting_reasons
 from scheduling.history.replay.clock import ArrivalCount, ReplayClock, ReplayRules
 from scheduling.history.replay.jobs import SECOND, JobTable
 from scheduling.history.replay.measures import Measures, Summary
@@ -79,7 +79,8 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
     records = trace.records
     horizon = max(records.of(job.id).ended for job in jobs) - jobs.start
     observer, measures, arrived = OutcomeObserver(horizon), Measures(facts), ArrivalCount()
-    clock = ReplayClock(facts, request.rules, (observer, measures, arrived))
+    worst = WorstReasons(MOST_WORST, lambda job: records.of(job.id).ended - jobs.start)
+    clock = worst.clock = ReplayClock(facts, request.rules, (observer, measures, arrived, worst))
     with garbage_collector.paused():
         for now in clock.run(jobs):
             report(Progress(request.folder.name, arrived.count, len(jobs), now // SECOND))
@@ -87,15 +88,15 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
             writer = JobsWriter(file, start=jobs.start, is_dated=trace.is_dated)
             found = outcomes(jobs, records, observer)
             comparison = compare_outcomes(found, observer, most=MOST_WORST, write=writer.write)
-        cases = [*(group.first for group in comparison.never), *comparison.worst]
-        reasons = reasons_of(cases, facts, request.rules, jobs)
+        never = never_starting_reasons((group.first for group in comparison.never), facts, request.rules)
     gpus = int(sum(node.resources.get(GPU, 0) for node in facts.nodes or ()))
     has_names = request.nodes is None
     before_use = sum(job.gpus * records.of(job.id).held for job in jobs)
     untold = [*_untold(jobs, trace, gpus), *_elsewhere(jobs, trace, facts if has_names else None), *notes, *trace.notes]
     return Proof(
-        comparison, measures.summaries()[0], reasons, jobs.start, trace.is_dated, horizon, before_use, observer.used,
-        len(facts.nodes or ()), gpus, tuple(untold), (request.folder.name, Path(request.history).name),
+        comparison, measures.summaries()[0], {**worst.reasons, **never}, jobs.start, trace.is_dated, horizon,
+        before_use, observer.used, len(facts.nodes or ()), gpus, tuple(untold),
+        (request.folder.name, Path(request.history).name),
     )  # fmt: skip
 
 
