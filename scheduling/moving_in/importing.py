@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -11,25 +10,15 @@ from scheduling.configuration.folders import SUFFIXES, write_folder
 from scheduling.moving_in.kubernetes.kai import read_kai
 from scheduling.moving_in.kubernetes.kueue import read_kueue
 from scheduling.moving_in.kubernetes.resource_quotas import read_resource_quotas
+from scheduling.moving_in.options import ImportOptions, SourceKind
 from scheduling.moving_in.osmo import read_osmo
 from scheduling.moving_in.report import REPORT_FILE, report_text
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.runai import read_runai
 from scheduling.moving_in.slurm.accounts import read_slurm
 from scheduling.moving_in.source_text import SourceText
 
 Reader = Callable[[list[SourceText], ImportResult, ImportOptions], None]
-
-
-class SourceKind(StrEnum):
-    """The software whose files are read."""
-
-    KUEUE = "kueue"
-    KAI = "kai"
-    RUNAI = "runai"
-    RESOURCEQUOTA = "resourcequota"
-    SLURM = "slurm"
-    OSMO = "osmo"
 
 
 READERS: Final[dict[SourceKind, Reader]] = {

@@ -27,8 +27,9 @@ from scheduling.configuration.bodies import (
 from scheduling.configuration.files import ConfigurationFiles
 from scheduling.configuration.osmo_file import FOREIGN_KEYS, backend_form
 from scheduling.moving_in.names import NameRegister, longest_pool_name
+from scheduling.moving_in.options import ImportOptions
 from scheduling.moving_in.osmo_roles import POLICIES, OsmoRoles
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.source_text import SourceText, read_values
 
 BACKEND_STATE: Final = ("k8s_uid", "version", "last_heartbeat", "created_date", "online", "status", "name", "pools")

@@ -21,7 +21,8 @@ from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import NO_LIMIT
 from scheduling.moving_in.cycles import find_cycle
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.options import ImportOptions
+from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.weights import whole_weights
 
 _BEYOND_QUOTAS: Final = (

@@ -24,26 +24,6 @@ class PartOutcome(StrEnum):
     STATE = "state"
 
 
-class GuaranteeFrom(StrEnum):
-    """What a ceiling of the source guarantees here: nothing, or the same number."""
-
-    NONE = "none"
-    LIMIT = "limit"
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """`backend` is the name of the cluster of all pools, `namespace` its namespace; `writes_backend`: a simulated one
-    is written with the nodes of the source. `depth` is for a tree of accounts: the level whose accounts become
-    pools."""
-
-    backend: str = "imported"
-    namespace: str = "default"
-    writes_backend: bool = True
-    guarantee: GuaranteeFrom = GuaranteeFrom.NONE
-    depth: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
     """A part of the source: the file, the line from 1, and the key or the words there."""

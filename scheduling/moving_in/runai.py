@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from pools.domain.configuration.platforms import is_platform_name
 from scheduling.domain.cluster.quantities import read_quantity
+from scheduling.moving_in.options import ImportOptions
 from scheduling.moving_in.queue_tree import SourceQueue, add_queues
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
 from scheduling.moving_in.source_text import SourceText, read_values
 

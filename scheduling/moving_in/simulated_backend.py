@@ -13,7 +13,8 @@ from pools.domain.configuration.backend_config import (
 from pools.domain.configuration.flavors import Flavor
 from pools.domain.configuration.ownership import OwnedKind
 from scheduling.configuration.bodies import simulated_body
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.options import ImportOptions
+from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from typing import Any
 import yaml
 
 from pools.domain.configuration.ownership import OwnedKind
-from scheduling.moving_in.importing import SourceKind, import_sources
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, PartOutcome
+from scheduling.moving_in.importing import import_sources
+from scheduling.moving_in.options import ImportOptions, SourceKind
+from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome
 from scheduling.moving_in.source_text import source_text
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scheduling.moving_in.importing import SourceKind, import_sources, write_import
-from scheduling.moving_in.report import REPORT_FILE, TITLES, line_text, summary_text
-from scheduling.moving_in.result import BadSource, GuaranteeFrom, ImportOptions, ImportResult, PartOutcome
-from scheduling.moving_in.source_text import read_source
+from scheduling.moving_in.options import GuaranteeFrom, ImportOptions, SourceKind
+
+if TYPE_CHECKING:
+    from scheduling.moving_in.result import ImportResult, PartOutcome
 
 COMPLETE, UNREADABLE, INCOMPLETE = 0, 1, 2
 MAX_SHOWN = 40
@@ -22,7 +22,7 @@ def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files to read; - is the standard input.")],
     folder: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="DIR", help=f"Folder for our files and {REPORT_FILE}.", file_okay=False),
+        typer.Option("--output", "-o", metavar="DIR", help="Folder for our files and REPORT.md.", file_okay=False),
     ],
     backend: Annotated[str, typer.Option("--backend", help="Name of the cluster of all pools.")] = "imported",
     namespace: Annotated[str, typer.Option("--namespace", help="Namespace of that cluster.")] = "default",
@@ -44,6 +44,11 @@ def import_files(
     Every key of the source is in the report. Exit code 0: nothing is lost; 2: something has no counterpart or is to be
     decided; 1: a file cannot be read, and nothing was written.
     """
+    from scheduling.moving_in.importing import import_sources, write_import
+    from scheduling.moving_in.report import REPORT_FILE, summary_text
+    from scheduling.moving_in.result import BadSource, PartOutcome
+    from scheduling.moving_in.source_text import read_source
+
     options = ImportOptions(backend, namespace, not existing_backend, guarantee, depth)
     try:
         result = import_sources(kind, [read_source(path, sys.stdin.buffer) for path in files], options)
@@ -63,6 +68,8 @@ def import_files(
 
 
 def _print_lines(result: ImportResult, outcome: PartOutcome) -> None:
+    from scheduling.moving_in.report import TITLES, line_text
+
     lines = [line for line in result.lines if line.outcome is outcome]
     if lines:
         print(f"{TITLES[outcome]}:")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from osmo_admin.cli.base.client_errors import SERVER_FAILED, ClientError
 from osmo_admin.cli.local.terminal_report import TerminalReport
 from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
-from pools.domain.errors import BadInput
-from scheduling.domain.engine.facts import NodeFacts
 from scheduling.domain.priorities import Priority
-from scheduling.history.proof.given_nodes import FORM, read_nodes
-from scheduling.history.proof.numbers import NONE, hours_text, pairs, verdict_sentence
-from scheduling.history.proof.outcomes import ShareVerdict
-from scheduling.history.proof.page import proof_page
-from scheduling.history.proof.prove import Proof, ProofRequest
-from scheduling.history.proof.prove import prove as make_proof
-from scheduling.history.replay.clock import ReplayRules, StuckReplay
-from scheduling.history.traces import values
-from scheduling.history.traces.faults import ReplayFault
+
+if TYPE_CHECKING:
+    from scheduling.domain.engine.facts import NodeFacts
+    from scheduling.history.proof.prove import Proof
 
 PAGE_FILE, JOBS_FILE = "proof.html", "jobs.csv"
 UNREADABLE = 1
@@ -82,6 +75,13 @@ def prove(
 
     Exit code 0: done; 1: a file or an option cannot be read, each fault with its line.
     """
+    from pools.domain.errors import BadInput
+    from scheduling.history.proof.page import proof_page
+    from scheduling.history.proof.prove import ProofRequest
+    from scheduling.history.proof.prove import prove as make_proof
+    from scheduling.history.replay.clock import ReplayRules, StuckReplay
+    from scheduling.history.traces.faults import ReplayFault
+
     report = TerminalReport()
     try:
         options = trace_options(
@@ -114,6 +114,8 @@ def prove(
 
 
 def _nodes(text: str | None) -> list[NodeFacts] | None:
+    from scheduling.history.proof.given_nodes import FORM, read_nodes
+
     found = None if text is None else read_nodes(text)
     if text is not None and found is None:
         raise ClientError(f"--nodes must be {FORM}.")
@@ -121,6 +123,8 @@ def _nodes(text: str | None) -> list[NodeFacts] | None:
 
 
 def _interval(text: str | None) -> int:
+    from scheduling.history.traces import values
+
     found = 0 if text is None else values.span(text)
     if found is None:
         raise ClientError(f"--checkpoint is not {values.A_SPAN}.")
@@ -128,6 +132,9 @@ def _interval(text: str | None) -> int:
 
 
 def _print(proof: Proof) -> None:
+    from scheduling.history.proof.numbers import NONE, hours_text, pairs, verdict_sentence
+    from scheduling.history.proof.outcomes import ShareVerdict
+
     print(verdict_sentence(proof.comparison.whole))
     rows = [("", "before", "after", "difference"), *pairs(proof)]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]

@@ -20,8 +20,9 @@ from pools.models import Backend
 from scheduling.admin.imports.kept_files import keep_files, read_files
 from scheduling.configuration.bodies import SECTION_BY_KIND
 from scheduling.domain.changes.configuration import ImportConfiguration
-from scheduling.moving_in.importing import SourceKind, import_sources
-from scheduling.moving_in.result import BadSource, GuaranteeFrom, ImportOptions, ImportResult
+from scheduling.moving_in.importing import import_sources
+from scheduling.moving_in.options import GuaranteeFrom, ImportOptions, SourceKind
+from scheduling.moving_in.result import BadSource, ImportResult
 from scheduling.moving_in.source_text import MAX_BYTES, MAX_LINES, SourceText, source_text
 
 MAX_PASTED: Final = 500_000

@@ -16,8 +16,9 @@ from scheduling.moving_in.kubernetes.nodes import read_nodes
 from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason, read_objects, report_other_kind
 from scheduling.moving_in.kubernetes.priorities import read_priority_classes
 from scheduling.moving_in.kubernetes.topologies import read_topologies
+from scheduling.moving_in.options import ImportOptions
 from scheduling.moving_in.queue_tree import SourceQueue, add_queues
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, PartOutcome, SourcePlace
+from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
 from scheduling.moving_in.simulated_backend import add_backend
 from scheduling.moving_in.source_text import SourceText
 

@@ -27,7 +27,8 @@ from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason, re
 from scheduling.moving_in.kubernetes.priorities import read_priority_classes
 from scheduling.moving_in.kubernetes.topologies import read_topologies
 from scheduling.moving_in.names import NameRegister, longest_pool_name
-from scheduling.moving_in.result import BadSource, ImportOptions, ImportResult, PartOutcome, SourcePlace
+from scheduling.moving_in.options import ImportOptions
+from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
 from scheduling.moving_in.simulated_backend import add_backend
 from scheduling.moving_in.source_text import SourceText
 from scheduling.moving_in.weights import whole_weights

@@ -16,7 +16,8 @@ from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.moving_in.kubernetes.nodes import GPU_RESOURCES, read_nodes
 from scheduling.moving_in.kubernetes.objects import KubernetesObject, read_objects, report_other_kind
 from scheduling.moving_in.names import NameRegister, longest_pool_name
-from scheduling.moving_in.result import BadSource, GuaranteeFrom, ImportOptions, ImportResult, PartOutcome, SourcePlace
+from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
+from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
 from scheduling.moving_in.source_text import SourceText
 

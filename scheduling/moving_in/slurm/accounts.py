@@ -17,7 +17,8 @@ from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.user_names import user_name_violations
 from pools.domain.values.amounts import NO_LIMIT
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
-from scheduling.moving_in.result import BadSource, GuaranteeFrom, ImportOptions, ImportResult, SourcePlace
+from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
+from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
 from scheduling.moving_in.slurm.lines import SlurmLine, gpu_limit, read_lines, read_time, read_tres
 from scheduling.moving_in.slurm.nodes import read_slurm_nodes

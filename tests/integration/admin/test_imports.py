@@ -16,7 +16,7 @@ from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.models import AuditEntry, Backend, Cohort, ConfigurationOwner, Pool
 from pools.representations.pool import pool_settings_of
 from pools.services.changes.ownership import set_owners
-from scheduling.moving_in.importing import SourceKind
+from scheduling.moving_in.options import SourceKind
 from tests.integration.admin.conftest import ROLES_BY_USER
 from tests.support.world import apply_change
 from tests.unit.moving_in.test_slurm import DUMP, NODES

@@ -8,7 +8,7 @@ from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import SYSTEM
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.texts import file_texts
-from scheduling.moving_in.result import GuaranteeFrom
+from scheduling.moving_in.options import GuaranteeFrom
 from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from tests.support.imports import imported

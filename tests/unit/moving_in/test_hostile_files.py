@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from pools.domain.configuration.ownership import OwnedKind
-from scheduling.moving_in.importing import SourceKind, import_sources
-from scheduling.moving_in.result import BadSource, ImportOptions
+from scheduling.moving_in.importing import import_sources
+from scheduling.moving_in.options import ImportOptions, SourceKind
+from scheduling.moving_in.result import BadSource
 from scheduling.moving_in.source_text import MAX_BYTES, MAX_LINES, source_text
 
 MOST_MEMORY = 400 * 2**20

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.configuration.ownership import OwnedKind
-from scheduling.moving_in.result import BadSource, GuaranteeFrom, PartOutcome
+from scheduling.moving_in.options import GuaranteeFrom
+from scheduling.moving_in.result import BadSource, PartOutcome
 from tests.support.imports import gpu, imported, silent_keys, told
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.configuration.ownership import OwnedKind
-from scheduling.moving_in.result import BadSource, GuaranteeFrom, PartOutcome, SourcePlace
+from scheduling.moving_in.options import GuaranteeFrom
+from scheduling.moving_in.result import BadSource, PartOutcome, SourcePlace
 from scheduling.moving_in.slurm.lines import expand_hosts, gpu_limit, read_gres, read_time, read_tres
 from tests.support.imports import body, gpu, imported, pool, told
 
