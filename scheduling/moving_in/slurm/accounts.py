@@ -15,12 +15,13 @@ from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.names import LABEL_LIMIT
 from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.user_names import user_name_violations
-from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
-from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
+from scheduling.moving_in.options import ImportOptions
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
-from scheduling.moving_in.slurm.lines import SlurmLine, gpu_limit, read_lines, read_time, read_tres
+from scheduling.moving_in.slurm.kinds import TOTAL, Ceiling, GpuKinds, find_kinds, read_ceiling, types_of_limits
+from scheduling.moving_in.slurm.lines import SlurmLine, read_lines, read_time, read_tres
 from scheduling.moving_in.slurm.nodes import read_slurm_nodes
 from scheduling.moving_in.source_text import SourceText
 
@@ -56,7 +57,7 @@ class _Account:
     children: list[_Account] = field(default_factory=list)
     users: list[SlurmLine] = field(default_factory=list)
     level: int = 0
-    limit: int | None = None
+    ceiling: Ceiling = field(default_factory=Ceiling)
     weight: int = 1
     longest: int | None = None
 
@@ -72,17 +73,20 @@ class _Account:
 def read_slurm(sources: list[SourceText], result: ImportResult, options: ImportOptions) -> None:
     """Read the files of a Slurm cluster. Raises BadSource."""
     lines = [line for source in sources for line in read_lines(source)]
+    types = types_of_limits(lines)
     nodes = read_slurm_nodes(
-        [line for line in lines if line.word == "node"], [line for line in lines if line.word == "gres"], result
-    )
-    add_backend(nodes, result, options, hint=NODES_HINT)
+        [line for line in lines if line.word == "node"], [line for line in lines if line.word == "gres"], result,
+        types_of_limits=types,
+    )  # fmt: skip
+    kinds = find_kinds(nodes, types, result, options)
+    add_backend(nodes, result, options, hint=NODES_HINT, flavors=kinds.backend_flavors())
     _report_settings((line for line in lines if line.word == "setting"), result)
     _report_qos([line for line in lines if line.word == "QOS"], result)
     accounts, cluster = _read_accounts(lines, result)
     if len(accounts) == 1:
         result.decide(SourcePlace("options", 1), "the files have no account. Add the output of: sacctmgr dump CLUSTER.")
         return
-    _AccountWriter(accounts, cluster, nodes, result, options).write()
+    _AccountWriter(accounts, cluster, nodes, kinds, result, options).write()
 
 
 def _read_accounts(lines: list[SlurmLine], result: ImportResult) -> tuple[dict[str, _Account], SlurmLine | None]:
@@ -125,16 +129,19 @@ class _AccountWriter:
         accounts: dict[str, _Account],
         cluster: SlurmLine | None,
         nodes: FoundNodes,
+        kinds: GpuKinds,
         result: ImportResult,
         options: ImportOptions,
     ) -> None:
         self.accounts, self.cluster, self.nodes, self.result, self.options = accounts, cluster, nodes, result, options
+        self.kinds = kinds
         self.pools = NameRegister("pool", longest_pool_name(options.namespace), result)
         self.cohorts = NameRegister("cohort", LABEL_LIMIT, result)
         self.pool_of: dict[str, str] = {}
         self.roles: dict[str, set[str]] = {}
         self.role_places: dict[str, SourcePlace] = {}
-        self.guaranteed: dict[str, int] = {}
+        self.guaranteed: dict[str, dict[str, int]] = {}
+        """The quotas below each account, by flavor."""
         self.pools_below: dict[str, list[str]] = {}
         self.grants = 0
 
@@ -195,21 +202,17 @@ class _AccountWriter:
 
     def _read_ceiling(self, account: _Account, value: str, place: SourcePlace, *, is_cluster: bool) -> None:
         tres = read_tres(value, place)
-        account.limit, types = gpu_limit(tres)
         for key in tres:
-            if key in types:
-                self.result.lost(place, f"{key}: give the pool quotas by flavor for it (gpu-flavors.md).")
-            elif key != "gres/gpu":
+            if key != TOTAL and not key.startswith(f"{TOTAL}:"):
                 self.result.lost(place, f"{key}: pools have a quota of GPUs only.")
-        if account.limit is not None and is_cluster:
-            self.result.lost(place, "the whole cluster has no ceiling; its nodes bound it.")
-        elif account.limit is not None:
-            also = "and is the quota too" if self._is_guaranteed else "and guarantees nothing"
-            self.result.became(place, f"a ceiling of {account.limit} GPUs: it bounds all work below it {also}.")
-
-    @property
-    def _is_guaranteed(self) -> bool:
-        return self.options.guarantee is GuaranteeFrom.LIMIT
+        if is_cluster:
+            if any(key.startswith(TOTAL) for key in tres):
+                self.result.lost(place, "the whole cluster has no ceiling; its nodes bound it.")
+            return
+        ceiling = account.ceiling = read_ceiling(tres, self.kinds, place, self.result, self.options)
+        if ceiling.is_bounded:
+            also = "and is the quota too" if ceiling.quota else "and guarantees nothing"
+            self.result.became(place, f"a ceiling of {ceiling.text()} GPUs: it bounds all work below it {also}.")
 
     def _claim_top(self) -> str:
         name = self.cluster.name if self.cluster is not None else "slurm"
@@ -217,11 +220,14 @@ class _AccountWriter:
 
     def _add_top(self, name: str, root: _Account) -> None:
         place = self.cluster.place if self.cluster is not None else SourcePlace("options", 1)
-        own = max(0, self.nodes.gpus - self.guaranteed.get(ROOT, 0))
-        self.result.add(OwnedKind.COHORT, name, {"quotas": [{"resource": "gpu", "nominal": own}]}, place)
+        below = self.guaranteed[ROOT]
+        own = {kind: max(0, self.kinds.gpus.get(kind, 0) - below[kind]) for kind in self.kinds.names}
+        rows = self.kinds.rows({kind: {"nominal": gpus} for kind, gpus in own.items()})
+        self.result.add(OwnedKind.COHORT, name, {"quotas": rows}, place)
         if self.nodes.nodes:
             self.result.became(
-                place, f"cohorts.{name} has {own} GPUs of its own: what the quotas of pools leave of the nodes."
+                place,
+                f"cohorts.{name} has {sum(own.values())} GPUs of its own: what the quotas of pools leave of the nodes.",
             )
         else:
             self.result.decide(
@@ -243,25 +249,28 @@ class _AccountWriter:
                 self._add_pool(account, inside)
         for account, name, inside in reversed(made):
             self._add_cohort(account, name, inside)
-        self.guaranteed[ROOT] = sum(self.guaranteed.get(child.name, 0) for child in above.children)
+        self.guaranteed[ROOT] = self._sum_below(above)
 
     def _add_cohort(self, account: _Account, name: str, inside: str) -> None:
-        below = sum(self.guaranteed.get(child.name, 0) for child in account.children)
-        self.guaranteed[account.name] = below
-        row: dict[str, Any] = {"resource": "gpu", "nominal": 0}
-        if account.limit is not None:
-            row["borrowing_limit"] = max(0, account.limit - below)
-        body: dict[str, Any] = {"parent": inside, "weight": account.weight, "quotas": [row]}
+        below = self.guaranteed[account.name] = self._sum_below(account)
+        amounts: dict[str, dict[str, int]] = {kind: {"nominal": 0} for kind in self.kinds.names}
+        for kind, limit in account.ceiling.limits.items():
+            if limit is not None:
+                amounts[kind]["borrowing_limit"] = max(0, limit - below[kind])
+        body: dict[str, Any] = {"parent": inside, "weight": account.weight, "quotas": self.kinds.rows(amounts)}
         self.result.add(OwnedKind.COHORT, name, body, account.line.place)
         self.result.became(account.line.place, f"cohorts.{name}.")
 
+    def _sum_below(self, account: _Account) -> dict[str, int]:
+        """The quotas of the accounts right below, by flavor."""
+        rows = [self.guaranteed.get(child.name, {}) for child in account.children]
+        return {kind: sum(row.get(kind, 0) for row in rows) for kind in self.kinds.names}
+
     def _add_pool(self, account: _Account, cohort: str) -> None:
         name = self.pools.claim(account.name, account.line.place)
-        quota = (account.limit or 0) if self._is_guaranteed else 0
-        self.guaranteed[account.name] = quota
-        maximum = NO_LIMIT if account.limit is None else account.limit
-        gpu = {"guarantee": quota, "maximum": maximum, "weight": account.weight}
-        body: dict[str, Any] = {"backend": self.options.backend, "resources": {"gpu": gpu}}
+        ceiling, quota = account.ceiling, account.ceiling.quota
+        self.guaranteed[account.name] = ceiling.quotas
+        body: dict[str, Any] = {"backend": self.options.backend, "resources": self._resources(account)}
         if cohort:
             body["cohort"] = cohort
         about = [account.line.fields.get(key, "") for key in ("description", "organization")]
@@ -273,10 +282,10 @@ class _AccountWriter:
         if platforms and platforms != ["default"]:
             body |= {"platforms": {each: {} for each in platforms}, "default_platform": platforms[0]}
         self.pool_of[account.name] = name
-        if subpools := self._subpools(account, name, quota):
+        if subpools := self._subpools(account, name):
             body["subpools"] = subpools
         self.result.add(OwnedKind.POOL, name, body, account.line.place)
-        shown = "no maximum" if account.limit is None else f"the maximum {account.limit}"
+        shown = f"the maximum {ceiling.text()}" if ceiling.is_bounded else "no maximum"
         self.result.became(account.line.place, f"pools.{name} has the quota {quota} and {shown}.")
         if quota == 0:
             self.result.decide(
@@ -284,28 +293,45 @@ class _AccountWriter:
                 f"pools.{name} has the quota 0, so only LOW work runs in it. Give it what the team is promised.",
             )
 
-    def _subpools(self, account: _Account, pool: str, quota: int) -> dict[str, int]:
+    def _resources(self, account: _Account) -> dict[str, Any]:
+        """The amounts of a pool."""
+        limits, quotas = account.ceiling.limits, account.ceiling.quotas
+        if not self.kinds.flavors:
+            limit = limits.get(DEFAULT_FLAVOR)
+            maximum = NO_LIMIT if limit is None else limit
+            return {"gpu": {"guarantee": account.ceiling.quota, "maximum": maximum, "weight": account.weight}}
+        bounds = {kind: {} if limit is None else {"maximum": limit} for kind, limit in limits.items()}
+        rows = {kind: {"guarantee": quotas.get(kind, 0), **bounds.get(kind, {})} for kind in self.kinds.flavors}
+        return {"gpu": {"weight": account.weight}, "flavors": rows}
+
+    def _subpools(self, account: _Account, pool: str) -> dict[str, Any]:
         names = NameRegister("subpool", longest_subpool_name(self.options.namespace, pool), self.result)
-        found: dict[str, int] = {}
+        found: dict[str, dict[str, int]] = {}
+        nothing = dict.fromkeys(self.kinds.names, 0)
         for each in account.below():
             short = names.claim(each.name, each.line.place)
             self.pool_of[each.name] = pool
-            found[short] = (each.limit or 0) if self._is_guaranteed and not each.children else 0
-            self.result.became(each.line.place, f"pools.{pool}.subpools.{short} has the quota {found[short]}.")
-            if each.limit is not None:
+            found[short] = nothing if each.children else {**nothing, **each.ceiling.quotas}
+            quota = sum(found[short].values())
+            self.result.became(each.line.place, f"pools.{pool}.subpools.{short} has the quota {quota}.")
+            if each.ceiling.is_bounded:
                 self.result.lost(
-                    each.line.place, f"a subpool has a quota and no maximum: the ceiling {each.limit} is lost."
+                    each.line.place, f"a subpool has a quota and no maximum: the ceiling {each.ceiling.text()} is lost."
                 )
             if each.weight != 1:
                 self.result.lost(each.line.place, f"a subpool has no weight: {each.weight} is lost.")
             if each.children:
                 self.result.decide(each.line.place, "subpools have no subpools: the accounts below it stand beside it.")
-        if sum(found.values()) > quota:
-            self.result.decide(
-                account.line.place, f"the ceilings of its subpools are above {quota}, so their quotas are 0."
-            )
-            found = dict.fromkeys(found, 0)
-        return found
+        for kind in self.kinds.names:
+            most = account.ceiling.quotas.get(kind, 0)
+            if sum(row[kind] for row in found.values()) > most:
+                of_kind = f" of {kind}" if self.kinds.flavors else ""
+                self.result.decide(
+                    account.line.place,
+                    f"the ceilings{of_kind} of its subpools are above {most}, so their quotas are 0.",
+                )
+                found = {short: {**row, kind: 0} for short, row in found.items()}
+        return {short: row if self.kinds.flavors else row[DEFAULT_FLAVOR] for short, row in found.items()}
 
     def _add_user(self, account: _Account, line: SlurmLine) -> None:
         for key, value in line.fields.items():

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from pools.domain.configuration.backend_config import DEFAULT_CPU, DEFAULT_MEMORY, NodeSpec
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
+from pools.domain.names import is_word
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.moving_in.result import ImportResult
 from scheduling.moving_in.simulated_backend import FoundNodes
+from scheduling.moving_in.slurm.kinds import TYPE_LABEL
 from scheduling.moving_in.slurm.lines import SlurmLine, expand_hosts, read_count, read_gres
 
 MIB: Final = 2**20
+FEATURES: Final = ("feature", "features", "availablefeatures", "activefeatures")
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _USED: Final = frozenset(
     {"nodename", "gres", "cpus", "cputot", "realmemory", "sockets", "corespersocket", "threadspercore", "boards"}
 )
 
 
-def read_slurm_nodes(lines: list[SlurmLine], gres_lines: list[SlurmLine], result: ImportResult) -> FoundNodes:
-    """The nodes with GPUs. Of a name given twice the last line counts, so name scontrol's output after slurm.conf."""
+def read_slurm_nodes(
+    lines: list[SlurmLine], gres_lines: list[SlurmLine], result: ImportResult, *, types_of_limits: Collection[str]
+) -> FoundNodes:
+    """The nodes with GPUs. Of a name given twice the last line counts, so name scontrol's output after slurm.conf. GPUs
+    without a type have the one that limits name, if it is a feature of the node."""
     found = FoundNodes()
     types = _types_of_gres(gres_lines, result)
     defaults: dict[str, str] = {}
@@ -33,7 +42,8 @@ def read_slurm_nodes(lines: list[SlurmLine], gres_lines: list[SlurmLine], result
         gpus = read_gres(fields.get("gres", ""), line.place)
         for part in gpus.parts:
             result.lost(line.place, f"gpu:{part} is a part of a GPU (MIG); whole GPUs have quotas here.")
-        by_type = {kind or types.get(names[0], ""): count for kind, count in gpus.by_type.items()}
+        feature = _type_of_features(fields, types_of_limits)
+        by_type = {kind or types.get(names[0], feature): count for kind, count in gpus.by_type.items()}
         if not sum(by_type.values()):
             result.state(line.place, f"{len(names)} nodes without whole GPUs; quotas count GPUs, so they are left out.")
             continue
@@ -48,11 +58,16 @@ def read_slurm_nodes(lines: list[SlurmLine], gres_lines: list[SlurmLine], result
             if "realmemory" in fields
             else DEFAULT_MEMORY,
             platform=_platform(kind),
+            labels={TYPE_LABEL: kind.lower()}
+            if types_of_limits and is_word(kind) and kind.lower() != DEFAULT_FLAVOR
+            else {},
         )
         for name in names:
             host = re.sub(r"[^a-z0-9.-]", "-", name.lower()).strip("-.") or "x"
-            found.add(NodeSpec(host, spec.gpus, spec.cpu, spec.memory_bytes, platform=spec.platform), line.place)
+            found.add(replace(spec, name=host), line.place)
         result.became(line.place, f"{len(names)} nodes with {spec.gpus} GPUs each, platform {spec.platform}.")
+        if feature and kind == feature:
+            result.became(line.place, f"the feature {feature} is the type of its GPUs, because limits name it.")
         if rest := [line.keys[key] for key in line.fields if key not in _USED]:
             result.state(line.place, f"{', '.join(rest)}: values of nodes that quotas do not use.")
     return found
@@ -67,6 +82,13 @@ def _types_of_gres(lines: list[SlurmLine], result: ImportResult) -> dict[str, st
             types |= dict.fromkeys(expand_hosts(line.fields["nodename"], line.place), kind)
         result.state(line.place, "devices of a node; the number of its GPUs is that of slurm.conf or scontrol.")
     return types
+
+
+def _type_of_features(fields: dict[str, str], types: Collection[str]) -> str:
+    """The only feature of a node that is a type of GPU which limits name; empty if there is none."""
+    features = {word.strip().lower() for key in FEATURES for word in fields.get(key, "").split(",")}
+    named = sorted(features & set(types))
+    return named[0] if len(named) == 1 else ""
 
 
 def _cpus(fields: dict[str, str], line: SlurmLine) -> int:

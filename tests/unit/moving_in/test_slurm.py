@@ -19,7 +19,7 @@ User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
 Account - 'Sci':Description='a: b':Organization='lab':Fairshare=399:GrpTRES=gres/gpu=12:MaxWall=2-12
 Account - 'ops':Description=ops:GrpTRES=cpu=20,gres/gpu:a100=4:GrpTRESMins=cpu=1
 Parent - 'sci'
-Account - 'bio':Fairshare=3:GrpTRES=gres/gpu=8,gres/gpu:a100=4
+Account - 'bio':Fairshare=3:GrpTRES=gres/gpu=8,gres/gpu:a100=8
 Account - 'chem':MaxNodesPerJob=3:Fairshare=parent
 Parent - 'bio'
 User - 'ann':DefaultAccount='bio':Coordinator='sci':MaxCPUMins=4
