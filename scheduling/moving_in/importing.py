@@ -10,9 +10,9 @@ from scheduling.configuration.folders import SUFFIXES, write_folder
 from scheduling.moving_in.kubernetes.kai import read_kai
 from scheduling.moving_in.kubernetes.kueue import read_kueue
 from scheduling.moving_in.kubernetes.resource_quotas import read_resource_quotas
-from scheduling.moving_in.options import ImportOptions, SourceKind
+from scheduling.moving_in.options import REPORT_FILE, ImportOptions, SourceKind
 from scheduling.moving_in.osmo import read_osmo
-from scheduling.moving_in.report import REPORT_FILE, report_text
+from scheduling.moving_in.report import report_text
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.runai import read_runai
 from scheduling.moving_in.slurm.accounts import read_slurm

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+REPORT_FILE: Final = "REPORT.md"
+"""What became what, in the folder of the import."""
 
 
 class SourceKind(StrEnum):

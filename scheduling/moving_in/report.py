@@ -9,7 +9,6 @@ from pools.domain.structured_input.faults import shorten
 from pools.domain.values.counting import counted
 from scheduling.moving_in.result import ImportResult, PartOutcome, ReportLine
 
-REPORT_FILE: Final = "REPORT.md"
 LONGEST_KEY: Final = 160
 LONGEST_TEXT: Final = 400
 TITLES: Final = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scheduling.moving_in.options import GuaranteeFrom, ImportOptions, SourceKind
+from scheduling.moving_in.options import REPORT_FILE, GuaranteeFrom, ImportOptions, SourceKind
 
 if TYPE_CHECKING:
     from scheduling.moving_in.result import ImportResult, PartOutcome
@@ -22,7 +22,7 @@ def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files to read; - is the standard input.")],
     folder: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="DIR", help="Folder for our files and REPORT.md.", file_okay=False),
+        typer.Option("--output", "-o", metavar="DIR", help=f"Folder for our files and {REPORT_FILE}.", file_okay=False),
     ],
     backend: Annotated[str, typer.Option("--backend", help="Name of the cluster of all pools.")] = "imported",
     namespace: Annotated[str, typer.Option("--namespace", help="Namespace of that cluster.")] = "default",
@@ -45,7 +45,7 @@ def import_files(
     decided; 1: a file cannot be read, and nothing was written.
     """
     from scheduling.moving_in.importing import import_sources, write_import
-    from scheduling.moving_in.report import REPORT_FILE, summary_text
+    from scheduling.moving_in.report import summary_text
     from scheduling.moving_in.result import BadSource, PartOutcome
     from scheduling.moving_in.source_text import read_source
 

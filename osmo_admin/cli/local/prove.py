@@ -34,13 +34,18 @@ def prove(
     ] = Path("proof"),
     nodes: Annotated[
         str | None,
-        typer.Option("--nodes", metavar="12x8,4x4", help="Nodes x GPUs in place of the nodes of the folder."),
+        typer.Option("--nodes", metavar="12x8,a100=4x4", help="Nodes x GPUs in place of the nodes of the folder."),
     ] = None,
     backend: Annotated[
         str | None, typer.Option("--backend", metavar="NAME", help="The cluster, where the pools are on several.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only jobs submitted from this time on.")
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="The begin of the month: what ran or waited then takes part and is left out of the sums.",
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option("--until", metavar="TIME", help="Only jobs submitted before this time.")
@@ -149,5 +154,5 @@ def _print(proof: Proof) -> None:
         teams.sort(key=lambda each: (-abs(each.delay), each.name))
         named = ", ".join(f"{each.name} ({hours_text(each.delay, signed=True)})" for each in teams[:MAX_SHOWN])
         print(f"Gets {verdict} (delay in GPU-hours): {named or NONE}")
-    for sentence in proof.untold:
+    for sentence in (*proof.counted, *proof.untold):
         print(f"Note: {sentence}")

@@ -16,7 +16,8 @@ from pools.models import ConfigurationOwner
 from scheduling.admin.imports.form import KEPT, FormFacts, ImportForm
 from scheduling.admin.imports.preview import ImportPreview, success_message
 from scheduling.configuration.texts import one_file_text
-from scheduling.moving_in.report import REPORT_FILE, report_text
+from scheduling.moving_in.options import REPORT_FILE
+from scheduling.moving_in.report import report_text
 from scheduling.moving_in.result import ImportResult
 from scheduling.services.configuration_import import import_configuration
 

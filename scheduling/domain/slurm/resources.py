@@ -19,11 +19,12 @@ _SCALE: Final = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "
 @dataclass(frozen=True, slots=True)
 class AllocatedGpus:
     """GPUs of a job. `are_parts`: some are parts of GPUs (MIG), each counted as one; `is_counted`: the list has a
-    number of GPUs at all, which may be 0."""
+    number of GPUs at all, which may be 0. `kind`: the type of all of them; empty if there is none, or several."""
 
     gpus: int = 0
     are_parts: bool = False
     is_counted: bool = False
+    kind: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -35,7 +36,9 @@ def read_gpus(text: str) -> AllocatedGpus:
         return AllocatedGpus()
     types = {key.removeprefix(f"{_GPU}:"): amount for key, amount in amounts.items() if key != _GPU}
     are_parts = any(amount and _PART_OF_A_GPU.match(name) for name, amount in types.items())
-    return AllocatedGpus(amounts.get(_GPU, sum(types.values())), are_parts, is_counted=True)
+    gpus = amounts.get(_GPU, sum(types.values()))
+    kind = next((name for name, amount in types.items() if amount == gpus), "") if gpus and not are_parts else ""
+    return AllocatedGpus(gpus, are_parts, is_counted=True, kind=kind)
 
 
 def _gpu_amounts(text: str) -> Mapping[str, int]:

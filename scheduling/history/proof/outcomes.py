@@ -7,13 +7,13 @@ preemption in one number. Who has a delay got less than before, who has a negati
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayObserver
-from scheduling.history.replay.jobs import SECOND, Job, JobTable
+from scheduling.history.replay.jobs import SECOND, Job
 from scheduling.history.replay.measures import HOUR, quantile
 from scheduling.history.traces.records import JobRecord, RecordTable
 
@@ -77,10 +77,11 @@ class JobOutcome:
 class OutcomeObserver(ReplayObserver):
     """Notes what a replay does with each job, in little memory."""
 
-    def __init__(self, horizon: int) -> None:
-        """`horizon`: the last recorded end, on the clock of the replay; `used` counts up to it."""
+    def __init__(self, begin: int, horizon: int) -> None:
+        """`begin`: when the month begins; `horizon`: the last recorded end, on the clock of the replay. `used` counts
+        between them."""
         self.used = 0
-        self._horizon = horizon
+        self._begin, self._horizon = begin, horizon
         self.places: dict[int, int] = {}
         self.first_start: array[int] = array("q")
         self.end: array[int] = array("q")
@@ -110,7 +111,7 @@ class OutcomeObserver(ReplayObserver):
         place = self._place(live.job)
         self.lost[place] += lost
         assert live.start is not None
-        self.used += live.job.gpus * max(0, min(now, self._horizon) - live.start)
+        self.used += live.job.gpus * max(0, min(now, self._horizon) - max(live.start, self._begin))
         if reason is EndReason.PREEMPTED:
             self.stops[place] += 1
         else:
@@ -210,10 +211,12 @@ class BeforeAndAfter:
     worst: list[JobOutcome]
 
 
-def outcomes(jobs: JobTable, records: RecordTable, observer: OutcomeObserver) -> Iterator[JobOutcome]:
+def outcomes(
+    jobs: Iterable[Job], records: RecordTable, observer: OutcomeObserver, start_of_clock: int
+) -> Iterator[JobOutcome]:
     """Every job in the order of its submission."""
     for job in jobs:
-        yield observer.outcome(job, records.of(job.id), jobs.start)
+        yield observer.outcome(job, records.of(job.id), start_of_clock)
 
 
 def compare_outcomes(

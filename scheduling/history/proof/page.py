@@ -50,7 +50,7 @@ def proof_page(proof: Proof) -> str:
 def _parts(proof: Proof) -> Iterator[str]:
     folder, history = map(_text, proof.sources)
     whole = proof.comparison.whole
-    since = moment_text(proof.start, is_dated=proof.is_dated)
+    since = moment_text(proof.start + proof.begin, is_dated=proof.is_dated)
     until = moment_text(proof.start + proof.horizon, is_dated=proof.is_dated)
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -86,6 +86,7 @@ def _parts(proof: Proof) -> Iterator[str]:
         "earlier gets more; a job that can never start is less in any case. Waits and delays are those of jobs that "
         "start.</p>"
     )
+    yield from (f"<p>{_text(sentence, 600)}</p>" for sentence in proof.counted)
     yield "</main>\n</body>\n</html>"
 
 

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pools.domain.errors import BadInput, Fault
-from pools.domain.values.amounts import GPU
+from pools.domain.values.amounts import gpus_in
 from scheduling.configuration.files import BadFiles
 from scheduling.configuration.folders import read_folder
 from scheduling.domain.engine.facts import ClusterFacts, NodeFacts
 from scheduling.domain.priorities import Priority
 from scheduling.garbage_collector import garbage_collector
-from scheduling.history.proof.configured_cluster import configured_cluster
+from scheduling.history.proof.configured_cluster import ConfiguredCluster, configured_cluster
+from scheduling.history.proof.job_kinds import JobKinds, hosts_of, kind_sentences
 from scheduling.history.proof.jobs_file import JobsWriter, moment_text
+from scheduling.history.proof.month import ProvedMonth, begin_sentence, choose_month
 from scheduling.history.proof.names_of_teams import TeamNames
 from scheduling.history.proof.outcomes import BeforeAndAfter, OutcomeObserver, compare_outcomes, outcomes
 from scheduling.history.proof.worst_cases import WorstReasons, never_starting_reasons
@@ -24,10 +26,8 @@ from scheduling.history.replay.jobs import SECOND, JobTable
 from scheduling.history.replay.measures import Measures, Summary
 from scheduling.history.traces.cluster import leaf_names
 from scheduling.history.traces.faults import FileFaults, ReplayFault
-from scheduling.history.traces.run import Progress, Report, jobs_between, writable
+from scheduling.history.traces.run import Progress, Report, writable
 from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
-from scheduling.moving_in.result import SourcePlace
-from scheduling.moving_in.slurm.lines import expand_hosts
 
 MOST_WORST = 10
 
@@ -50,57 +50,66 @@ class ProofRequest:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The answer. `before_use`, `after_use`: GPU-microseconds held from the first submission to the last recorded end
-    (`horizon`, on the clock of the replay); `start` is the time of instant 0. `untold`: what the history cannot say."""
+    """The answer. `before_use`, `after_use`: GPU-microseconds held from the begin of the month to the last recorded end
+    (`horizon`, both on the clock of the replay); `start` is the time of instant 0. `counted`: how jobs are counted;
+    `untold`: what the history cannot say."""
 
     comparison: BeforeAndAfter
     summary: Summary
     reasons: dict[int, str]
     start: int
     is_dated: bool
+    begin: int
     horizon: int
     before_use: int
     after_use: int
     nodes: int
     gpus: int
+    counted: tuple[str, ...]
     untold: tuple[str, ...]
     sources: tuple[str, str]
 
     @property
     def capacity(self) -> int:
-        """GPU-microseconds of the nodes up to the last recorded end."""
-        return self.gpus * self.horizon
+        """GPU-microseconds of the nodes from the begin of the month to the last recorded end."""
+        return self.gpus * (self.horizon - self.begin)
 
 
 def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Proof:
     """Read, replay and compare; write the file of jobs. Raises `BadInput` and `ReplayFault`."""
-    facts, notes = _cluster(request)
-    trace, jobs = _history(request, facts)
-    records = trace.records
+    cluster = _cluster(request)
+    facts = cluster.facts
+    trace, month = _history(request, cluster)
+    records, jobs = trace.records, month.jobs
     horizon = max(records.of(job.id).ended for job in jobs) - jobs.start
-    observer, measures, arrived = OutcomeObserver(horizon), Measures(facts), ArrivalCount()
-    worst = WorstReasons(MOST_WORST, lambda job: records.of(job.id).ended - jobs.start)
+    observer, measures, arrived = OutcomeObserver(month.begin, horizon), Measures(facts), ArrivalCount()
+    worst = WorstReasons(MOST_WORST, lambda job: records.of(job.id).ended - jobs.start, month.warm_up)
     clock = worst.clock = ReplayClock(facts, request.rules, (observer, measures, arrived, worst))
     with garbage_collector.paused():
         for now in clock.run(jobs):
             report(Progress(request.folder.name, arrived.count, len(jobs), now // SECOND))
         with writable("--output", request.jobs_file) as file:
             writer = JobsWriter(file, start=jobs.start, is_dated=trace.is_dated)
-            found = outcomes(jobs, records, observer)
+            found = outcomes(month, records, observer, jobs.start)
             comparison = compare_outcomes(found, observer, most=MOST_WORST, write=writer.write)
         never = never_starting_reasons((group.first for group in comparison.never), facts, request.rules)
-    gpus = int(sum(node.resources.get(GPU, 0) for node in facts.nodes or ()))
+    gpus = int(sum(gpus_in(node.resources) for node in facts.nodes or ()))
     has_names = request.nodes is None
-    before_use = sum(job.gpus * records.of(job.id).held for job in jobs)
-    untold = [*_untold(jobs, trace, gpus), *_elsewhere(jobs, trace, facts if has_names else None), *notes, *trace.notes]
+    begin = jobs.start + month.begin
+    held = ((job.gpus, records.of(job.id)) for job in jobs)
+    before_use = sum(job_gpus * min(record.held, record.ended - begin) for job_gpus, record in held)
+    untold = [
+        begin_sentence(month, trace), *_untold(jobs, trace, gpus),
+        *_elsewhere(jobs, trace, facts if has_names else None), *cluster.notes, *trace.notes,
+    ]  # fmt: skip
     return Proof(
-        comparison, measures.summaries()[0], {**worst.reasons, **never}, jobs.start, trace.is_dated, horizon,
-        before_use, observer.used, len(facts.nodes or ()), gpus, tuple(untold),
+        comparison, measures.summaries()[0], {**worst.reasons, **never}, jobs.start, trace.is_dated, month.begin,
+        horizon, before_use, observer.used, len(facts.nodes or ()), gpus, tuple(kind_sentences(jobs)), tuple(untold),
         (request.folder.name, Path(request.history).name),
     )  # fmt: skip
 
 
-def _cluster(request: ProofRequest) -> tuple[ClusterFacts, list[str]]:
+def _cluster(request: ProofRequest) -> ConfiguredCluster:
     if not request.folder.exists():
         raise BadInput(
             f"{request.folder} does not exist. Make it with: osmo-admin import KIND FILE... -o {request.folder}", []
@@ -111,27 +120,28 @@ def _cluster(request: ProofRequest) -> tuple[ClusterFacts, list[str]]:
     cluster = configured_cluster(files, request.nodes, request.backend)
     if cluster.problem:
         raise BadInput(cluster.problem, [])
-    return cluster.facts, cluster.notes
+    return cluster
 
 
-def _history(request: ProofRequest, facts: ClusterFacts) -> tuple[Trace, JobTable]:
-    teams = leaf_names(facts)
+def _history(request: ProofRequest, cluster: ConfiguredCluster) -> tuple[Trace, ProvedMonth]:
+    teams = leaf_names(cluster.facts)
     names = TeamNames(request.options.renames, teams)
-    options = replace(request.options, renames=names, keeps_records=True)
+    options = replace(
+        request.options, renames=names, keeps_records=True, flavors_of=JobKinds(cluster.facts, cluster.flavors)
+    )
     reader = TraceReader(request.history, teams=teams, priority=request.priority, options=options)
     trace = reader.read()
     faults = FileFaults(request.history)
     if request.options.team is not None and request.options.team not in teams:
         faults.add(None, "--team", Fault.UNKNOWN_NAME, "The team is not a pool or a subpool of the folder.")
-    jobs = None if trace is None else jobs_between(trace, request.since, request.until, faults)
-    if trace is None or jobs is None or faults.count:
+    month = None if trace is None else choose_month(trace, request.since, request.until, faults)
+    if trace is None or month is None or faults.count:
         raise ReplayFault([reader.faults, faults])
-    return trace, jobs
+    return trace, month
 
 
 def _untold(jobs: JobTable, trace: Trace, gpus: int) -> Iterator[str]:
     """What every history leaves open, and where it contradicts the nodes."""
-    yield "The replay begins on empty nodes: what ran before the first submission, and what is left out, holds nothing."
     yield "People would have submitted other work with other waits. Durations do not depend on nodes or neighbours."
     most, when = _most_in_use(jobs, trace)
     if most > gpus:
@@ -172,7 +182,7 @@ def _elsewhere(jobs: JobTable, trace: Trace, facts: ClusterFacts | None) -> Iter
             unknown += 1
             continue
         if record.nodes not in seen:
-            seen[record.nodes] = _is_elsewhere(record.nodes, known)
+            seen[record.nodes] = not known.issuperset(hosts_of(record.nodes))
         if seen[record.nodes]:
             count += 1
             held += job.gpus * job.duration
@@ -180,11 +190,3 @@ def _elsewhere(jobs: JobTable, trace: Trace, facts: ClusterFacts | None) -> Iter
         yield f"{count:,} jobs ({held / SECOND / 3600:,.0f} GPU-hours) ran on nodes that the folder does not have."
     if unknown:
         yield f"Of {unknown:,} jobs the history does not say on which nodes they ran."
-
-
-def _is_elsewhere(text: str, known: set[str]) -> bool:
-    try:
-        hosts = expand_hosts(text, SourcePlace("NodeList", 1))
-    except BadInput:
-        return True
-    return any(host.lower() not in known for host in hosts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import Final
 
-from pools.domain.values.amounts import GPU, amount_text
+from pools.domain.values.amounts import amount_text, gpus_in
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.reasons.explain import Explainer
@@ -35,9 +35,10 @@ class WorstReasons(ReplayObserver):
 
     clock: ReplayClock
 
-    def __init__(self, most: int, ended_before: Callable[[Job], int]) -> None:
-        """`ended_before`: the recorded end of a job, on the clock of the replay."""
-        self._most, self._ended_before = most, ended_before
+    def __init__(self, most: int, ended_before: Callable[[Job], int], left_out: Collection[int]) -> None:
+        """`ended_before`: the recorded end of a job, on the clock of the replay; `left_out`: the numbers of jobs that
+        do not count."""
+        self._most, self._ended_before, self._left_out = most, ended_before, left_out
         self._live: dict[int, _Waiting] = {}
         self._stopped: list[LiveJob] = []
         self._worst: list[tuple[int, int, str]] = []
@@ -62,7 +63,7 @@ class WorstReasons(ReplayObserver):
             self._stopped.append(live)
             return
         waiting = self._live.pop(job.id, None)
-        if (later := now - self._ended_before(job)) >= SAME:
+        if job.id not in self._left_out and (later := now - self._ended_before(job)) >= SAME:
             case = (later * job.gpus, -job.id, STARTED_AT_ONCE if waiting is None else waiting.longest)
             (heappush if len(self._worst) < self._most else heappushpop)(self._worst, case)
 
@@ -80,7 +81,7 @@ def never_starting_reasons(cases: Iterable[JobOutcome], facts: ClusterFacts, rul
 
 
 def _never(case: JobOutcome, facts: ClusterFacts, clock: ReplayClock) -> str:
-    gpus = sum(node.resources.get(GPU, 0) for node in facts.nodes or ())
+    gpus = sum(gpus_in(node.resources) for node in facts.nodes or ())
     if case.job.gpus > gpus:  # its gang would have more tasks than fit into memory
         return f"It asks for {case.job.gpus:,} GPUs; all nodes together have {amount_text(gpus)}."
     state = KeptState(facts)

@@ -104,7 +104,7 @@ def read_input(request: ReplayRequest) -> ReplayInput:
     )
     trace = reader.read()
     jobs = None if trace is None else jobs_between(trace, request.since, request.until, options)
-    score_since = None if trace is None else _bound(trace, "score-since", request.score_since, options)
+    score_since = None if trace is None else time_bound(trace, "score-since", request.score_since, options)
     if jobs is None or options.count or any(file.count for file in files):
         raise ReplayFault([reader.faults, options, *files])
     notes = () if trace is None else trace.notes
@@ -115,7 +115,7 @@ def jobs_between(trace: Trace, since: str | None, until: str | None, faults: Fil
     """The jobs between `--since` and `--until`; None with a fault."""
     if since is None and until is None:
         return trace.jobs
-    bounds = [_bound(trace, "since", since, faults), _bound(trace, "until", until, faults)]
+    bounds = [time_bound(trace, "since", since, faults), time_bound(trace, "until", until, faults)]
     if faults.count:
         return None
     jobs = trace.jobs.between(bounds[0], bounds[1])
@@ -126,7 +126,7 @@ def jobs_between(trace: Trace, since: str | None, until: str | None, faults: Fil
     return jobs
 
 
-def _bound(trace: Trace, option: str, text: str | None, faults: FileFaults) -> int | None:
+def time_bound(trace: Trace, option: str, text: str | None, faults: FileFaults) -> int | None:
     """The time of an option on the clock of the trace; None if it is not given, or with a fault."""
     if text is None:
         return None

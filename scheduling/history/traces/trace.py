@@ -61,7 +61,7 @@ class TraceOptions:
     the column or the field that is the team, None for the first choice of the form; `skips_unusable`: whether jobs
     without a run time, GPUs or a team are left out and counted; `renames`: the queue for a team of another name;
     `priorities`: the priority for a QOS or a priority class; `keeps_records`: the recorded starts and ends are needed
-    too."""
+    too. `flavors_of`: the GPU flavors that a job may use, by its queue, the kind of GPU and the nodes of its record."""
 
     team: str | None = None
     team_from: str | None = None
@@ -69,6 +69,7 @@ class TraceOptions:
     renames: Mapping[str, str] = field(default_factory=dict)
     priorities: Mapping[str, Priority] = field(default_factory=dict)
     keeps_records: bool = False
+    flavors_of: Callable[[str, str, str], tuple[str, ...]] = lambda _team, _kind, _nodes: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ class TraceReader:
             self._jobs.add(
                 job.row, job.submit, job.duration, job.gpus, team, priority=self._options.priorities.get(job.kind),
                 limit=job.limit, name=job.name, user=job.user,
+                flavors=self._options.flavors_of(team, job.gpu_kind, job.nodes),
             )  # fmt: skip
             if self._options.keeps_records:
                 self._records.add(job.row, record_of(job))
@@ -308,7 +310,7 @@ class TraceReader:
             self._records.add(self._row, JobRecord(started, started + duration, 0, duration, self._line, "", ""))
         self._jobs.add(
             self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user,
-            checkpoint=checkpoint, flavors=flavors,
+            checkpoint=checkpoint, flavors=flavors or self._options.flavors_of(team, "", ""),
         )  # fmt: skip
 
     def _value(self, row: Mapping[str, str], column: str, read: Callable[[str], T | None], what: str) -> T | None:

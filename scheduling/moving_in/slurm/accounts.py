@@ -134,7 +134,7 @@ class _AccountWriter:
         options: ImportOptions,
     ) -> None:
         self.accounts, self.cluster, self.nodes, self.result, self.options = accounts, cluster, nodes, result, options
-        self.kinds = kinds
+        self.kinds, self.platforms = kinds, nodes.platforms
         self.pools = NameRegister("pool", longest_pool_name(options.namespace), result)
         self.cohorts = NameRegister("cohort", LABEL_LIMIT, result)
         self.pool_of: dict[str, str] = {}
@@ -278,9 +278,8 @@ class _AccountWriter:
             body["description"] = ", ".join(filter(None, about))
         if account.longest is not None:
             body["max_exec_timeout"] = _duration(account.longest)
-        platforms = self.nodes.platforms
-        if platforms and platforms != ["default"]:
-            body |= {"platforms": {each: {} for each in platforms}, "default_platform": platforms[0]}
+        if self.platforms and self.platforms != ["default"]:
+            body |= {"platforms": {each: {} for each in self.platforms}, "default_platform": self.platforms[0]}
         self.pool_of[account.name] = name
         if subpools := self._subpools(account, name):
             body["subpools"] = subpools

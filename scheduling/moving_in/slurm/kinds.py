@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pools.domain.configuration.flavors import MAX_FLAVORS, Flavor
+from pools.domain.configuration.flavors import Flavor
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
 from scheduling.moving_in.result import ImportResult, SourcePlace
@@ -58,7 +58,7 @@ def find_kinds(nodes: FoundNodes, types: Collection[str], result: ImportResult, 
     for node in nodes.nodes.values():
         kind = node.labels.get(TYPE_LABEL, DEFAULT_FLAVOR)
         by_type[kind] = by_type.get(kind, 0) + node.gpus
-    if not types or not set(types) & by_type.keys() or len(by_type) > MAX_FLAVORS:
+    if not types or not set(types) & by_type.keys():
         return GpuKinds((), {DEFAULT_FLAVOR: nodes.gpus})
     if len(by_type) == 1:
         return GpuKinds((), {DEFAULT_FLAVOR: nodes.gpus}, next(iter(by_type)))

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Final
 
 from pools.domain.configuration.backend_config import DEFAULT_CPU, DEFAULT_MEMORY, NodeSpec
+from pools.domain.configuration.flavors import MAX_FLAVORS
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
 from pools.domain.names import is_word
 from pools.domain.values.amounts import DEFAULT_FLAVOR
-from scheduling.moving_in.result import ImportResult
+from scheduling.moving_in.result import BadSource, ImportResult
 from scheduling.moving_in.simulated_backend import FoundNodes
 from scheduling.moving_in.slurm.kinds import TYPE_LABEL
 from scheduling.moving_in.slurm.lines import SlurmLine, expand_hosts, read_count, read_gres
@@ -32,6 +33,7 @@ def read_slurm_nodes(
     found = FoundNodes()
     types = _types_of_gres(gres_lines, result)
     defaults: dict[str, str] = {}
+    platforms: set[str] = set()
     for line in lines:
         if line.name.upper() == "DEFAULT":
             defaults = {**defaults, **line.fields}
@@ -65,6 +67,9 @@ def read_slurm_nodes(
         for name in names:
             host = re.sub(r"[^a-z0-9.-]", "-", name.lower()).strip("-.") or "x"
             found.add(replace(spec, name=host), line.place)
+        platforms.add(spec.platform)
+        if len(platforms) > MAX_FLAVORS:
+            raise BadSource.at(line.place, f"the nodes have more than {MAX_FLAVORS} types of GPU.")
         result.became(line.place, f"{len(names)} nodes with {spec.gpus} GPUs each, platform {spec.platform}.")
         if feature and kind == feature:
             result.became(line.place, f"the feature {feature} is the type of its GPUs, because limits name it.")

@@ -61,6 +61,11 @@ def test_files_that_spell_out_too_much(kind: str) -> None:
     assert "twice" in refusal_of(kind, b"kind: a\nkind: b\n")
 
 
+def test_nodes_of_too_many_types() -> None:
+    nodes = "".join(f"NodeName=n{n} Gres=gpu:t{n}:8\n" for n in range(70))
+    assert "more than 64 types of GPU" in refusal_of("slurm", nodes.encode())
+
+
 def test_more_values_than_a_configuration_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduling.moving_in.source_text.MAX_VALUES", 20_000)
     assert "more than 20000 values" in refusal_of("kai", b"[" + b"1," * 30_000 + b"1]")

@@ -188,7 +188,7 @@ def test_subpools_lend_to_one_another(firm: Path) -> None:
     assert rows["2"]["wait_after_s"] == "0"
 
 
-def test_kinds_of_gpu_are_added_up(tmp_path: Path) -> None:
+def test_flavors_are_added_up_on_nodes_without_flavors(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(
         "cohorts:\n  org:\n    quotas:\n    - {flavor: a100, resource: gpu, nominal: 3}\n"
         "    - {flavor: h100, resource: gpu, nominal: 1}\n"
@@ -197,7 +197,7 @@ def test_kinds_of_gpu_are_added_up(tmp_path: Path) -> None:
     )
     found = configured_cluster(read_folder(tmp_path), read_nodes("1x8"), None)
     assert found.problem == ""
-    assert found.notes == ["Quotas of several kinds of GPU are added up: a job may use every kind."]
+    assert [note[:42] for note in found.notes] == ["Quotas of several flavors are added up, be"]
     assert {queue.name: (queue.parent, queue.quota) for queue in found.facts.queues} == {
         "pool lab": ("cohort org", {GPU: 6}), "lab": ("pool lab", {GPU: 3}), "lab--bio": ("pool lab", {GPU: 3}),
     }  # fmt: skip

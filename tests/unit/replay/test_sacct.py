@@ -96,7 +96,20 @@ def test_gpus(text: str, gpus: object) -> None:
         with pytest.raises(BadSlurmValue):
             read_gpus(text)
     else:
-        assert read_gpus(text) == AllocatedGpus(gpus or 0, is_counted=gpus is not None)  # type: ignore[arg-type]
+        found = read_gpus(text)
+        assert found == AllocatedGpus(gpus or 0, is_counted=gpus is not None, kind=found.kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("gres/gpu=4,gres/gpu:A100=4", "a100"), ("gres/gpu:a100=4", "a100"), ("gres/gpu=4", ""), ("", ""),
+        ("gres/gpu=4,gres/gpu:a100=2", ""), ("gres/gpu:a100=4,gres/gpu:h100=2", ""), ("gres/gpu:a100=0", ""),
+        ("gres/gpu:a100_1g.5gb=2", ""), ("gres/gpu:a100=2,gres/gpu:h100=0", "a100"),
+    ],
+)  # fmt: skip
+def test_the_type_of_all_gpus(text: str, kind: str) -> None:
+    assert read_gpus(text).kind == kind
 
 
 def test_parts_of_gpus_are_told() -> None:

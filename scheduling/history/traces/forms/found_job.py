@@ -15,7 +15,8 @@ class FoundJob:
     """A job that ended. Times are microseconds, moments those since 1970. `row`: the number of its first data row;
     `line`: that of its last record. `kind`: the QOS or the priority class. `duration`: of the run that counts; `limit`:
     the longest time of one run. `started`, `ended`: of its first and last run; `stops`: how often the cluster took its
-    place away; `held`: the time of all runs together; `nodes`: the names of its last run."""
+    place away; `held`: the time of all runs together; `nodes`: the names of its last run; `gpu_kind`: the type or the
+    flavor of its GPUs, empty where it is not known or there are several."""
 
     row: int
     line: int
@@ -32,6 +33,7 @@ class FoundJob:
     stops: int = 0
     held: int = 0
     nodes: str = ""
+    gpu_kind: str = ""
 
 
 class LeftOut(StrEnum):

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from scheduling.domain.slurm.jobs import JobFate, SlurmJobId, is_step, read_job_id, read_state
-from scheduling.domain.slurm.resources import read_gpus
+from scheduling.domain.slurm.resources import AllocatedGpus, read_gpus
 from scheduling.domain.slurm.times import MICROSECONDS, BadSlurmValue, read_moment, read_span
 from scheduling.history.traces.forms.found_job import FormNotes, FormOptions, FoundJob, LeftOut, Tell, columns_of
 
@@ -61,7 +61,7 @@ class _Words:
 
 
 _NUMBERS: Final = ("row", "line", "submit", "start", "end", "duration", "limit", "gpus", "is_open", "tasks")
-_TEXTS: Final = ("team", "name", "user", "kind", "nodes")
+_TEXTS: Final = ("team", "name", "user", "kind", "nodes", "gpu_kind")
 _UNKNOWN: Final = -(2**62)
 
 
@@ -174,7 +174,7 @@ class SacctReader:
         if times["start"] is None or duration is None or (duration == 0 and fate is JobFate.OPEN):
             if duration:
                 raise _BadColumn("Start", "is unknown, although the record has a run time")
-            self._keep(job, fate, values, times, None, 0)
+            self._keep(job, fate, values, times, None, AllocatedGpus())
             return
         if job.tasks > 1:
             raise _BadColumn("JobID", "is a row of several tasks with one run time")
@@ -207,7 +207,7 @@ class SacctReader:
             raise _BadColumn("ElapsedRaw" if text else "End", "is a negative time: the job ends before it starts")
         return found * MICROSECONDS
 
-    def _gpus(self, values: Mapping[str, str]) -> int:
+    def _gpus(self, values: Mapping[str, str]) -> AllocatedGpus:
         """The GPUs that the job had; those that it requested, where Slurm did not keep what it had."""
         for key in ("allocated", "requested"):
             with _Column(_COLUMNS[key]):
@@ -217,8 +217,8 @@ class SacctReader:
             if found.gpus > MAX_GPUS:
                 raise _BadColumn(_COLUMNS[key], f"has more than {MAX_GPUS:,} GPUs")
             if found.is_counted or (key == "allocated" and values.get(key)):
-                return found.gpus
-        return 0
+                return found
+        return AllocatedGpus()
 
     def _limit(self, values: Mapping[str, str]) -> int:
         if "limit" in values:
@@ -231,7 +231,7 @@ class SacctReader:
 
     def _keep(
         self, job: SlurmJobId, fate: JobFate, values: Mapping[str, str], times: Mapping[str, int | None],
-        duration: int | None, gpus: int,
+        duration: int | None, gpus: AllocatedGpus,
     ) -> None:  # fmt: skip
         """Keep a record; one without a run time says only that its job is open, or that it did not go on."""
         submit, eligible, start = times["submit"], times["eligible"], times["start"]
@@ -243,12 +243,13 @@ class SacctReader:
             "row": self._row, "line": self._line, "submit": _UNKNOWN if submit is None else submit,
             "start": _UNKNOWN if start is None else start,
             "end": _UNKNOWN if start is None else start + (duration or 0),
-            "duration": -1 if duration is None else duration, "limit": self._limit(values), "gpus": gpus,
+            "duration": -1 if duration is None else duration, "limit": self._limit(values), "gpus": gpus.gpus,
             "is_open": fate is JobFate.OPEN, "tasks": job.tasks,
         }  # fmt: skip
         texts = {
             "team": values.get(self._team_column, ""), "name": values.get("name", ""), "user": values.get("user", ""),
             "kind": values.get("qos", ""), "nodes": values.get("nodes", "") if self._options.keeps_nodes else "",
+            "gpu_kind": gpus.kind,
         }  # fmt: skip
         self._keys.append(job.key)
         for name, number in numbers.items():
@@ -291,7 +292,7 @@ class SacctReader:
             min(numbers["row"][at] for at in records), line, min(numbers["submit"][at] for at in ran), duration, gpus,
             team, numbers["start"][ran[0]], numbers["end"][last], self._text("name", last), self._text("user", last),
             self._text("kind", last), None if limit <= 0 else max(limit, duration), len(ran) - 1,
-            sum(numbers["duration"][at] for at in ran), self._text("nodes", last),
+            sum(numbers["duration"][at] for at in ran), self._text("nodes", last), self._text("gpu_kind", last),
         )  # fmt: skip
 
     def _text(self, name: str, at: int) -> str:

@@ -48,6 +48,7 @@ class _SeenWork:
     queue: str = ""
     created: int | None = None
     gpus: int = 0
+    gpu_kind: str = ""
     limit: int | None = None
     starts: set[int] = field(default_factory=set)
     evicted: set[int] = field(default_factory=set)
@@ -127,6 +128,7 @@ class WorkloadReader:
         if found := word(admission, "clusterQueue"):
             work.queue = found
             work.gpus = self._gpus_of_workload(spec, admission)
+            work.gpu_kind = _flavor_of(admission)
         seconds = spec.get("maximumExecutionTimeSeconds")
         if isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds < 10**11:
             work.limit = seconds * SECOND
@@ -269,8 +271,19 @@ class WorkloadReader:
         limit = None if work.limit is None else max(work.limit, duration)
         return FoundJob(
             work.row, work.line, work.created or 0, duration, work.gpus, team, first, work.ended, work.name, work.user,
-            work.kind, limit, stops, held, nodes,
+            work.kind, limit, stops, held, nodes, work.gpu_kind,
         )  # fmt: skip
+
+
+def _flavor_of(admission: Json) -> str:
+    """The flavor of all GPUs that were admitted; empty if there are several."""
+    found = {
+        flavor
+        for assignment in entries(admission, "podSetAssignments")
+        for resource, flavor in part(assignment, "flavors").items()
+        if isinstance(flavor, str) and gpus_of({resource: 1})[0]
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _identity(each: Json) -> str:
