@@ -1,8 +1,9 @@
 """The process that works with Kubernetes clusters: `python -m osmo_admin.processes.clusters`, until a signal ends it.
 
-Its main thread keeps an agent and a GPU quota controller running for each backend, renews their leases while they wait
-for a cluster, and passes on the notifications of the ledger. Without notifications, also without a broker, each loop
-works every few seconds. Any number of these processes may run side by side.
+Its main thread keeps an agent and a GPU quota controller running for each backend, or an observer for one that is only
+read, renews their leases while they wait for a cluster, and passes on the notifications of the ledger. Without
+notifications, also without a broker, each loop works every few seconds. Any number of these processes may run side by
+side.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def main() -> None:
     from osmo_admin.monitoring.liveness import Liveness
     from osmo_admin.processes.counter_page import serve_counters
     from scheduling.services.gpu_quota.controller import GpuQuotaController
+    from scheduling.services.kubernetes.agent import ClusterAgent
     from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
+    from scheduling.services.kubernetes.observing.observer import ClusterObserver
     from scheduling.services.notifications import listen_for_wakeups
 
     serve_counters(settings.OSMO.metrics_port)
@@ -45,7 +48,7 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
-    loops = (ClusterWorkers(), ClusterWorkers(GpuQuotaController))
+    loops = (ClusterWorkers(ClusterAgent, ClusterObserver), ClusterWorkers(GpuQuotaController))
 
     def wake(backend_id: int) -> None:
         for workers in loops:

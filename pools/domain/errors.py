@@ -170,6 +170,7 @@ class Fault(StrEnum):
     ABOVE_MAXIMUM = "above_maximum", "a gang that is larger than its pool may ever hold"
     ABOVE_QUOTA = "above_quota", "a gang that is larger than the quota"
     ABOVE_TREE = "above_tree", "a gang that is larger than its tree of cohorts"
+    CLUSTER_OBSERVED = "cluster_observed", "a write to a cluster that is only observed"
     POOL_CLOSED = "pool_closed", "a pool that takes no work now"
     NO_PLATFORM = "no_platform", "work without a platform in a pool without a default"
     TOO_MANY_IN_REQUEST = "too_many_in_request", "more workflows in one request than are allowed"

@@ -34,6 +34,25 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
     """,
 )
 
+MODE_WITHOUT_WORK = pgtrigger.Trigger(
+    name="mode_without_work",
+    operation=pgtrigger.UpdateOf("mode"),
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    condition=pgtrigger.Condition("NEW.mode IS DISTINCT FROM OLD.mode"),
+    declare=[("busy", "text")],
+    func=f"""
+        SELECT root.name INTO busy FROM pools_reservation held
+            JOIN pools_pool leaf ON leaf.id = held.pool_id
+            JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
+            WHERE root.backend_id = NEW.backend_id LIMIT 1;
+        IF busy IS NOT NULL THEN
+            {raise_message("mode_without_work", "The mode of a cluster changes without work; pool % has some.", "busy")}
+        END IF;
+        RETURN NULL;
+    """,
+)
+
 
 MOVE_TOKENS = MoveTokensTrigger(
     plan_of_backends("NEW.backend_id", TokenKind.QUOTAS), operation=pgtrigger.Insert | pgtrigger.Update
@@ -47,7 +66,13 @@ class KubernetesSettings(models.Model):
     `credential_mark` distinguishes kubeconfigs in the audit trail, where their content never appears. `server` is the
     address in the kubeconfig, empty for a kubeconfig file. `node_pool_key` and `node_pool` are the label by which a KAI
     shard selects its nodes, queues and PodGroups; an empty `node_pool` means the shard without a label value.
+
+    A cluster in `mode` observe is read and never written: its own scheduler decides.
     """
+
+    class ClusterMode(models.TextChoices):
+        MANAGE = cluster_config.MANAGE
+        OBSERVE = cluster_config.OBSERVE
 
     class Access(models.TextChoices):
         KUBECONFIG = cluster_config.KUBECONFIG
@@ -60,6 +85,7 @@ class KubernetesSettings(models.Model):
         OFF = cluster_config.OFF
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="kubernetes")
+    mode = models.TextField(choices=ClusterMode.choices, default=ClusterMode.MANAGE, db_default=ClusterMode.MANAGE)
     access = models.TextField(choices=Access.choices)
     sealed_kubeconfig = models.TextField(blank=True)
     credential_mark = models.TextField(blank=True)
@@ -82,9 +108,15 @@ class KubernetesSettings(models.Model):
                 name="cluster_has_one_credential",
                 violation_error_message="A cluster is reached by a kubeconfig, by a file's name, or from inside it.",
             ),
+            models.CheckConstraint(
+                condition=models.Q(mode__in=cluster_config.CLUSTER_MODES),
+                name="cluster_mode_known",
+                violation_error_message="A cluster is managed or observed.",
+            ),
         ]
         triggers = [
             ONE_BACKEND_PER_NAMESPACE,
+            MODE_WITHOUT_WORK,
             MOVE_TOKENS,
             AuditTrigger(
                 subject="'backend/' || COALESCE((SELECT name FROM pools_backend"
@@ -105,3 +137,13 @@ class KubernetesSettings(models.Model):
 
     def __str__(self) -> str:
         return f"{self.access} {self.server}".strip()
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the cluster is read and never written."""
+        return self.mode == self.ClusterMode.OBSERVE
+
+    @property
+    def sync_in_force(self) -> str:
+        """How the queues are synced: not at all in an observed cluster."""
+        return self.Sync.OFF if self.is_observed else self.sync_mode

@@ -62,6 +62,7 @@ CLUSTER_DEFAULTS: Final = {
     "node_pool_key": cluster_config.NODE_POOL_KEY,
     "node_pool": "",
     "sync_mode": cluster_config.APPLY,
+    "mode": cluster_config.MANAGE,
 }
 _NODE_DEFAULTS: Final = {
     "cpu": DEFAULT_CPU,
@@ -182,7 +183,14 @@ def full_backend_body(body: Body) -> dict[str, Any]:
     """The JSON of a PUT that gives a backend exactly this form: with every default."""
     if body["type"] == KUBERNETES:
         defaults = {**dict.fromkeys(CLUSTER_DEFAULTS, ""), "degraded": POLICY_DEFAULTS["degraded"]}
-        return {"description": "", "flavors": [], **defaults, "sync_mode": cluster_config.APPLY, **body}
+        return {
+            "description": "",
+            "flavors": [],
+            **defaults,
+            "sync_mode": cluster_config.APPLY,
+            "mode": cluster_config.MANAGE,
+            **body,
+        }
     return {"description": "", "flavors": [], "auto_end": True, **POLICY_DEFAULTS, **body}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER, root_queue_name
@@ -12,8 +13,8 @@ from scheduling.domain.queues.desired import DesiredQueue, QueueTarget, queue_ma
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.error_messages import condition_reason, error_message
 from scheduling.kube.connection.errors import ClusterError
-from scheduling.kube.connection.port import Cluster
-from scheduling.kube.connection.resource_kinds import NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
+from scheduling.kube.connection.port import Cluster, ClusterReader, ResourceKind
+from scheduling.kube.connection.resource_kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
 
 PROBE_NAME = "osmo-connection-test"
 
@@ -72,12 +73,23 @@ def unreachable_report(error: ClusterError) -> ConnectionReport:
 
 def check_cluster(cluster: Cluster, target: QueueTarget) -> ConnectionReport:
     """Run all checks. An error of the cluster is a failed check; after an unanswered call the others are skipped."""
+    return _report(
+        cluster, _checks(cluster, target), f"queues and work in namespace {target.namespace} can be managed there"
+    )
+
+
+def check_observed_cluster(cluster: ClusterReader) -> ConnectionReport:
+    """Run the checks of a cluster that is only read: what is read of it may be listed."""
+    return _report(cluster, _read_checks(cluster), "its nodes and its work can be read")
+
+
+def _report(cluster: ClusterReader, to_check: Iterable[ConnectionCheck], result: str) -> ConnectionReport:
     try:
         version = cluster.version()
     except ClusterError as error:
         return unreachable_report(error)
     checks = [ConnectionCheck("connection", True, f"The cluster answers: Kubernetes {version}.")]
-    for check in _checks(cluster, target):
+    for check in to_check:
         checks.append(check)
         if check.message.startswith(_NO_ANSWER):
             break
@@ -85,13 +97,27 @@ def check_cluster(cluster: Cluster, target: QueueTarget) -> ConnectionReport:
     if missing:
         more = f" {len(missing) - 1} more things are missing." if len(missing) > 1 else ""
         return ConnectionReport(False, missing[0].message + more, version, tuple(checks))
-    message = (
-        f"Connected to Kubernetes {version}: queues and work in namespace {target.namespace} can be managed there."
-    )
-    return ConnectionReport(True, message, version, tuple(checks))
+    return ConnectionReport(True, f"Connected to Kubernetes {version}: {result}.", version, tuple(checks))
 
 
 _NO_ANSWER = "The cluster does not answer"
+
+
+def _read_checks(cluster: ClusterReader) -> Iterator[ConnectionCheck]:
+    """A list of one name needs the same right as the list of all, and answers at once."""
+    for kind, title, is_required in _OBSERVED_KINDS:
+        yield _check(
+            title,
+            f"{title[0].upper()}{title[1:]} can be read.",
+            partial(cluster.list, kind, fields=f"metadata.name={PROBE_NAME}"),
+            is_required=is_required,
+        )
+
+
+_OBSERVED_KINDS: tuple[tuple[ResourceKind, str, bool], ...] = (
+    (NODE, "nodes", True),
+    (POD, "pods", True),
+)
 
 
 def _checks(cluster: Cluster, target: QueueTarget) -> Iterator[ConnectionCheck]:

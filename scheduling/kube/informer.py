@@ -18,7 +18,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.kube.connection.errors import ClusterError
-from scheduling.kube.connection.port import Cluster, ResourceKind, WatchEventType
+from scheduling.kube.connection.port import ClusterReader, ResourceKind, WatchEventType
 
 logger = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.5  # in a pause
@@ -46,7 +46,7 @@ class Informer(Generic[Key]):
         self,
         kind: ResourceKind,
         *,
-        connect: Callable[[], Cluster | None],
+        connect: Callable[[], ClusterReader | None],
         key_of: Callable[[Object], Key],
         on_change: Callable[[Key], None],
         namespace: str | None = None,
@@ -147,7 +147,7 @@ class Informer(Generic[Key]):
             if stop.is_set():
                 break
 
-    def _connected(self) -> Cluster:
+    def _connected(self) -> ClusterReader:
         cluster = self._connect()
         if cluster is None:
             raise errors.Unreachable("There is no connection yet.")
@@ -156,7 +156,7 @@ class Informer(Generic[Key]):
     def _is_list_due(self) -> bool:
         return self._listed_at is None or time.monotonic() - self._listed_at > self._timing.relist_seconds
 
-    def _list(self, cluster: Cluster) -> str:
+    def _list(self, cluster: ClusterReader) -> str:
         listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels, transform=self._transform)
         listed = {self._name_of(item): item for item in listing.items}
         changed: set[Key] = set()

@@ -94,6 +94,41 @@ def rbac_manifests(
     ]
 
 
+OBSERVER = "osmo-admin-observer"
+OBSERVER_KINDS: tuple[ResourceKind, ...] = (
+    resource_kinds.NODE,
+    resource_kinds.POD,
+    resource_kinds.DEVICE_LIST,
+    resource_kinds.DEVICE_CLAIM,
+)
+"""What is read of an observed cluster, in all namespaces."""
+
+
+def observer_manifests(namespace: str) -> list[Object]:
+    """All manifests for a cluster that is only observed: an account in `namespace` that may list and watch, and nothing
+    else."""
+    labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
+    metadata = {"name": OBSERVER, "labels": labels}
+    rbac, role = "rbac.authorization.k8s.io", {"kind": "ClusterRole", "name": OBSERVER}
+    subject = {"kind": "ServiceAccount", "name": OBSERVER, "namespace": namespace}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata | {"namespace": namespace}},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": metadata,
+            "rules": [rule for kind in OBSERVER_KINDS for rule in _rules(kind, LIST_VERBS, ())],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": role | {"apiGroup": rbac},
+            "subjects": [subject],
+        },
+    ]
+
+
 def _rules(kind: ResourceKind, verbs: Sequence[str], names: Sequence[str]) -> Iterator[Object]:
     """The rules of one right. Without `names` it is for objects of every name."""
     base = {"apiGroups": [kind.group], "resources": [kind.plural]}

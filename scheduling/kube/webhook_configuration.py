@@ -18,7 +18,7 @@ from scheduling.domain.cluster.naming import FIELD_MANAGER, MANAGED_BY_LABEL
 from scheduling.domain.cluster.pods.gpu_pod import WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.connection.port import Cluster, ResourceKind
+from scheduling.kube.connection.port import Cluster, ClusterReader, ResourceKind
 
 TIMEOUT_SECONDS = 5
 TIMEOUT_FOR_OTHERS_SECONDS = 1
@@ -177,7 +177,7 @@ def remove_configuration(cluster: Cluster, backend: str) -> bool:
     return True
 
 
-def read_configuration(cluster: Cluster, backend: str) -> Object | None:
+def read_configuration(cluster: ClusterReader, backend: str) -> Object | None:
     """The installed configuration; None when there is none. Raises ClusterError."""
     try:
         return cluster.get(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))

@@ -11,6 +11,7 @@ _COHORT_CONSTRAINTS = "tests/integration/cohorts/test_cohort_constraints.py"
 _CONSTRAINTS = "tests/integration/ledger/test_constraints.py"
 _GPU_CONSTRAINTS = "tests/integration/ledger/test_gpu_constraints.py"
 _OWNERSHIP = "tests/integration/configuration/test_ownership.py"
+_OBSERVED = "tests/integration/observing/test_no_write.py"
 _NAMED_RULES = "tests/integration/ledger/test_named_rules.py"
 _RAW_WRITES = "tests/integration/ledger/test_raw_writes.py"
 _RECEIPTS = "tests/integration/engine/test_receipts.py"
@@ -87,6 +88,8 @@ DATABASE_RULES: dict[str, str] = {
     "pools_inboxread:inbox_read_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[inbox_read_once]",
     "pools_kubernetessettings:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_kubernetessettings]",
     "pools_kubernetessettings:cluster_has_one_credential": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cluster_has_one_credential]",
+    "pools_kubernetessettings:cluster_mode_known": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cluster_mode_known]",
+    "pools_kubernetessettings:mode_without_work": f"{_OBSERVED}::test_the_database_refuses_a_change_of_the_mode_with_work",
     "pools_kubernetessettings:move_tokens": f"{_NAMED_RULES}::test_what_follows_from_a_raw_change_is_written[pools_kubernetessettings:move_tokens]",
     "pools_kubernetessettings:one_backend_per_namespace": f"{_CLUSTERS}::test_one_backend_per_cluster_and_namespace",
     "pools_kubernetessettings:owned_by_git": f"{_OWNERSHIP}::test_raw_sql_on_a_cluster_is_refused",

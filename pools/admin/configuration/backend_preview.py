@@ -29,6 +29,16 @@ _MODE_EFFECTS: Mapping[str, str] = {
 }
 
 
+_OBSERVED = (
+    "The cluster is observed: it is read and never written. Nothing is dispatched, and submissions to its pools are "
+    "refused."
+)
+
+
+def _mode_effect(new: Mapping[str, Any]) -> str:
+    return _OBSERVED if new["mode"] == cluster_config.OBSERVE else _MODE_EFFECTS[new["sync_mode"]]
+
+
 def format_node_line(node: Node) -> str:
     """A node as a line of the form."""
     labels = f" labels={labels_text(node.labels)}" if node.labels else ""
@@ -102,7 +112,7 @@ def _configuration(row: Backend) -> dict[str, Any]:
     mark = cluster.credential_mark
     return (
         found
-        | {key: getattr(cluster, key) for key in (*keys, "sync_mode")}
+        | {key: getattr(cluster, key) for key in (*keys, "mode", "sync_mode")}
         | {"kubeconfig": f"stored, fingerprint {mark[:8]}" if mark else ""}
     )
 
@@ -119,7 +129,7 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         gpus = f" with {capacity.gpus} GPUs" if capacity and capacity.gpus else ""
         yield f"Cluster {name} is added{gpus}; no pool is on it yet."
         if "sync_mode" in new:
-            yield f"The connection is tried at once. {_MODE_EFFECTS[new['sync_mode']]}"
+            yield f"The connection is tried at once. {_mode_effect(new)}"
         return
     if old == new:
         return
@@ -136,8 +146,8 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     if old["offline"] and not new["offline"]:
         yield "The cluster comes back: work that waits there may start."
     yield from _policy_messages(old, new)
-    if old.get("sync_mode") != new.get("sync_mode") and "sync_mode" in new:
-        yield _MODE_EFFECTS[new["sync_mode"]]
+    if "mode" in new and any(old.get(key) != new[key] for key in ("mode", "sync_mode")):
+        yield _mode_effect(new)
     if old.get("server") and old["server"] != new.get("server"):
         yield f"OSMO Admin connects to {new.get('server')} instead of {old['server']}."
 

@@ -18,6 +18,10 @@ from pools.domain.configuration.flavors import flavors_from_text, flavors_of, fl
 from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 
+_MODE_CHOICES = (
+    (cluster_config.MANAGE, "manage: work is dispatched, quotas become queues"),
+    (cluster_config.OBSERVE, "observe: read its work, write nothing"),
+)
 _ACCESS_CHOICES = (
     (cluster_config.KUBECONFIG, "a kubeconfig that is stored sealed"),
     (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
@@ -86,7 +90,7 @@ class ClusterForm(ChangeForm):
 
     groups = (
         FieldGroup("Cluster", ("name", "namespace", "about")),
-        FieldGroup("Queues and reason", ("sync_mode", "description")),
+        FieldGroup("Mode, queues and reason", ("mode", "sync_mode", "description")),
         FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
         FieldGroup(
             "Scheduler and state: the defaults fit KAI as it is installed",
@@ -110,6 +114,7 @@ class ClusterForm(ChangeForm):
     node_pool = backend_field("node_pool")
     degraded = degraded_field()
     flavors = flavors_field()
+    mode = backend_field("mode", partial(forms.choice_field, choices=_MODE_CHOICES, required=False))
     sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
     description = reason_field()
     field_by_path = {"description": "about"}
@@ -121,6 +126,7 @@ class ClusterForm(ChangeForm):
         body = {key: data[key] for key in BACKEND_KEYS if key in data and key not in ("kubeconfig", "kubeconfig_file")}
         body |= {"type": cluster_config.KUBERNETES, "description": data["about"]}
         body["flavors"] = flavors_from_text(data["flavors"])
+        body["mode"] = data["mode"] or cluster_config.MANAGE
         body["degraded"] = data["degraded"] or POLICY_DEFAULTS["degraded"]
         if access == cluster_config.KUBECONFIG:
             body["kubeconfig"] = data["kubeconfig"].strip() or None
@@ -149,6 +155,7 @@ NEW_CLUSTER_VALUES: dict[str, Any] = {
     "access": cluster_config.KUBECONFIG,
     "scheduler_name": cluster_config.SCHEDULER,
     "node_pool_key": cluster_config.NODE_POOL_KEY,
+    "mode": cluster_config.MANAGE,
     "sync_mode": cluster_config.APPLY,
     "degraded": POLICY_DEFAULTS["degraded"],
 }

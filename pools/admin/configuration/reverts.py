@@ -54,6 +54,7 @@ _CLUSTER_FIELDS: Final[Mapping[str, str]] = {
         column: column
         for column in (
             "access", "kubeconfig_file", "context", "scheduler_name", "node_pool_key", "node_pool", "sync_mode",
+            "mode",
         )
     },
 }  # fmt: skip

@@ -20,7 +20,7 @@ from pools.domain.changes.command import (
     value,
 )
 from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, VictimRule
-from pools.domain.configuration.cluster_config import ACCESS_MODES, SYNC_MODES
+from pools.domain.configuration.cluster_config import ACCESS_MODES, CLUSTER_MODES, SYNC_MODES
 from pools.domain.configuration.flavors import FLAVOR
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import Permission
@@ -73,6 +73,11 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
         "Named kinds of GPU, each with labels of its nodes. A node has the first one whose labels it has.",
     ),
     "offline": ChangeField(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
+    "mode": ChangeField(
+        choice(CLUSTER_MODES),
+        "Mode",
+        "An observed cluster is read and never written: its own scheduler decides, and its work is counted here.",
+    ),
     "access": ChangeField(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),
     "kubeconfig": ChangeField(
         SECRET,
@@ -109,7 +114,7 @@ class BackendChange(ChangeCommand):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutBackend(BackendChange):
     """Create or change a backend; keys left out stay as they are. `nodes`, `auto_end`, `victims`, and `reserve_after`
-    and `ageing` (seconds; null: never) belong to a simulated backend, `access` and the keys after it to a Kubernetes
+    and `ageing` (seconds; null: never) belong to a simulated backend, `mode` and the keys after it to a Kubernetes
     backend, `degraded` and `flavors` to both. `kubeconfig` is never shown again."""
 
     service: ClassVar = "put_backend"

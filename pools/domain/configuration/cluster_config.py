@@ -12,6 +12,8 @@ from pools.domain.structured_input.fields import FieldReader
 KUBERNETES = "kubernetes"
 KUBECONFIG, FILE, IN_CLUSTER = "kubeconfig", "file", "in_cluster"
 ACCESS_MODES = (KUBECONFIG, FILE, IN_CLUSTER)
+MANAGE, OBSERVE = "manage", "observe"
+CLUSTER_MODES = (MANAGE, OBSERVE)
 APPLY, REPORT, OFF = "apply", "report", "off"
 SYNC_MODES = (APPLY, REPORT, OFF)
 SCHEDULER = "kai-scheduler"
@@ -30,6 +32,7 @@ _SCHEDULER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 class ClusterKeys(TypedDict, total=False):
     """The keys of a Kubernetes backend that are shown."""
 
+    mode: str
     access: str
     kubeconfig_file: str
     context: str
@@ -49,6 +52,7 @@ class ClusterSpec:
     """The requested configuration of a cluster. None: the key was left out, and the present value stays. `kubeconfig`
     is the text; no answer ever contains it again."""
 
+    mode: str | None = None
     access: str | None = None
     kubeconfig: str | None = None
     kubeconfig_file: str | None = None
@@ -63,6 +67,7 @@ def read_cluster(fields: FieldReader) -> ClusterSpec:
     """The configuration in the object; faults are added to `fields`. The kind of access follows from the given keys,
     unless it is named."""
     spec = ClusterSpec(
+        mode=_read_choice(fields, "mode", CLUSTER_MODES),
         access=_read_choice(fields, "access", ACCESS_MODES),
         kubeconfig=_kubeconfig(fields),
         kubeconfig_file=_read_matching_text(

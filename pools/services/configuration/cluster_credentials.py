@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 from django.conf import settings
+from django.db.models import Q
 
 from pools.domain.configuration.cluster_addresses import AddressRule
 from pools.domain.configuration.cluster_config import (
@@ -20,10 +22,12 @@ from pools.domain.configuration.cluster_config import (
 )
 from pools.domain.configuration.kubeconfig import MAX_LENGTH, KubeconfigFacts, read_kubeconfig
 from pools.domain.errors import Conflict, Fault, Violation
-from pools.models import Backend, KubernetesSettings
+from pools.locking import lock_pool_trees
+from pools.models import Backend, KubernetesSettings, Reservation
 from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
 
 IN_CLUSTER_SERVER = "in-cluster"
+_SHOWN_POOLS = 10
 _DEFAULTS = {"scheduler_name": SCHEDULER, "node_pool_key": NODE_POOL_KEY}
 
 
@@ -54,12 +58,14 @@ def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool
     backend is on the same cluster and namespace. Called in the transaction that changes the backend, under the
     configuration lock."""
     columns = dict(credential.columns)
-    for key in ("scheduler_name", "node_pool_key", "node_pool", "sync_mode"):
+    for key in ("mode", "scheduler_name", "node_pool_key", "node_pool", "sync_mode"):
         value = getattr(spec, key)
         if value is not None:
             columns[key] = value or _DEFAULTS.get(key, "")
     _require_free_namespace(row, columns["server"])
     existing = KubernetesSettings.objects.filter(backend=row).first()
+    if existing is not None and columns.get("mode", existing.mode) != existing.mode:
+        _require_no_work(row)
     if existing is None:
         KubernetesSettings.objects.create(backend=row, **columns)
         return True
@@ -69,6 +75,23 @@ def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool
     if different:
         existing.save(update_fields=different)
     return bool(different)
+
+
+def _require_no_work(row: Backend) -> None:
+    """The mode of a cluster changes while none of its pools has active work: what runs there belongs to one scheduler.
+    The trees stay locked, so that no submission comes between."""
+    pools = {pool.pk: pool.name for pool in lock_pool_trees(list(row.pools.values_list("pk", flat=True)))}
+    held = Reservation.objects.filter(Q(pool__in=pools) | Q(pool__parent__in=pools))
+    counts = Counter(pools[parent or pool] for pool, parent in held.values_list("pool_id", "pool__parent_id"))
+    if counts:
+        names = ", ".join(f"{name} ({number})" for name, number in sorted(counts.items())[:_SHOWN_POOLS])
+        more = f" and {len(counts) - _SHOWN_POOLS} more pools" if len(counts) > _SHOWN_POOLS else ""
+        message = (
+            f"The mode of cluster {row.name} cannot change while its pools have active workflows: {names}{more}. Put "
+            "the pools into maintenance, and change the mode when their work has ended."
+        )
+        numbers = (("pools", len(counts)), ("workflows", sum(counts.values())))
+        raise Conflict(message, [Violation("mode", Fault.LIVE_WORK, message, numbers=numbers)])
 
 
 def load_kubeconfig(row: KubernetesSettings) -> tuple[Any, str]:

@@ -47,13 +47,14 @@ class FlavorLimits:
 @dataclass(frozen=True, slots=True)
 class LeafFacts:
     """The facts that a submission is judged by: the limits of the leaf by flavor (a pool without flavors has `default`
-    alone), and the state of its pool."""
+    alone), and the state of its pool. `observed` is the cluster of the pool if it is only observed."""
 
     pool: str
     limits: Mapping[str, FlavorLimits]
     state: SubpoolState | None = None
     archived: bool = False
     maintenance: bool = False
+    observed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,12 @@ def submission_verdict(
         return _closed_refusal(
             leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool."
         )
+    if leaf.observed:
+        message = (
+            f"The cluster {leaf.observed} of {leaf.pool} is observed: its own scheduler decides, and OSMO Admin starts "
+            "nothing there. Submit to that scheduler, or to a pool of another cluster."
+        )
+        return SubmissionRefusal(message, (Violation("pool", Fault.CLUSTER_OBSERVED, message),))
     if leaf.maintenance and not ignores_maintenance:
         return _closed_refusal(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
     for needs in sorted(gangs, key=_size, reverse=True):

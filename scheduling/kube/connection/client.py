@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import urllib3
 from kubernetes import client as official
@@ -72,8 +72,11 @@ class _Answer:
     retry_after: float | None
 
 
-class KubernetesCluster:
-    """:class:`scheduling.kube.connection.port.Cluster` over HTTPS. `access` holds address and credential."""
+class KubernetesReader:
+    """:class:`scheduling.kube.connection.port.ClusterReader` over HTTPS. `access` holds address and credential. It has
+    no call that writes, and sends no request but GET."""
+
+    _methods: ClassVar = frozenset({"GET"})
 
     def __init__(
         self, access: ClusterAccess, *, timeouts: Timeouts = Timeouts(), limiter: CallLimiter | None = None
@@ -185,74 +188,6 @@ class KubernetesCluster:
                 raise _error(_read_answer(response, deadline))
             yield from _chunks(response, deadline)
 
-    def apply(
-        self,
-        kind: ResourceKind,
-        body: Object,
-        *,
-        field_manager: str,
-        force: bool = False,
-        dry_run: bool = False,
-        status: bool = False,
-    ) -> Object:
-        """See the port."""
-        metadata = body["metadata"]
-        path = _path(kind, metadata.get("namespace"), metadata["name"], status=status)
-        query = {"fieldManager": field_manager, "force": "true" if force else "false"} | _dry_run_query(dry_run)
-        return _with_kind(
-            kind, self._json("apply", kind, "PATCH", path, query, _with_kind(kind, body), APPLY_PATCH_TYPE)
-        )
-
-    def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
-        """See the port."""
-        path = _path(kind, body["metadata"].get("namespace"))
-        return _with_kind(
-            kind,
-            self._json(
-                "create",
-                kind,
-                "POST",
-                path,
-                {"fieldManager": field_manager} | _dry_run_query(dry_run),
-                _with_kind(kind, body),
-            ),
-        )
-
-    def merge(
-        self,
-        kind: ResourceKind,
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        field_manager: str,
-        namespace: str | None = None,
-        status: bool = False,
-    ) -> Object:
-        """See the port."""
-        path = _path(kind, namespace, name, status=status)
-        return _with_kind(
-            kind,
-            self._json("patch", kind, "PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE),
-        )
-
-    def delete(
-        self,
-        kind: ResourceKind,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_seconds: int | None = None,
-    ) -> None:
-        """See the port."""
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        if conditions := {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v is not None}:
-            options["preconditions"] = conditions
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        self._json("delete", kind, "DELETE", _path(kind, namespace, name), {}, options)
-
     def close(self) -> None:
         """See the port."""
         self._api.rest_client.pool_manager.clear()
@@ -327,6 +262,7 @@ class KubernetesCluster:
         more_headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[Any]:
         """Send a request and yield the unread response. A network error is Unreachable."""
+        assert method in self._methods, f"{type(self).__name__} sends no {method}"
         headers = {"Accept": f"{JSON_TYPE}, */*", **more_headers}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -353,6 +289,80 @@ class KubernetesCluster:
             if response is not None:
                 # A response that was read to its end has returned its connection; any other is closed with it.
                 response.close()
+
+
+class KubernetesCluster(KubernetesReader):
+    """:class:`scheduling.kube.connection.port.Cluster` over HTTPS: a reader that writes, too."""
+
+    _methods = frozenset({"GET", "POST", "PATCH", "DELETE"})
+
+    def apply(
+        self,
+        kind: ResourceKind,
+        body: Object,
+        *,
+        field_manager: str,
+        force: bool = False,
+        dry_run: bool = False,
+        status: bool = False,
+    ) -> Object:
+        """See the port."""
+        metadata = body["metadata"]
+        path = _path(kind, metadata.get("namespace"), metadata["name"], status=status)
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"} | _dry_run_query(dry_run)
+        return _with_kind(
+            kind, self._json("apply", kind, "PATCH", path, query, _with_kind(kind, body), APPLY_PATCH_TYPE)
+        )
+
+    def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
+        """See the port."""
+        path = _path(kind, body["metadata"].get("namespace"))
+        return _with_kind(
+            kind,
+            self._json(
+                "create",
+                kind,
+                "POST",
+                path,
+                {"fieldManager": field_manager} | _dry_run_query(dry_run),
+                _with_kind(kind, body),
+            ),
+        )
+
+    def merge(
+        self,
+        kind: ResourceKind,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        field_manager: str,
+        namespace: str | None = None,
+        status: bool = False,
+    ) -> Object:
+        """See the port."""
+        path = _path(kind, namespace, name, status=status)
+        return _with_kind(
+            kind,
+            self._json("patch", kind, "PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE),
+        )
+
+    def delete(
+        self,
+        kind: ResourceKind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """See the port."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if conditions := {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v is not None}:
+            options["preconditions"] = conditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        self._json("delete", kind, "DELETE", _path(kind, namespace, name), {}, options)
 
 
 def _path(kind: ResourceKind, namespace: str | None, name: str | None = None, *, status: bool = False) -> str:

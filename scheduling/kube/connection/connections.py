@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scheduling.kube.connection.call_limits import CallLimiter
 from scheduling.kube.connection.cluster_access import ClusterAccess
-from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.port import Cluster, ClusterReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,18 @@ class _OpenConnection:
     cluster: Cluster
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenReader:
+    fingerprint: tuple[str, ...]
+    reader: ClusterReader
+
+
 class ConnectionPool:
     """Keeps the connection of each backend until its access changes. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._open: dict[int, _OpenConnection] = {}
+        self._readers: dict[int, _OpenReader] = {}
         self._lock = threading.Lock()  # of the table only; no thread speaks to a cluster while it holds the lock
 
     def get(
@@ -43,3 +50,18 @@ class ConnectionPool:
         with self._lock:
             self._open[backend_id] = _OpenConnection(fingerprint, cluster)
         return cluster
+
+    def get_reader(
+        self, backend_id: int, access: ClusterAccess, fingerprint: tuple[str, ...], limiter: CallLimiter
+    ) -> ClusterReader:
+        """The same for an observed cluster: a connection without a call that writes."""
+        with self._lock:
+            known = self._readers.get(backend_id)
+            if known is not None and known.fingerprint == fingerprint:
+                return known.reader
+        from scheduling.kube.connection.client import KubernetesReader  # noqa: PLC0415  (takes most of a second)
+
+        reader = KubernetesReader(access, limiter=limiter)
+        with self._lock:
+            self._readers[backend_id] = _OpenReader(fingerprint, reader)
+        return reader

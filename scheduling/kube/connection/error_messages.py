@@ -27,6 +27,7 @@ _MESSAGES: tuple[tuple[type[ClusterError], str, str], ...] = (
         "Terminating",
         "What needs its quota waits until it is gone; the controller of its finalizer must release it.",
     ),
+    (errors.ClusterObserved, "Observed", ""),
     (
         errors.BadCredentials,
         "BadCredentials",

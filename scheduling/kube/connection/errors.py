@@ -84,5 +84,9 @@ class InvalidObject(ClusterError):
     """The object breaks the kind's schema, or an admission webhook refused it; `details` say where."""
 
 
+class ClusterObserved(ClusterError):
+    """The cluster is observed: a connection that could write is not made."""
+
+
 class BadCredentials(ClusterError):
     """The configured access cannot be used at all: unreadable, incomplete, or of a kind that is not allowed."""

@@ -64,8 +64,9 @@ class ObjectList:
     resource_version: str
 
 
-class Cluster(Protocol):
-    """One cluster, as one identity sees it. Safe to use from several threads."""
+class ClusterReader(Protocol):
+    """One cluster, as one identity sees it: the calls that change nothing there. An observed cluster has no other. Safe
+    to use from several threads."""
 
     def version(self) -> str:
         """The API server's version, as `v1.36.4`."""
@@ -121,6 +122,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class Cluster(ClusterReader, Protocol):
+    """The same with the calls that write. It is never made for an observed cluster."""
+
     def apply(
         self,
         kind: ResourceKind,
@@ -168,8 +177,4 @@ class Cluster(Protocol):
         grace_seconds: int | None = None,
     ) -> None:
         """Request the deletion. `uid` and `resource_version` are preconditions (WriteConflict)."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.domain.priorities import Priority
 from scheduling.domain.queues.plan import Untouched
-from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.port import Cluster, ClusterReader
 from scheduling.kube.connection.resource_kinds import PRIORITY_CLASS
 
 
@@ -30,7 +30,7 @@ class PriorityClassWrite:
         return f"create PriorityClass {self.name}: {self.value}"
 
 
-def plan_priority_classes(cluster: Cluster) -> tuple[list[PriorityClassWrite], list[Untouched]]:
+def plan_priority_classes(cluster: ClusterReader) -> tuple[list[PriorityClassWrite], list[Untouched]]:
     """The missing PriorityClasses, and those with another value. Raises ClusterError."""
     existing = {item["metadata"]["name"]: item.get("value") for item in cluster.list(PRIORITY_CLASS).items}
     desired = {f"osmo-{priority.lower()}": priority.priority_class_value for priority in Priority}

@@ -15,7 +15,7 @@ from scheduling.domain.queues.plan import Untouched, plan_queues
 from scheduling.domain.queues.repoint import RepointStep
 from scheduling.domain.queues.topologies import ObservedTopology, TopologyStep, observe_topology, plan_topologies
 from scheduling.kube.connection.errors import KindMissing
-from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.connection.resource_kinds import POD, POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.kube.queues.priority_classes import plan_priority_classes
 from scheduling.kube.queues.queue_steps import ClusterWrite
@@ -43,7 +43,7 @@ class QueueComparison:
 
 
 def compare_queues(
-    cluster: Cluster,
+    cluster: ClusterReader,
     target: QueueTarget,
     queues: Mapping[str, DesiredQueue],
     topologies: Mapping[str, DesiredTopology],
@@ -83,7 +83,7 @@ def _without_foreign_label(item: Object, target: QueueTarget) -> Object:
 
 
 def _plan_topologies(
-    cluster: Cluster, target: QueueTarget, desired: Mapping[str, DesiredTopology]
+    cluster: ClusterReader, target: QueueTarget, desired: Mapping[str, DesiredTopology]
 ) -> tuple[list[TopologyStep], list[Untouched]]:
     try:
         observed: Mapping[str, ObservedTopology] = _by_name(
@@ -95,7 +95,7 @@ def _plan_topologies(
     return plan_topologies(desired, observed)
 
 
-def _plan_repoints(cluster: Cluster, target: QueueTarget, leaf_of: Mapping[str, str]) -> Iterator[RepointStep]:
+def _plan_repoints(cluster: ClusterReader, target: QueueTarget, leaf_of: Mapping[str, str]) -> Iterator[RepointStep]:
     """Steps for PodGroups that an earlier OSMO left in a queue that is a container now. Our own PodGroups never name a
     container."""
     foreign = f"!{INSTALLATION_LABEL}"

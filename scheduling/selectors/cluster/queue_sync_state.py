@@ -92,7 +92,7 @@ def queue_sync_body(backend: Backend) -> QueueSyncAnswer:
     desired = read_generation(backend.pk)
     return {
         "backend": backend.name,
-        "mode": settings.sync_mode if settings is not None else None,
+        "mode": settings.sync_in_force if settings is not None else None,
         "generation_wanted": desired,
         "generation_applied": row.applied_generation,
         "in_step": row.synced == QueueSync.Synced.TRUE and row.applied_generation >= desired,
@@ -148,14 +148,16 @@ def read_sync_metrics() -> dict[str, dict[str, float]]:
             gpu_lease_ends=F("gpu_controller_lease__lease_expires_at"),
             cluster_lease=F("cluster_state__cluster_lease"),
             measured_at=Now(),
+            mode=F("kubernetes__mode"),
             drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None)),
         )
         .order_by("name")
     )
     return {
         row.name: {
-            "in_step": int(row.synced == QueueSync.Synced.TRUE and row.applied >= row.wanted),
-            "generations_behind": max(0, row.wanted - max(row.applied, 0)),
+            # No queue of an observed cluster is to follow the ledger.
+            "in_step": int(_is_observed(row) or (row.synced == QueueSync.Synced.TRUE and row.applied >= row.wanted)),
+            "generations_behind": 0 if _is_observed(row) else max(0, row.wanted - max(row.applied, 0)),
             "drift_fields": row.drift,
             "sync_failures": row.failed,
             "sync_paused": int(row.retry_at is not None and row.retry_at > row.measured_at),
@@ -168,6 +170,10 @@ def read_sync_metrics() -> dict[str, dict[str, float]]:
         }
         for row in rows
     }
+
+
+def _is_observed(row: Any) -> bool:
+    return bool(row.mode == KubernetesSettings.ClusterMode.OBSERVE)
 
 
 def list_drift(backend: Backend) -> list[QueueDrift]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pools.domain.errors import BadInput, Busy
 from pools.domain.gpu_quota.spec import namespace_violations
 from pools.domain.people.roles import Actor
-from pools.models import Backend
 from pools.permissions import require_platform
+from pools.selectors.clusters import managed_clusters
 from pools.services.gpu_quota.gpu_rebuild import GpuRepair
 from scheduling.kube.connection.errors import ClusterError
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
@@ -26,7 +26,7 @@ def rebuild_from_all_clusters(*, actor: Actor, namespace: str | None = None) -> 
     clusters = {}
     backend = None
     try:
-        for backend in Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name"):
+        for backend in managed_clusters().order_by("name"):
             clusters[backend.pk] = connections.connect(backend)
         return rebuild_from_clusters(clusters, namespace)
     except ClusterError as error:

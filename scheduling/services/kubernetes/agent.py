@@ -26,11 +26,10 @@ from django.utils import timezone
 from pools.database.one_by_one import left_out_on_error
 from pools.domain.values.counting import counted
 from pools.models import Backend, KubernetesSettings
-from scheduling.domain.cluster.claims import trim_claim
 from scheduling.domain.cluster.diff import ClusterDiff, OpenGang, diff_gangs
 from scheduling.domain.cluster.election import Candidate
 from scheduling.domain.cluster.naming import installation_selector, pod_name
-from scheduling.domain.cluster.node import ForeignUsage, foreign_usage_by_node, read_node, trim_pod
+from scheduling.domain.cluster.node import foreign_usage_by_node, trim_pod
 from scheduling.domain.cluster.pods.pod_status import PodStatusReport
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
@@ -57,7 +56,7 @@ from scheduling.services.kubernetes.informers import ClusterInformers, group_id_
 from scheduling.services.kubernetes.instance_id import read_instance_id
 from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease
-from scheduling.services.kubernetes.nodes import write_nodes
+from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
 from scheduling.services.kubernetes.syncing import sync_condition
 from scheduling.services.kubernetes.syncing.drift_repair import DriftRepair
 
@@ -274,7 +273,7 @@ class ClusterAgent(LeasedLoop):
                 self._wake.set()
         self._repair_queues(context, informers)
         if informers.pop_nodes_changed():
-            _write_nodes(context.backend, informers.nodes.objects(), None)
+            write_cluster_nodes(context.backend, informers.nodes.objects(), None)
 
     def _reconcile_gangs(
         self, context: ClusterContext, informers: ClusterInformers, changed: Collection[UUID | None] | None
@@ -418,18 +417,15 @@ class ClusterAgent(LeasedLoop):
                 cluster, [(kind, item) for kind, item in owned if group_id_of(item) not in open_gangs]
             )
             pods = cluster.list(resource_kinds.POD, transform=trim_pod).items
+            device_lists, claims = list_device_use(cluster)
             foreign_usage = foreign_usage_by_node(
-                pods,
-                context.installation_id,
-                context.backend.namespace,
-                device_lists=_list_if_served(cluster, resource_kinds.DEVICE_LIST),
-                claims=_list_if_served(cluster, resource_kinds.DEVICE_CLAIM, trim_claim),
+                pods, context.installation_id, context.backend.namespace, device_lists=device_lists, claims=claims
             )
         except ClusterError as error:
             self._record_error(error)
             return
         if informers.nodes.has_synced:
-            _write_nodes(context.backend, informers.nodes.objects(), foreign_usage)
+            write_cluster_nodes(context.backend, informers.nodes.objects(), foreign_usage)
 
     def _repair_queues(self, context: ClusterContext, informers: ClusterInformers) -> None:
         """Let a worker sync the queues soon after another client changed one. A client that repeats its change meets
@@ -511,30 +507,9 @@ class ClusterAgent(LeasedLoop):
         return context
 
 
-def _write_nodes(
-    backend: Backend, objects: Mapping[str, Object], foreign_usage: Mapping[str, ForeignUsage] | None
-) -> None:
-    observed, unread = [], set(objects)
-    for name, item in objects.items():
-        with left_out_on_error("a node of a cluster", name):
-            observed.append(read_node(item))
-            unread.discard(name)
-    with left_out_on_error("the nodes of a cluster", backend.name):
-        write_nodes(backend, observed, foreign_usage, unread=unread)
-
-
 def _list_owned(cluster: Cluster, context: ClusterContext, kind: ResourceKind) -> list[Object]:
     selector = installation_selector(context.installation_id)
     return cluster.list(kind, namespace=context.backend.namespace, labels=selector).items
-
-
-def _list_if_served(
-    cluster: Cluster, kind: ResourceKind, transform: Callable[[Object], Object] | None = None
-) -> list[Object]:
-    """The objects of a kind; none where the cluster does not serve it or the account may not list them."""
-    with suppress(errors.KindMissing, errors.AccessDenied):
-        return cluster.list(kind, transform=transform).items
-    return []
 
 
 def _read_context(backend_id: int) -> ClusterContext:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pools.database.one_by_one import left_out_on_error
-from pools.models import Backend
+from pools.selectors.clusters import managed_clusters, observed_clusters
 from scheduling.services.kubernetes.agent import ClusterAgent
 from scheduling.services.kubernetes.leased_loop import LeasedLoop
 
@@ -21,6 +21,7 @@ class _RunningLoop:
     loop: LeasedLoop
     thread: threading.Thread
     stop: threading.Event
+    make: Callable[[int], LeasedLoop]
 
     @property
     def is_hanging(self) -> bool:
@@ -28,23 +29,32 @@ class _RunningLoop:
 
 
 class ClusterWorkers:
-    """Runs one loop for each cluster. Several processes may run loops for the same cluster; a lease lets one loop work
-    at a time."""
+    """Runs one loop for each managed cluster, and one that only reads for each observed cluster (None: nothing runs
+    there). Several processes may run loops for the same cluster; a lease lets one loop work at a time."""
 
-    def __init__(self, create_loop: Callable[[int], LeasedLoop] = ClusterAgent) -> None:
-        self._create_loop = create_loop
+    def __init__(
+        self,
+        create_loop: Callable[[int], LeasedLoop] = ClusterAgent,
+        create_observer: Callable[[int], LeasedLoop] | None = None,
+    ) -> None:
+        self._create_loop, self._create_observer = create_loop, create_observer
         self._running: dict[int, _RunningLoop] = {}
 
     def start_missing(self) -> None:
         """Start a loop for each cluster that has no running loop, and stop the loops of removed backends."""
-        backend_ids = set(Backend.objects.filter(kind=Backend.Kind.KUBERNETES).values_list("pk", flat=True))
-        for backend_id in self._running.keys() - backend_ids:
+        makers = dict.fromkeys(managed_clusters().values_list("pk", flat=True), self._create_loop)
+        if self._create_observer is not None:
+            makers |= dict.fromkeys(observed_clusters().values_list("pk", flat=True), self._create_observer)
+        for backend_id in self._running.keys() - makers.keys():
             self._running.pop(backend_id).stop.set()
-        for backend_id in backend_ids:
+        for backend_id, make in makers.items():
             running = self._running.get(backend_id)
+            if running is not None and running.make is not make:  # its mode has changed
+                running.stop.set()
+                running.loop.wake()
             if running is None or not running.thread.is_alive():
                 with left_out_on_error("the loop of a cluster", backend_id):
-                    self._running[backend_id] = self._start(backend_id)
+                    self._running[backend_id] = self._start(backend_id, make)
 
     def wake(self, backend_id: int) -> None:
         """Wake the loop of this backend, because something changed there."""
@@ -77,8 +87,8 @@ class ClusterWorkers:
         for running in self._running.values():
             running.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _start(self, backend_id: int) -> _RunningLoop:
-        loop, stop = self._create_loop(backend_id), threading.Event()
+    def _start(self, backend_id: int, make: Callable[[int], LeasedLoop]) -> _RunningLoop:
+        loop, stop = make(backend_id), threading.Event()
         thread = threading.Thread(target=loop.run, args=[stop], name=f"cluster-{backend_id}", daemon=True)
         thread.start()
-        return _RunningLoop(loop, thread, stop)
+        return _RunningLoop(loop, thread, stop, make)

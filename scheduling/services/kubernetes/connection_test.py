@@ -11,7 +11,12 @@ from pools.permissions import require_platform
 from pools.services.configuration.backends import get_backend
 from scheduling.domain.queues.desired import QueueTarget
 from scheduling.kube.connection.errors import ClusterError
-from scheduling.kube.connection_checks import ConnectionReport, check_cluster, unreachable_report
+from scheduling.kube.connection_checks import (
+    ConnectionReport,
+    check_cluster,
+    check_observed_cluster,
+    unreachable_report,
+)
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connections
@@ -55,6 +60,8 @@ def connection_report(backend: Backend) -> ConnectionReport:
     """Test the connection now; waits for the cluster."""
     try:
         settings = connections.kubernetes_settings(backend)
+        if settings.is_observed:
+            return check_observed_cluster(connections.connect_reader(backend))
         cluster = connections.connect(backend)
     except ClusterError as error:
         return unreachable_report(error)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from django.conf import settings as django_settings
 
+from pools.domain.errors import Conflict, Fault, Violation
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
 from pools.services.configuration.cluster_credentials import address_rule, load_kubeconfig
 from scheduling.kube.connection.call_limits import CallLimiter
 from scheduling.kube.connection.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.connection.connections import ConnectionPool
-from scheduling.kube.connection.errors import BadCredentials
-from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.errors import BadCredentials, ClusterObserved
+from scheduling.kube.connection.port import Cluster, ClusterReader
 
 CONNECTIONS = ConnectionPool()
 """The connections of this process."""
@@ -19,14 +20,41 @@ CONNECTIONS = ConnectionPool()
 
 def connect(backend: Backend) -> Cluster:
     """The connection to a backend's cluster. Raises BadCredentials when the configured access cannot be used at all;
-    only the first call shows whether the cluster answers.
+    only the first call shows whether the cluster answers. Raises ClusterObserved for an observed cluster, before
+    anything that could write to it is made.
 
     A kubeconfig file is read on each call, since its owner may renew the credential in it.
     """
     settings = kubernetes_settings(backend)
+    if settings.is_observed:
+        raise ClusterObserved(observed_message(backend.name))
     access = _cluster_access(settings)
-    limiter = CallLimiter(backend.name, django_settings.OSMO.cluster_calls_per_second)
-    return CONNECTIONS.get(backend.pk, access, _fingerprint(settings, access), limiter)
+    return CONNECTIONS.get(backend.pk, access, _fingerprint(settings, access), _limiter(backend))
+
+
+def connect_reader(backend: Backend) -> ClusterReader:
+    """A connection that only reads, to a managed or an observed cluster. Raises BadCredentials."""
+    settings = kubernetes_settings(backend)
+    if not settings.is_observed:
+        return connect(backend)
+    access = _cluster_access(settings)
+    return CONNECTIONS.get_reader(backend.pk, access, _fingerprint(settings, access), _limiter(backend))
+
+
+def observed_message(name: str) -> str:
+    """Why nothing is written to this cluster."""
+    return f"Cluster {name} is observed; OSMO Admin only reads there."
+
+
+def require_managed(backend: Backend, settings: KubernetesSettings) -> None:
+    """Raises Conflict for an observed cluster, to which nothing is written."""
+    if settings.is_observed:
+        message = f"{observed_message(backend.name)} Set its mode to manage first."
+        raise Conflict(message, [Violation("mode", Fault.CLUSTER_OBSERVED, message)])
+
+
+def _limiter(backend: Backend) -> CallLimiter:
+    return CallLimiter(backend.name, django_settings.OSMO.cluster_calls_per_second)
 
 
 def kubernetes_settings(backend: Backend) -> KubernetesSettings:

@@ -1,4 +1,5 @@
-"""A loop that works with one cluster while it holds a lease: the base of the agent and of the GPU quota controller.
+"""A loop that works with one cluster while it holds a lease: the base of the agent, the observer and the GPU quota
+controller.
 
 Any number of processes may run a loop for the same backend; one holds the lease and works, the others stand by. A loop
 that loses its lease or meets an error starts again after a pause, so nothing but a stop or the removal of the backend
@@ -15,9 +16,11 @@ from contextlib import suppress
 from typing import ClassVar
 
 from django.db import DatabaseError, InterfaceError, connection
+from django.db.models import QuerySet
 
 from pools.domain.errors import Busy
 from pools.models import Backend
+from pools.selectors.clusters import managed_clusters, observed_clusters
 from scheduling.kube.connection import metrics
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
@@ -26,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class BackendRemoved(Exception):
-    """The backend no longer exists, or is no longer a Kubernetes cluster."""
+    """The backend no longer exists, is no longer a Kubernetes cluster, or has another mode."""
 
 
 class LeasedLoop(ABC):
@@ -117,8 +120,17 @@ class LeasedLoop(ABC):
 
 
 def kubernetes_backend(backend_id: int) -> Backend:
-    """The backend, as it is now. Raises BackendRemoved."""
-    backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.KUBERNETES).first()
+    """The backend that we manage, as it is now. Raises BackendRemoved."""
+    return _only(managed_clusters(), backend_id)
+
+
+def observed_backend(backend_id: int) -> Backend:
+    """The backend that we observe, as it is now. Raises BackendRemoved."""
+    return _only(observed_clusters(), backend_id)
+
+
+def _only(clusters: QuerySet[Backend], backend_id: int) -> Backend:
+    backend = clusters.filter(pk=backend_id).first()
     if backend is None:
         raise BackendRemoved
     return backend

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
+from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
 from pools.domain.configuration.flavors import flavor_of_labels
 from pools.domain.people.roles import SYSTEM
 from pools.locking import lock_flavors
 from pools.models import Backend, Node
-from scheduling.domain.cluster.node import ClusterNode, ForeignUsage, gpus_of_others
+from scheduling.domain.cluster.claims import trim_claim
+from scheduling.domain.cluster.node import ClusterNode, ForeignUsage, gpus_of_others, read_node
+from scheduling.domain.kubernetes_json import Object
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import ClusterReader, ResourceKind
 from scheduling.models import NodeState
 
 _SIZE_COLUMNS = (
@@ -21,6 +27,36 @@ _STATE_COLUMNS = (
     "ready", "conditions", "labels", "taints", "notes", "other_gpus", "other_cpu", "other_memory_bytes",
     "other_storage_bytes", "other_notes",
 )  # fmt: skip
+
+
+def write_cluster_nodes(
+    backend: Backend, objects: Mapping[str, Object], foreign_usage: Mapping[str, ForeignUsage] | None
+) -> None:
+    """Write these nodes of a cluster (by name) to the ledger; one that cannot be read stays as it is."""
+    observed, unread = [], set(objects)
+    for name, item in objects.items():
+        with left_out_on_error("a node of a cluster", name):
+            observed.append(read_node(item))
+            unread.discard(name)
+    with left_out_on_error("the nodes of a cluster", backend.name):
+        write_nodes(backend, observed, foreign_usage, unread=unread)
+
+
+def list_device_use(cluster: ClusterReader) -> tuple[list[Object], list[Object]]:
+    """The cluster's ResourceSlices and ResourceClaims; none where it does not serve them or the account may not list
+    them."""
+    return (
+        _list_if_served(cluster, resource_kinds.DEVICE_LIST),
+        _list_if_served(cluster, resource_kinds.DEVICE_CLAIM, trim_claim),
+    )
+
+
+def _list_if_served(
+    cluster: ClusterReader, kind: ResourceKind, transform: Callable[[Object], Object] | None = None
+) -> list[Object]:
+    with suppress(errors.KindMissing, errors.AccessDenied):
+        return cluster.list(kind, transform=transform).items
+    return []
 
 
 def write_nodes(

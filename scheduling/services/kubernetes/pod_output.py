@@ -24,7 +24,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError, InvalidObject, ObjectNotFound
-from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.connection.resource_kinds import EVENT
 from scheduling.models import Group, Task
 from scheduling.selectors.work.workflow_log import attempt_label
@@ -108,7 +108,7 @@ class _Reading:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._has_turn = False
-        self.cluster: Cluster | None = None
+        self.cluster: ClusterReader | None = None
         self.problem = ""
         self._ends_at = 0.0
 
@@ -119,7 +119,7 @@ class _Reading:
             self.problem = "Other people are reading from clusters at this moment: ask again in some seconds.\n"
             return self
         try:
-            self.cluster = connections.connect(self._backend)
+            self.cluster = connections.connect_reader(self._backend)
         except ClusterError as error:
             self.problem = f"The cluster cannot be read: {error_message(error)}\n"
         finally:
@@ -135,7 +135,7 @@ class _Reading:
             _readers.release()
 
 
-def _read_pod(cluster: Cluster, namespace: str, task: Task, last: int) -> Iterator[str]:
+def _read_pod(cluster: ClusterReader, namespace: str, task: Task, last: int) -> Iterator[str]:
     label = f"[{attempt_label(task)}] "
     container = host_name(task.name, task.position)
     try:

@@ -21,7 +21,12 @@ from scheduling.kube import webhook_configuration
 from scheduling.kube.connection import errors
 from scheduling.kube.webhook_configuration import InstalledWebhook, WebhookAddress, WebhookSpec
 from scheduling.models import QueueGuard, UnmarkedReviews, WebhookInstallation
-from scheduling.services.kubernetes.connections import connect
+from scheduling.services.kubernetes.connections import (
+    connect,
+    connect_reader,
+    kubernetes_settings,
+    require_managed,
+)
 from scheduling.services.webhooks.authorities import join_authorities, split_authorities
 from scheduling.services.webhooks.marks import current_mark
 from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, shard_key_of
@@ -100,6 +105,7 @@ def install_webhook(
     row = _cluster_backend(backend)
     known = QueueGuard.objects.filter(backend=row).first()
     with _translated_errors(backend):
+        require_managed(row, kubernetes_settings(row))
         cluster = connect(row)
         found = identity or (known.identity if known else "") or webhook_configuration.read_own_username(cluster)
         if not found:
@@ -164,6 +170,8 @@ def remove_webhook(*, actor: Actor, backend: str) -> bool:
     the cluster trusted: the next installation begins with its own."""
     require_platform(actor)
     row = _cluster_backend(backend)
+    with _translated_errors(backend):
+        require_managed(row, kubernetes_settings(row))
     with change(actor=actor, description="the webhooks were removed"):
         lock_backend(row.pk)
         installed = WebhookInstallation.objects.filter(backend=row, removed_at=None)
@@ -177,7 +185,7 @@ def read_webhook_status(actor: Actor, backend: str, *, ca_certificate: str) -> W
     require_platform(actor, Permission.PLATFORM_READ)
     row = _cluster_backend(backend)
     with _translated_errors(backend):
-        there = webhook_configuration.read_configuration(connect(row), backend)
+        there = webhook_configuration.read_configuration(connect_reader(row), backend)
     installed = None if there is None else webhook_configuration.read_installed(there, backend)
     guard = queue_guard_for(row)
     attempts = sum(each.attempts for each in list_bypasses(actor, backend))

@@ -13,6 +13,7 @@ from pools.domain.people.roles import Actor
 from pools.domain.values.counting import counted
 from pools.locking import LeafReading
 from pools.models import Pool
+from pools.selectors.clusters import is_observed
 from pools.selectors.quotas.quota_potential import potential_limit
 from scheduling.domain.flavor_choices import PoolFlavors
 from scheduling.domain.judgement.admission import (
@@ -45,6 +46,7 @@ def find_refusal(
         state=found.state,
         archived=root.archived,
         maintenance=root.enable_maintenance,
+        observed=backend.name if (backend := leaf.root.backend) is not None and is_observed(backend) else "",
     )
     refusals = [
         submission_verdict(

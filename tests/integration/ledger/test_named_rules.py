@@ -75,6 +75,7 @@ CHECKS = {
     "suspect_after_several": "UPDATE scheduling_suspectnode SET failures = 1",
     "offline_request_is_offline": "UPDATE pools_backend SET offline_requested = true, offline = false",
     "cluster_has_one_credential": "UPDATE pools_kubernetessettings SET kubeconfig_file = 'x', sealed_kubeconfig = 'x'",
+    "cluster_mode_known": "UPDATE pools_kubernetessettings SET mode = 'watch'",
     "cohort_name_rule": f"UPDATE pools_cohort SET {NAME}",
     "cohort_weight": "UPDATE pools_cohort SET weight = -1",
     "cohort_named_is_bare": "UPDATE pools_cohort SET explicit = false, weight = 2",

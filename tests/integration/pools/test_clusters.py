@@ -62,6 +62,7 @@ def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiClient) 
         "scheduler_name": "kai-scheduler",
         "node_pool_key": "kai.scheduler/node-pool",
         "node_pool": "gpu",
+        "mode": "manage",
         "sync_mode": "apply",
         "pools": [],
         "version": 1,

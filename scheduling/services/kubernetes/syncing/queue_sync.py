@@ -51,7 +51,8 @@ def request_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = 
     where the sync only reports. `osmo-admin` only; Conflict for a simulated backend."""
     require_platform(actor)
     row = get_backend(backend)
-    _read_cluster(row.pk)
+    _, settings = _read_cluster(row.pk)
+    connections.require_managed(row, settings)
     if reapply:
         notifications.enqueue_manual_queue_sync(row.pk, None if isinstance(reapply, bool) else list(reapply))
     else:
@@ -86,7 +87,7 @@ def needs_no_sync(backend_id: int) -> bool:
     """Whether a change of this backend leaves the queues as they are: the backend is simulated, its sync is off, or the
     change is not visible in queues. The quota of a draining subpool shrinks whenever a part of its work ends."""
     settings = KubernetesSettings.objects.filter(pk=backend_id).first()
-    if settings is None or settings.sync_mode == KubernetesSettings.Sync.OFF:
+    if settings is None or settings.sync_in_force == KubernetesSettings.Sync.OFF:
         return True
     draining = Pool.objects.filter(parent__backend=backend_id, subpool_state=SubpoolState.DELETING)
     return not is_cluster_behind(backend_id) and not draining.exists()
@@ -95,6 +96,7 @@ def needs_no_sync(backend_id: int) -> bool:
 def backends_due_for_sync() -> list[int]:
     """The Kubernetes backends whose queues are to be compared now; a backend that failed recently waits."""
     rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__retry_at__gt=timezone.now())
+    rows = rows.exclude(kubernetes__mode=KubernetesSettings.ClusterMode.OBSERVE)
     return list(rows.exclude(kubernetes__sync_mode=KubernetesSettings.Sync.OFF).values_list("pk", flat=True))
 
 
@@ -109,6 +111,9 @@ def sync_backend_queues(
     """
     backend, settings = _read_cluster(backend_id)
     row = QueueSync.objects.get_or_create(backend=backend)[0]
+    if settings.is_observed:
+        sync_condition.set_observed(row)
+        return build_outcome(backend, row)
     if settings.sync_mode == KubernetesSettings.Sync.OFF and not manual:
         sync_condition.set_off(row)
         return build_outcome(backend, row)

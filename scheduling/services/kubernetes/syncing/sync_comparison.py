@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pools.models import Backend, KubernetesSettings
-from scheduling.kube.connection.port import Cluster
+from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.queues.queue_comparison import QueueComparison, compare_queues
 from scheduling.models import ClusterState, QueueSync
 from scheduling.selectors.cluster.desired_queues import DesiredState, read_desired_state
@@ -12,7 +12,7 @@ from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome, bui
 
 
 def compare_with_ledger(
-    backend: Backend, settings: KubernetesSettings, cluster: Cluster, *, take_over: bool
+    backend: Backend, settings: KubernetesSettings, cluster: ClusterReader, *, take_over: bool
 ) -> tuple[DesiredState, QueueComparison]:
     """The ledger's desired state and its difference from the cluster. Reads only. Raises ClusterError."""
     identity = ClusterState.objects.get_or_create(backend=backend)[0].identity
@@ -27,5 +27,5 @@ def preview_sync(backend: Backend, *, take_over: bool = False) -> SyncOutcome:
     """The outcome of a run if it started now. Reads only. Raises ClusterError."""
     settings = connections.kubernetes_settings(backend)
     row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
-    _, comparison = compare_with_ledger(backend, settings, connections.connect(backend), take_over=take_over)
+    _, comparison = compare_with_ledger(backend, settings, connections.connect_reader(backend), take_over=take_over)
     return build_outcome(backend, row, remaining=comparison.writes, comparison=comparison)

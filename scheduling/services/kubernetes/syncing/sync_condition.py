@@ -31,6 +31,12 @@ def set_off(row: QueueSync) -> None:
     _set_condition(row, Synced.UNKNOWN, "Off", "The sync of this cluster is switched off.")
 
 
+def set_observed(row: QueueSync) -> None:
+    """The cluster is observed: no queue is written."""
+    row.closed_queues = {}
+    _set_condition(row, Synced.UNKNOWN, "Observed", "The cluster is observed: no queue is written.")
+
+
 def set_held_elsewhere(row: QueueSync, holder: str) -> None:
     """Another installation works with the namespace: this one writes no queues."""
     message = f"Another installation works with this namespace and holds its Lease: {holder}. No queue is written."

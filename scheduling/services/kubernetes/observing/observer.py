@@ -1,0 +1,173 @@
+"""The observer of a cluster that is only read: it keeps the nodes and the use of the cluster in the ledger.
+
+It is the loop of a backend in mode observe, in place of the agent, under the same lease in the database. Its connection
+has no call that writes (:class:`scheduling.kube.connection.port.ClusterReader`), and it takes no Lease in the cluster:
+any number of installations may observe the same cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pools.models import Backend
+from scheduling.domain.cluster.node import foreign_usage_by_node
+from scheduling.kube.connection import errors
+from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.error_messages import error_message
+from scheduling.kube.connection.errors import ClusterError
+from scheduling.kube.connection.port import ClusterReader
+from scheduling.kube.informer import InformerTiming
+from scheduling.models import ClusterState
+from scheduling.services.kubernetes import connections, heartbeats
+from scheduling.services.kubernetes.leased_loop import LeasedLoop, observed_backend
+from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
+from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
+from scheduling.services.kubernetes.observing.informers import ObservedInformers
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverIntervals:
+    """Seconds between two looks at everything (`round`), counts of what other pods hold, heartbeats, reads of the
+    backend's configuration, and attempts to claim a lease that another process holds (`standby`)."""
+
+    round: float = 2.0
+    recount: float = 60.0
+    heartbeat: float = 10.0
+    configuration: float = 2.0
+    standby: float = 1.0
+    informer_timing: InformerTiming = field(default_factory=InformerTiming)
+
+
+class ClusterObserver(LeasedLoop):
+    """The observer of a backend. :meth:`relist_and_observe` is one whole round of :meth:`run`."""
+
+    title = "observer"
+
+    def __init__(
+        self,
+        backend_id: int,
+        *,
+        connect: Callable[[Backend], ClusterReader] = connections.connect_reader,
+        intervals: ObserverIntervals = ObserverIntervals(),
+    ) -> None:
+        super().__init__(backend_id, Lease(backend_id, ClusterState, LOOP_TIMING), standby_seconds=intervals.standby)
+        self._connect, self._intervals = connect, intervals
+        self._cluster: ClusterReader | None = None
+        self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, intervals.informer_timing)
+        self._backend: Backend | None = None
+        self._due: dict[str, float] = {}
+        self._error: ClusterError | None = None
+        self._heartbeat_backoff = Backoff(1, 15)
+
+    def end_pauses(self) -> None:
+        """The cluster answers after an outage: read it again now."""
+        if self._error is not None:
+            self._due["heartbeat"] = 0.0
+        self._informers.retry_now()
+        self._wake.set()
+
+    def relist_and_observe(self) -> None:
+        """List everything, and write what is found."""
+        self._ensure_lease_row()
+        self._due.clear()
+        self._read_backend()
+        self._informers.relist()
+        self.observe()
+
+    def observe(self) -> None:
+        """Write the nodes and the use of the cluster where they have changed."""
+        self._wake.clear()
+        backend = self._read_backend()
+        self._heartbeat(backend)
+        if not self._informers.has_synced:
+            return
+        self._write_nodes(backend)
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+    def _ensure_lease_row(self) -> None:
+        heartbeats.cluster_state(observed_backend(self.backend_id))
+
+    def _work(self, stop: threading.Event, backoff: Backoff) -> None:
+        self._due.clear()
+        self._read_backend()
+        informers_stop = threading.Event()
+        self._informers.start(informers_stop, f"observed-{self.backend_id}")
+        try:
+            while not stop.is_set():
+                self._keep_lease()
+                self.observe()
+                backoff.reset()
+                self._wake.wait(min(self._intervals.round, 1.0))
+                stop.wait(0.02)
+        finally:
+            informers_stop.set()
+            self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, self._intervals.informer_timing)
+
+    def _write_nodes(self, backend: Backend) -> None:
+        is_recount = self._error is None and self._is_due("recount", self._intervals.recount)
+        if not is_recount and not self._informers.pop_nodes_changed():
+            return
+        usage = None
+        if is_recount and self._cluster is not None:
+            try:
+                device_lists, claims = list_device_use(self._cluster)
+            except ClusterError as error:
+                self._record_error(error)
+            else:
+                pods = self._informers.pods.objects().values()
+                # No pod of an observed cluster is ours.
+                usage = foreign_usage_by_node(pods, "", "", device_lists=device_lists, claims=claims)
+        write_cluster_nodes(backend, self._informers.nodes.objects(), usage)
+
+    def _heartbeat(self, backend: Backend) -> None:
+        """Ask the API server for its version and record whether the cluster answers."""
+        if not self._is_due("heartbeat", self._intervals.heartbeat):
+            return
+        try:
+            if self._cluster is None:
+                raise self._error or errors.Unreachable("There is no connection yet.")
+            self._cluster.version()
+        except ClusterError as error:
+            self._error = error
+            self._due["heartbeat"] = time.monotonic() + self._heartbeat_backoff.next_pause(error.retry_after)
+            heartbeats.record_cluster_error(backend, error_message(error))
+            return
+        self._heartbeat_backoff.reset()
+        if self._error is not None:
+            self._error = None
+            self._informers.retry_now()
+        if problem := self._informers.error_message:
+            heartbeats.record_cluster_error(backend, problem)
+        elif self._informers.has_synced:
+            heartbeats.record_heartbeat(backend)
+
+    def _record_error(self, error: ClusterError) -> None:
+        logger.info("observed backend %s: %s", self.backend_id, error)
+        if isinstance(error, errors.Unreachable):
+            self._error = error
+            self._due["heartbeat"] = 0.0
+
+    def _is_due(self, task: str, interval: float) -> bool:
+        now = time.monotonic()
+        if self._due.get(task, 0.0) > now:
+            return False
+        self._due[task] = now + interval
+        return True
+
+    def _read_backend(self) -> Backend:
+        """The backend's current configuration, after the connection was adapted to it. Raises BackendRemoved when it is
+        no longer observed."""
+        if self._backend is not None and not self._is_due("configuration", self._intervals.configuration):
+            return self._backend
+        self._backend = backend = observed_backend(self.backend_id)
+        try:
+            self._cluster = self._connect(backend)
+        except ClusterError as error:  # the credential cannot be used at all
+            self._cluster, self._error = None, error
+        return backend
