@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,20 +16,25 @@ from tests.support.api_client import ApiClient, Callers
 AUDIT = "/api/audit"
 
 
+@pytest.fixture(scope="module")
+def installation_once(module_data: Callable[[], Any]) -> None:
+    with module_data():
+        world.make_pool("team", 100, a=30, b=50)
+        world.make_pool("team2", 100, a=10)
+        ann, bob = (
+            world.make_user("ann", "osmo-team-admin"),
+            world.make_user("bob", "osmo-team-user", "osmo-team2-user"),
+        )
+        world.apply_change(
+            ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=ann, description="a paper is due"
+        )
+        world.submit_workflow(bob, "team--a")
+        world.submit_workflow(bob, "team2--a")
+
+
 @pytest.fixture
-def installation(db: None) -> None:
+def installation(installation_once: None, db: None) -> None:
     """Two pools whose names begin alike, with subpools and work on each."""
-    world.make_pool("team", 100, a=30, b=50)
-    world.make_pool("team2", 100, a=10)
-    ann, bob = (
-        world.make_user("ann", "osmo-team-admin"),
-        world.make_user("bob", "osmo-team-user", "osmo-team2-user"),
-    )
-    world.apply_change(
-        ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=ann, description="a paper is due"
-    )
-    world.submit_workflow(bob, "team--a")
-    world.submit_workflow(bob, "team2--a")
 
 
 @pytest.mark.usefixtures("installation")

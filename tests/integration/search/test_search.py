@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,14 +26,19 @@ from tests.support.world import apply_change, sign_in
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(scope="module")
+def installation_once(module_data: Callable[[], Any]) -> None:
+    with module_data():
+        create_example_installation()
+        root = User.objects.get(username="root").as_actor()
+        apply_change(
+            SaveView(page=FilteredList.SCHEDULER_EVENTS, name="Mine, failed", query="event=fail&user=root"), actor=root
+        )
+
+
 @pytest.fixture
-def installation(db: None) -> None:
+def installation(installation_once: None, db: None) -> None:
     """Pool team with subpools, work, users, a GPU quota, and a saved view of root."""
-    create_example_installation()
-    root = User.objects.get(username="root").as_actor()
-    apply_change(
-        SaveView(page=FilteredList.SCHEDULER_EVENTS, name="Mine, failed", query="event=fail&user=root"), actor=root
-    )
 
 
 def found(username: str, text: str) -> set[tuple[str, str]]:
