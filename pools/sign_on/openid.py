@@ -338,10 +338,11 @@ def _read_keys(provider: OpenIdProvider) -> dict[str | None, Any]:
     published = _request(provider, "GET", read_metadata(provider).jwks_uri).get("keys")
     found: dict[str | None, Any] = {}
     for each in published if isinstance(published, list) else []:
-        if not isinstance(each, dict) or each.get("use", "sig") != "sig" or each.get("kty") not in {"RSA", "EC", "OKP"}:
+        if not isinstance(each, dict) or each.get("use", "sig") != "sig" or each.get("kty") not in ("RSA", "EC", "OKP"):
             continue
+        key_id = each.get("kid")
         try:
-            found[each.get("kid")] = jwt.PyJWK(each)
+            found[key_id if isinstance(key_id, str) else None] = jwt.PyJWK(each)
         except jwt.PyJWTError:
             continue  # a key of a kind that we do not read; tokens that it signs are refused
     return found

@@ -160,7 +160,7 @@ def _read_row(unit: _Unit, row: Mapping[str, Any], result: ImportResult) -> None
             if key in ("priority", "rank")
             else "pools have a quota of GPUs only"
         )
-        if isinstance(value, dict) and set(value.values()) <= {None, 0}:
+        if isinstance(value, dict) and all(amount in (None, 0) for amount in value.values()):
             result.state(unit.place, f"resources {name} {key}: nothing is bounded.")
         else:
             result.lost(unit.place, f"resources {name} {key}: {text}.")

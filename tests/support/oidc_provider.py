@@ -102,7 +102,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(200, found)
         if parts.path == "/keys":
             public = json.loads(RSAAlgorithm.to_jwk(state.key.public_key()))
-            return self._answer(200, {"keys": [public | {"kid": state.key_id, "use": "sig", "alg": "RS256"}]})
+            signing = public | {"kid": state.key_id, "use": "sig", "alg": "RS256"}
+            return self._answer(200, {"keys": [{"kty": ["RSA"]}, public | {"kid": {}}, signing]})
         if parts.path == "/auth":
             assert query["code_challenge_method"] == "S256"
             code = secrets.token_urlsafe(8)

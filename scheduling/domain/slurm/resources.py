@@ -11,8 +11,8 @@ from typing import Final
 from scheduling.domain.slurm.times import NO_LIMITS, BadSlurmValue
 
 _GPU: Final = "gres/gpu"
-_COUNT: Final = re.compile(r"(\d{1,18})(?:\.\d{1,6})?([kKmMgGtTpP]?)", re.ASCII)
-_PART_OF_A_GPU: Final = re.compile(r"(?:\w+_)?\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
+_COUNT: Final = re.compile(r"(\d{1,18})(?:\.0{1,6})?([kKmMgGtTpP]?)", re.ASCII)
+_PART_OF_A_GPU: Final = re.compile(r"(?:^|[_-])\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
 _SCALE: Final = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
 
 
@@ -27,6 +27,11 @@ class AllocatedGpus:
     kind: str = ""
 
 
+def is_part_of_a_gpu(kind: str) -> bool:
+    """Whether a type of GPU is a part of one (MIG): `1g.5gb`, `a100_3g.20gb`, `nvidia_a100-sxm4-40gb_1g.5gb`."""
+    return _PART_OF_A_GPU.search(kind) is not None
+
+
 @lru_cache(maxsize=4096)
 def read_gpus(text: str) -> AllocatedGpus:
     """The GPUs of a list. A total counts alone; without one the types are added, because each is a part of the job.
@@ -35,7 +40,7 @@ def read_gpus(text: str) -> AllocatedGpus:
     if not amounts:
         return AllocatedGpus()
     types = {key.removeprefix(f"{_GPU}:"): amount for key, amount in amounts.items() if key != _GPU}
-    are_parts = any(amount and _PART_OF_A_GPU.match(name) for name, amount in types.items())
+    are_parts = any(amount and is_part_of_a_gpu(name) for name, amount in types.items())
     gpus = amounts.get(_GPU, sum(types.values()))
     kind = next((name for name, amount in types.items() if amount == gpus), "") if gpus and not are_parts else ""
     return AllocatedGpus(gpus, are_parts, is_counted=True, kind=kind)

@@ -12,6 +12,7 @@ from typing import Final
 
 from pools.domain.configuration.flavors import Flavor
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from scheduling.domain.slurm.resources import is_part_of_a_gpu
 from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
 from scheduling.moving_in.result import ImportResult, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes
@@ -118,6 +119,8 @@ def read_ceiling(
             amount = tres[key]
             limit = amount if limit is None else limit if amount is None else min(limit, amount)
             result.became(place, f"{key}: all nodes have GPUs of this type, so it bounds all GPUs.")
+        elif is_part_of_a_gpu(_type_of(key)):
+            _lose_part(key, place, result)
         else:
             result.lost(place, f"{key}: the nodes of the files do not tell which have this type. Add their lines.")
     return Ceiling({DEFAULT_FLAVOR: limit}, {DEFAULT_FLAVOR: (limit or 0) if is_guaranteed else 0})
@@ -129,7 +132,10 @@ def _by_flavor(
     total = tres.get(TOTAL)
     of_type = {_type_of(key): amount for key, amount in tres.items() if _type_of(key)}
     for name in of_type.keys() - set(kinds.flavors):
-        result.lost(place, f"{TOTAL}:{name}: no node of the files has GPUs of this type.")
+        if is_part_of_a_gpu(name):
+            _lose_part(f"{TOTAL}:{name}", place, result)
+        else:
+            result.lost(place, f"{TOTAL}:{name}: no node of the files has GPUs of this type.")
     limits = {name: _least(of_type.get(name), total) for name in kinds.names}
     known = [amount for name in kinds.names if (amount := of_type.get(name)) is not None]
     if total is not None and (len(known) < len(kinds.names) or sum(known) > total):
@@ -140,6 +146,10 @@ def _by_flavor(
     if not is_guaranteed or (total is not None and sum(quotas.values()) > total):
         quotas = dict.fromkeys(quotas, 0)
     return Ceiling(limits, quotas)
+
+
+def _lose_part(key: str, place: SourcePlace, result: ImportResult) -> None:
+    result.lost(place, f"{key} is a part of a GPU (MIG); whole GPUs have quotas here.")
 
 
 def _least(one: int | None, other: int | None) -> int | None:

@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pools.domain.configuration.backend_config import MAX_NODES
+from scheduling.domain.slurm.resources import is_part_of_a_gpu
 from scheduling.domain.slurm.times import NO_LIMITS, BadSlurmValue, read_span
 from scheduling.moving_in.result import BadSource, SourcePlace
 from scheduling.moving_in.source_text import SourceText
 
 LONGEST_LINE: Final = 65_536
+GPU_TYPE: Final = "gres/gpu:"
 _DUMP: Final = re.compile(r"(Cluster|Parent|Account|User|QOS) - ", re.IGNORECASE)
 _SETTING: Final = re.compile(r"[A-Za-z]\w*=")
 _BEFORE_KEY: Final = re.compile(r"\s(?=[A-Za-z]\w*=)")
 _RANGE: Final = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 _COUNT: Final = re.compile(r"(\d{1,12})([kKmMgG]?)", re.ASCII)
 _OPEN_GRES: Final = re.compile(r"[=,]gres/\w+$")
-_PART_OF_A_GPU: Final = re.compile(r"\d+g\.", re.ASCII)
+_NUMBER: Final = re.compile(r"[\d.]+", re.ASCII)
 _SCALE: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -159,11 +161,11 @@ def read_count(text: str, place: SourcePlace) -> int:
 
 def gpu_limit(tres: Mapping[str, int | None]) -> tuple[int | None, list[str]]:
     """The ceiling in GPUs (None: none), and the keys of single types. A total counts alone; types are added otherwise,
-    because a job names one of them."""
-    types = [key for key in tres if key.startswith("gres/gpu:")]
-    if tres.get("gres/gpu") is not None or not types:
+    because a job names one of them. Types that are parts of GPUs bound no whole ones."""
+    types = [key for key in tres if key.startswith(GPU_TYPE)]
+    amounts = [tres[key] for key in types if not is_part_of_a_gpu(key.removeprefix(GPU_TYPE))]
+    if tres.get("gres/gpu") is not None or not amounts:
         return tres.get("gres/gpu"), types
-    amounts = [tres[key] for key in types]
     return (None if None in amounts else sum(amount or 0 for amount in amounts)), types
 
 
@@ -186,7 +188,9 @@ def read_gres(text: str, place: SourcePlace) -> GresGpus:
         rest = [word for word in rest if word.lower() != "no_consume"]
         count = read_count(rest[-1], place) if rest and _COUNT.fullmatch(rest[-1]) else 1
         kind = next((word for word in rest if not _COUNT.fullmatch(word)), "")
-        if _PART_OF_A_GPU.match(kind):
+        if _NUMBER.fullmatch(kind):
+            raise BadSource.at(place, "the number of GPUs is not a whole number.")
+        if is_part_of_a_gpu(kind):
             parts.append(kind)
         else:
             by_type[kind] = by_type.get(kind, 0) + count

@@ -182,6 +182,11 @@ class TestRunai:
         ):
             assert word in lost
 
+    def test_an_amount_that_is_a_map_is_named_too(self) -> None:
+        rows = [{**row, "cpu": {"deserved": {"a": 1}}} for row in self.PROJECT["resources"]]
+        result = imported("runai", json.dumps({"projects": [self.PROJECT | {"resources": rows}]}))
+        assert "cpu: pools have a quota of GPUs" in told(result, PartOutcome.NO_COUNTERPART)
+
     def test_every_key_does_something_or_stands_in_the_report(self) -> None:
         project = self.PROJECT | {
             "id": "1", "departmentId": "2", "defaultNodePools": ["h100"], "nodeTypes": {"training": ["a"]},

@@ -127,7 +127,8 @@ def test_time_forms(text: str, seconds: int | None) -> None:
     ("text", "limit"),
     [
         ("gres/gpu=4,gres/gpu:a100=4", 4), ("gres/gpu:a100=4,gres/gpu:v100=2", 6), ("gres/gpu=-1", None),
-        ("cpu=4", None), ("gres/gpu=0", 0),
+        ("cpu=4", None), ("gres/gpu=0", 0), ("gres/gpu:a100_1g.5gb=7", None),
+        ("gres/gpu:a100=8,gres/gpu:nvidia_a100-sxm4-40gb_1g.5gb=7", 8),
     ],
 )  # fmt: skip
 def test_a_total_is_not_added_to_its_types(text: str, limit: int | None) -> None:
@@ -139,7 +140,8 @@ def test_a_total_is_not_added_to_its_types(text: str, limit: int | None) -> None
     [
         ("gpu:a100:8(S:0-1)", {"a100": 8}), ("gpu:2,shard:16", {"": 2}), ("gpu", {"": 1}), ("(null)", {}),
         ("gpu:a100:no_consume:4", {"a100": 4}), ("gpu:a100:2(IDX:0,1),gpu:v100:1", {"a100": 2, "v100": 1}),
-        ("gpu:1g.10gb:7", {}),
+        ("gpu:1g.10gb:7", {}), ("gpu:a100_3g.20gb:2", {}), ("gpu:nvidia_a100-sxm4-40gb_1g.5gb:7", {}),
+        ("gpu:a100:8,gpu:a100_1g.5gb:7", {"a100": 8}),
     ],
 )  # fmt: skip
 def test_gres(text: str, by_type: dict[str, int]) -> None:
@@ -164,6 +166,7 @@ def test_host_lists() -> None:
         "Account - 'a:Fairshare=1",
         "Account - 'a':Fairshare=x",
         "Account - 'a':GrpTRES=gres/gpu=-4",
+        "NodeName=n1 Gres=gpu:8.5",
         "Account - 'a':MaxWall=soon",
         "hello world",
         "Account - 'a':Fairshare=1:FairShare=2",

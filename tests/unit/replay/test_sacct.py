@@ -115,6 +115,13 @@ def test_the_type_of_all_gpus(text: str, kind: str) -> None:
 def test_parts_of_gpus_are_told() -> None:
     assert read_gpus("gres/gpu=2,gres/gpu:a100_1g.5gb=2") == AllocatedGpus(2, are_parts=True, is_counted=True)
     assert read_gpus("gres/gpu:1g.10gb=1").are_parts
+    assert read_gpus("gres/gpu:nvidia_a100-sxm4-40gb_1g.5gb=7").are_parts
+
+
+def test_a_fraction_of_gpus_is_not_cut_off() -> None:
+    assert read_gpus("gres/gpu=4.00").gpus == 4
+    with pytest.raises(BadSlurmValue):
+        read_gpus("gres/gpu=4.9")
 
 
 @pytest.mark.parametrize(
