@@ -69,9 +69,9 @@ def _flavors_of(roots: Mapping[UUID, int]) -> dict[UUID, tuple[str, ...]]:
     of their pool, and in the end the one that they had, if their pool has it no more. `roots`: the pool of each."""
     named = {pool.pk: pool.gpu_flavors for pool in Pool.objects.filter(pk__in=set(roots.values())).exclude(flavors=[])}
     groups = [group for group, root in roots.items() if root in named]
-    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0).order_by("group", "position", "-retry_id")
+    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0).order_by("group_id", "position", "-retry_id")
     found = {}
-    for group, asked, had in tasks.distinct("group").values_list("group_id", "gpu_flavors", "flavor"):
+    for group, asked, had in tasks.distinct("group_id").values_list("group_id", "gpu_flavors", "flavor"):
         allowed = tuple(name for name in asked or named[roots[group]] if name in named[roots[group]])
         found[group] = allowed if had in allowed or not had else (*allowed, had)
     return found

@@ -179,11 +179,11 @@ def _flavors_of(backend: Backend, leaves: Mapping[UUID, int]) -> dict[UUID, tupl
     groups = [group for group, leaf in leaves.items() if leaf in of_leaf]
     if not groups:
         return {}
-    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0).order_by("group", "position", "retry_id")
+    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0).order_by("group_id", "position", "retry_id")
     columns = ("group_id", "gpu_count", "gpu_flavors", "platform")
     return {
         group: of_leaf[leaves[group]].permitted(TaskGpus(gpus, tuple(named), platform))
-        for group, gpus, named, platform in tasks.distinct("group").values_list(*columns)
+        for group, gpus, named, platform in tasks.distinct("group_id").values_list(*columns)
     }
 
 

@@ -14,7 +14,9 @@ from scheduling.domain.start_words import StartTimes, start_about_sentence
 from scheduling.history.starts import background, forecast_facts
 from scheduling.history.starts.background import forecast_scores, forecast_starts, read_calibration
 from scheduling.models import Group, StartForecast, Task, WaitSpan
+from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
+from tests.support.flavors import make_flavored_pool, submit_gpus
 from tests.support.world import sign_in, workflow_file
 
 KEYS = {"text", "p10", "p50", "p90", "samples", "made_at", "never", "record"}
@@ -69,6 +71,19 @@ def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: 
         assert row.p50 is not None
         shapes.add((row.p50 - row.made_at) < timedelta(hours=20))
     assert shapes == {True}
+
+
+@pytest.mark.django_db
+def test_a_gang_of_a_pool_with_flavors_has_a_forecast() -> None:
+    backend = make_flavored_pool().backend_id or 0
+    worker = world.make_user("worker", "osmo-team-user")
+    for _ in range(2):
+        submit_gpus(worker, 8, "a100")
+        reconcile_backend(backend)
+
+    assert forecast_starts() == 1
+
+    assert StartForecast.objects.get().p50 is not None
 
 
 def rows_by_gang() -> dict[Any, dict[str, Any]]:

@@ -14,6 +14,7 @@ from scheduling.history.traces.trace import TraceReader
 from scheduling.models import Group, WaitSpan, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support.api_client import Callers
+from tests.support.flavors import make_flavored_pool, submit_gpus
 from tests.support.world import apply_change, make_backend, make_pool, make_user, submit_workflow
 
 pytestmark = pytest.mark.django_db
@@ -67,3 +68,15 @@ def test_the_history_is_a_trace(caller: Callers, tmp_path: Path) -> None:
     assert stranger.last.text.count("\n") == 1
     assert worker.get("/api/usage/trace", format="xml")["details"][0]["path"] == "format"
     assert worker.status == 400
+
+
+def test_the_trace_names_the_flavors_of_each_job(caller: Callers, tmp_path: Path) -> None:
+    pool = make_flavored_pool()
+    worker = caller("worker", "osmo-team-user")
+    admin = make_user("admin", "osmo-admin")
+    works = [submit_gpus(worker.actor, 8, "a100"), submit_gpus(worker.actor, 8)]
+    reconcile_backend(pool.backend_id or 0)
+    for work in works:
+        apply_change(EndWorkflow(name=work.name, status=EndStatus.COMPLETED), actor=admin)
+    worker.get("/api/usage/trace")
+    assert [job.flavors for job in read_jobs(worker.last.text, tmp_path / "t.csv")] == [("a100",), ("h100", "a100")]
