@@ -200,6 +200,14 @@ def span(length: float | timedelta | None) -> str:
 
 
 @register.filter
+def hours(amount: float | None) -> str:
+    """GPU-hours, from 100 on without decimals; an en dash where there is no such amount."""
+    if amount is None:
+        return "–"
+    return f"{amount:,.{0 if abs(amount) >= 100 else 1}f}".replace(",", "\N{NARROW NO-BREAK SPACE}") if amount else "0"
+
+
+@register.filter
 def absolute(value: float) -> float:
     """A number without its sign."""
     return abs(value)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain.numbers import USAGE_NUMBERS
-from pools.templatetags.osmo import heads_of, signed
+from pools.templatetags.osmo import heads_of, hours, signed
 from scheduling.domain.lists import UsageKey
 from scheduling.selectors.reports.usage import UsageRow, read_closed_until, read_usage
 from scheduling.selectors.reports.usage_charts import usage_charts
@@ -106,8 +106,5 @@ def usage_texts(row: UsageRow) -> dict[str, str]:
 
 @register.filter
 def gpu_hours(ms: int | None) -> str:
-    """GPU-milliseconds as GPU-hours, from 100 on without decimals; an en dash where there is no such amount."""
-    if ms is None:
-        return "–"
-    hours = ms / MS_PER_HOUR
-    return f"{hours:,.{0 if abs(hours) >= 100 else 1}f}".replace(",", "\N{NARROW NO-BREAK SPACE}") if ms else "0"
+    """GPU-milliseconds as GPU-hours."""
+    return hours(None if ms is None else ms / MS_PER_HOUR)

@@ -25,7 +25,7 @@ from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, Pool
-from pools.templatetags.osmo import span
+from pools.templatetags.osmo import hours, span
 from scheduling.domain.changes.replays import DEFAULT_TRIES
 from scheduling.domain.list_columns import CHANGE_COLUMNS, PERSON_COLUMNS, REPLAY_COLUMNS, RIVAL_COLUMNS, TEAM_COLUMNS
 from scheduling.history.own.history_replays import find_replay, list_replays
@@ -44,11 +44,7 @@ ADVISE = "advise"
 CHANGED = (("quota", "Quota"), ("limit", "Limit"), ("weight", "Weight"))
 
 
-def _hours(hours: float) -> str:
-    return f"{hours:.1f}"
-
-
-_SHOWN: Mapping[str, Callable[[Any], str]] = {"s": span, GPU_HOURS: _hours, "": str}
+_SHOWN: Mapping[str, Callable[[Any], str]] = {"s": span, GPU_HOURS: hours, "": str}
 """The text of a number, by its unit."""
 TEAM_KEYS = "jobs wait_mean_s wait_p90_s starts reclaims preemptions used_gpu_h"
 ADVICE_KEYS = "jobs wait_mean_s waiting_gpu_h lost_gpu_h reclaims"

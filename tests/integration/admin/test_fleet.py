@@ -64,8 +64,8 @@ def test_other_readers_see_the_quota_of_their_pools(busy: None, as_person: Calla
 
 def test_borrowed_gpus_are_beyond_the_quota_of_the_pools(busy: None, as_person: Callable[[str], Client]) -> None:
     apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 90}}}))
-    for number in range(2):
-        submit_workflow("team", gpus=48, priority="LOW", name=f"wide{number}")
+    for number in range(12):
+        submit_workflow("team", gpus=8, priority="LOW", name=f"more{number}")
     reconcile()
     fleet = _fleet(as_person("worker"))
     assert (fleet.gpus, fleet.whole) == (90, fleet.bar.in_use) and fleet.bar.in_use > 90 and fleet.share > 100
