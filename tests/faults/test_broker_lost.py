@@ -46,8 +46,8 @@ def installation(two_workers: None, installation: FaultyInstallation) -> FaultyI
 
 
 @contextmanager
-def hold_one_message(installation: FaultyInstallation) -> Iterator[None]:
-    """One message is delivered and not finished, because the processes that do the work are suspended."""
+def hold_messages(installation: FaultyInstallation, count: int = 1) -> Iterator[None]:
+    """So many messages are delivered and not finished, because the processes that do the work are suspended."""
     workers = installation.child_pids_of(process_commands.WORKER)
     assert len(workers) == 2
     with installation.suspend_process(process_commands.BEAT), installation.broker_client() as broker:
@@ -58,8 +58,9 @@ def hold_one_message(installation: FaultyInstallation) -> Iterator[None]:
             os.kill(pid, signal.SIGSTOP)
         address = installation.env["REDIS_URL"].replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
         with app.connection_for_write(address) as connection:
-            app.send_task("scheduling.settle_all", connection=connection)
-        installation.wait_until(lambda: broker.hlen("unacked") == 1, what="one message is held")
+            for _ in range(count):
+                app.send_task("scheduling.settle_all", connection=connection)
+        installation.wait_until(lambda: broker.hlen("unacked") == count, what="the messages are held")
     try:
         yield
     finally:
@@ -85,7 +86,7 @@ def test_a_restart_of_the_broker(installation: FaultyInstallation, how: signal.S
     pids, pool = installation.process_ids(), installation.make_pools(1)[0]
     worker = installation.children[process_commands.WORKER].pid
     for _ in range(2):
-        with hold_one_message(installation):
+        with hold_messages(installation):
             failed = _failed_attempts(installation)
             os.kill(worker, signal.SIGSTOP)
             with installation.broker_client() as broker:
@@ -115,7 +116,7 @@ def test_a_broker_that_refuses(installation: FaultyInstallation, trouble: str) -
     begin, end = commands[trouble]
     with installation.broker_client() as broker:
         for _ in range(2):
-            with hold_one_message(installation):
+            with hold_messages(installation):
                 for command in begin:
                     broker.execute_command(*command)
                 broker.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -124,6 +125,19 @@ def test_a_broker_that_refuses(installation: FaultyInstallation, trouble: str) -
             for command in end:
                 broker.execute_command(*command)
             assert_recovered(installation, pool, pids)
+
+
+def test_refused_acknowledgements_take_no_place(installation: FaultyInstallation) -> None:
+    """All the messages that the worker may hold are finished, and not one of them can be acknowledged. See also
+    tests/integration/test_acknowledgements.py."""
+    pids, pool = installation.process_ids(), installation.make_pools(1)[0]
+    with installation.broker_client() as broker:
+        with hold_messages(installation, process_commands.WORKER_PROCESSES):
+            broker.config_set("requirepass", "x")
+            broker.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        installation.wait_until(lambda: not _is_ready(installation), seconds=45, what="it is noticed")
+        broker.config_set("requirepass", "")
+    assert_recovered(installation, pool, pids)
 
 
 def test_errors_of_the_server_are_retried_too() -> None:
