@@ -19,11 +19,11 @@ from bench import installation
 NAMES = (
     "start", "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "cycle_record",
     "quota_tree", "queue_sync", "dispatch", "webhooks", "gpu_quota", "request_cost", "http_rates", "first_visit",
-    "pages", "streams", "replay", "forecast", "policy_price", "losses",
+    "pages", "streams", "replay", "prove", "forecast", "policy_price", "losses",
 )  # fmt: skip
 
 
-ALONE = {"start"}
+ALONE = {"start", "prove"}
 """Measured without the installation that the others need."""
 
 

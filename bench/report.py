@@ -372,10 +372,22 @@ def _print_streams(measured: dict[str, Any]) -> None:
         _print_verdict(f"{title} ≤ {measured['target_seconds']} s", worst, measured["target_seconds"], most=True)
 
 
+def _print_prove(measured: dict[str, Any]) -> None:
+    print("\n## The proof of a month\n")
+    print(
+        f"{measured['jobs']:,} jobs of a real trace: `osmo replay` {measured['replay_s']} s of one core, "
+        f"`osmo-admin prove` {measured['prove_s']} s and at most {measured['memory_mib']} MiB, beside a load of "
+        f"{measured['load']}."
+    )
+    limit = measured["ratio_limit"]
+    _print_verdict(f"a proof ≤ {limit} × a replay", {"ratio": measured["ratio"]}, limit, most=True)
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _print_engine,
     "live_reconcile": _print_live_reconcile,
     "cycle_record": _print_cycle_record,
+    "prove": _print_prove,
     "quota_tree": _print_quota_tree,
     "queue_sync": _print_queue_sync,
     "dispatch": _print_dispatch,

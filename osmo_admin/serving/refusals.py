@@ -20,6 +20,10 @@ _TITLES = {
     413: "The request is too large",
     503: "Busy, try again",
 }
+_ADVICE = {
+    408: "Go back in your browser: what you typed is still there.",
+    413: "Go back in your browser: what you typed is still there. OSMO_BODY_LIMIT_MB is the limit of this server.",
+}
 _PROGRAM_PATHS = ("/api/", "/webhooks/")
 
 
@@ -54,7 +58,8 @@ def send_refusal(proto: HTTPProtocol, path: str, refusal: RequestRefused) -> Non
         text = json.dumps(refusal.error.as_dict())
     else:
         headers.append(("content-type", "text/html; charset=utf-8"))
-        text = _page(_TITLES.get(refusal.status, "An error occurred"), refusal.error.message)
+        title = _TITLES.get(refusal.status, "An error occurred")
+        text = _page(title, " ".join(filter(None, (refusal.error.message, _ADVICE.get(refusal.status)))))
     proto.response_bytes(refusal.status, headers, text.encode())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -22,20 +23,31 @@ class SourceKind(StrEnum):
 
 
 class GuaranteeFrom(StrEnum):
-    """What a ceiling of the source guarantees here: nothing, or the same number."""
+    """What is guaranteed where the source has ceilings only: nothing, the same number, or what was usually used."""
 
     NONE = "none"
     LIMIT = "limit"
+    HISTORY = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """GPUs that a team held at one time: at most `usual` in 95 % of the time, in the mean, and at most."""
+
+    usual: int
+    mean: float
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
     """`backend` is the name of the cluster of all pools, `namespace` its namespace; `writes_backend`: a simulated one
     is written with the nodes of the source. `depth` is for a tree of accounts: the level whose accounts become
-    pools."""
+    pools. `past_use`: for `GuaranteeFrom.HISTORY`, by team and kind of GPU (empty: not known)."""
 
     backend: str = "imported"
     namespace: str = "default"
     writes_backend: bool = True
     guarantee: GuaranteeFrom = GuaranteeFrom.NONE
     depth: int | None = None
+    past_use: Mapping[str, Mapping[str, PastUse]] = field(default_factory=dict)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scheduling.moving_in.options import REPORT_FILE, GuaranteeFrom, ImportOptions, SourceKind
+from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.local.file_faults import print_faults
+from scheduling.moving_in.options import REPORT_FILE, GuaranteeFrom, ImportOptions, PastUse, SourceKind
 
 if TYPE_CHECKING:
     from scheduling.moving_in.result import ImportResult, PartOutcome
@@ -30,8 +33,13 @@ def import_files(
         bool, typer.Option("--existing-backend", help="The installation has this cluster: write no file for it.")
     ] = False,
     guarantee: Annotated[
-        GuaranteeFrom, typer.Option("--guarantee", help="limit: a ceiling of the source becomes the quota too.")
+        GuaranteeFrom,
+        typer.Option("--guarantee", help="limit: a ceiling becomes the quota too; history: what was usually used."),
     ] = GuaranteeFrom.NONE,
+    history: Annotated[
+        str | None,
+        typer.Option("--history", metavar="FILE", help="slurm, with --guarantee history: the output of sacct -P."),
+    ] = None,
     depth: Annotated[
         int | None,
         typer.Option(
@@ -44,15 +52,23 @@ def import_files(
     Every key of the source is in the report. Exit code 0: nothing is lost; 2: something has no counterpart or is to be
     decided; 1: a file cannot be read, and nothing was written.
     """
+    from scheduling.history.traces.faults import ReplayFault
     from scheduling.moving_in.importing import import_sources, write_import
     from scheduling.moving_in.report import summary_text
     from scheduling.moving_in.result import BadSource, PartOutcome
     from scheduling.moving_in.source_text import read_source
 
-    options = ImportOptions(backend, namespace, not existing_backend, guarantee, depth)
     try:
+        past_use = _read_use(kind, guarantee, history)
+        options = ImportOptions(backend, namespace, not existing_backend, guarantee, depth, past_use)
         result = import_sources(kind, [read_source(path, sys.stdin.buffer) for path in files], options)
         written, removed = write_import(folder, kind, result)
+    except ReplayFault as refusal:
+        print_faults(refusal)
+        raise typer.Exit(UNREADABLE) from None
+    except ClientError as refusal:
+        print(refusal, file=sys.stderr)
+        raise typer.Exit(UNREADABLE) from None
     except BadSource as refusal:
         print(refusal.message, file=sys.stderr)
         for fault in refusal.details:
@@ -65,6 +81,19 @@ def import_files(
     )
     print(f"Next: osmo-admin diff -f {folder}")
     raise typer.Exit(COMPLETE if result.is_complete else INCOMPLETE)
+
+
+def _read_use(kind: SourceKind, guarantee: GuaranteeFrom, history: str | None) -> Mapping[str, Mapping[str, PastUse]]:
+    """What each account used. Raises ClientError and ReplayFault."""
+    if (guarantee is GuaranteeFrom.HISTORY) != (history is not None):
+        raise ClientError("--guarantee history and --history FILE belong together.")
+    if history is None:
+        return {}
+    if kind is not SourceKind.SLURM:
+        raise ClientError("--guarantee history is for slurm: the other kinds have quotas, or no accounts.")
+    from scheduling.history.proof.past_use import read_past_use
+
+    return read_past_use(history)
 
 
 def _print_lines(result: ImportResult, outcome: PartOutcome) -> None:

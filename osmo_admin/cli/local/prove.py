@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osmo_admin.cli.base.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.local.file_faults import MAX_SHOWN, print_faults
 from osmo_admin.cli.local.terminal_report import TerminalReport
 from osmo_admin.cli.local.trace_options import TeamFrom, trace_options
 from scheduling.domain.priorities import Priority
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 PAGE_FILE, JOBS_FILE = "proof.html", "jobs.csv"
 UNREADABLE = 1
-MAX_SHOWN = 40
 
 
 def prove(
@@ -100,11 +100,7 @@ def prove(
         proof = make_proof(request, report)
         (output / PAGE_FILE).write_text(proof_page(proof), encoding="utf-8")
     except (BadInput, ReplayFault) as refusal:
-        print(refusal.message, file=sys.stderr)
-        for fault in refusal.details[:MAX_SHOWN]:
-            file = dict(fault.numbers).get("file", "")
-            place = ", ".join(part for part in (file, f"line {fault.line}" if fault.line else "", fault.path) if part)
-            print(f"  {place}: {fault.message}", file=sys.stderr)
+        print_faults(refusal)
         raise typer.Exit(UNREADABLE) from None
     except (ClientError, OSError) as problem:
         print(problem, file=sys.stderr)

@@ -24,7 +24,7 @@ from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.quota.stored_quotas import rows_from_stored, stored_from_rows, without_limits
 from pools.domain.structured_input.unset_keys import unset_key_warnings
-from pools.domain.values.amounts import GPU
+from pools.domain.values.amounts import is_gpu
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_platform
@@ -210,11 +210,11 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
 
 def _uncounted_quota_warnings(settings: CohortSettings) -> Iterator[str]:
     """Warn about quotas of other resources: admission checks GPUs only, because pools have a quota of GPUs only."""
-    others = [key for key in stored_from_rows(settings.quotas) if key != GPU]
+    others = [key for key in stored_from_rows(settings.quotas) if not is_gpu(key)]
     if others:
         yield (
             f"{_join_names(others)}: shown in the tree, but admission does not check it, because pools have quotas of "
-            f"{GPU} only."
+            "GPUs only."
         )
 
 

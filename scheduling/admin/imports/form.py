@@ -38,6 +38,9 @@ KINDS: Final = {
     SourceKind.OSMO: "OSMO 6, or files of this software",
 }
 _MOST: Final = min(MAX_BYTES, settings.DATA_UPLOAD_MAX_MEMORY_SIZE) // 2**20
+_LARGER: Final = (
+    f"osmo-admin import reads files of up to {MAX_BYTES // 2**20} MiB each; OSMO_BODY_LIMIT_MB is the limit here."
+)
 _NOT_KEPT = f"The files of a preview are kept for {KEPT_MINUTES} minutes and are gone now. Choose them again."
 _SLURM_ONLY = {"guarantee": "", "depth": ""}
 
@@ -96,7 +99,10 @@ class ImportForm(ChangeForm):
     )
     kind = forms.choice_field("Files of", [(str(kind), words) for kind, words in KINDS.items()])
     upload = FilesField(
-        label="Files", required=False, help_text=f"Together at most {_MOST} MiB, each at most {MAX_LINES} lines."
+        label="Files",
+        required=False,
+        help_text=f"Together less than {_MOST} MiB, each at most {MAX_LINES:,} lines. {_LARGER}",
+        widget=FilesInput({"data-most-mib": _MOST, "data-other-way": _LARGER}),
     )
     text = forms.code_field("Or the text of a file", rows=6, max_length=MAX_PASTED)
     cluster = forms.choice_field("Cluster", required=False)

@@ -7,8 +7,8 @@ them by weight, as fair share does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pools.domain.configuration.ownership import OwnedKind
@@ -17,7 +17,7 @@ from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.user_names import user_name_violations
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
-from scheduling.moving_in.options import ImportOptions
+from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
 from scheduling.moving_in.slurm.kinds import TOTAL, Ceiling, GpuKinds, find_kinds, read_ceiling, types_of_limits
@@ -153,6 +153,8 @@ class _AccountWriter:
         for account in root.below():
             account.longest = self.accounts[account.parent].longest
             self._read_limits(account, account.line)
+        if self.options.guarantee is GuaranteeFrom.HISTORY:
+            self._guarantee_use([account for account in root.below() if not self._is_cohort(account)])
         is_nested = any(self._is_cohort(account) for account in root.children)
         top = self._claim_top() if is_nested else ""
         self._add_below(root, top)
@@ -213,6 +215,51 @@ class _AccountWriter:
         if ceiling.is_bounded:
             also = "and is the quota too" if ceiling.quota else "and guarantees nothing"
             self.result.became(place, f"a ceiling of {ceiling.text()} GPUs: it bounds all work below it {also}.")
+
+    def _guarantee_use(self, accounts: Sequence[_Account]) -> None:
+        """Quotas from what the accounts that run work usually used, together at most the nodes."""
+        usual = {account.name: self._usual(account) for account in accounts}
+        for kind in self.kinds.names:
+            there = self.kinds.gpus.get(kind, 0)
+            total = sum(row.get(kind, 0) for row in usual.values())
+            if total > there > 0:
+                self.result.decide(
+                    SourcePlace("options", 1, "--guarantee history"),
+                    f"the accounts usually used {total} GPUs{self._of(kind)} together, and the nodes have {there}: "
+                    "each quota is less in proportion.",
+                )
+                for row in usual.values():
+                    row[kind] = row.get(kind, 0) * there // total
+        for account in accounts:
+            account.ceiling = replace(account.ceiling, quotas={**account.ceiling.quotas, **usual[account.name]})
+        for account in reversed(accounts):  # children come after their parents
+            above = self.accounts[account.parent]
+            if not self._is_cohort(above):
+                quotas = dict(above.ceiling.quotas)
+                for kind in self.kinds.names:
+                    most = above.ceiling.limits.get(kind)
+                    quota = quotas.get(kind, 0) + account.ceiling.quotas.get(kind, 0)
+                    quotas[kind] = quota if most is None else min(quota, most)
+                above.ceiling = replace(above.ceiling, quotas=quotas)
+
+    def _usual(self, account: _Account) -> dict[str, int]:
+        """The GPUs by flavor that the account usually used, at most its ceiling."""
+        found: dict[str, int] = dict.fromkeys(self.kinds.names, 0)
+        place = account.line.place
+        for kind, use in self.options.past_use.get(account.name, {}).items():
+            name = kind if kind in found else DEFAULT_FLAVOR
+            numbers = f"in 95 % of the time at most {use.usual}, {use.mean:.1f} in the mean, at most {use.most}"
+            if name not in found:
+                self.result.decide(place, f"it used GPUs of an unknown kind ({numbers}), which are in no quota.")
+                continue
+            found[name] += use.usual
+            self.result.became(place, f"it used GPUs{self._of(name)}: {numbers}.")
+        for name, limit in account.ceiling.limits.items():
+            found[name] = found[name] if limit is None else min(found[name], limit)
+        return found
+
+    def _of(self, kind: str) -> str:
+        return f" of {kind}" if self.kinds.flavors else ""
 
     def _claim_top(self) -> str:
         name = self.cluster.name if self.cluster is not None else "slurm"
@@ -324,10 +371,9 @@ class _AccountWriter:
         for kind in self.kinds.names:
             most = account.ceiling.quotas.get(kind, 0)
             if sum(row[kind] for row in found.values()) > most:
-                of_kind = f" of {kind}" if self.kinds.flavors else ""
                 self.result.decide(
                     account.line.place,
-                    f"the ceilings{of_kind} of its subpools are above {most}, so their quotas are 0.",
+                    f"the ceilings{self._of(kind)} of its subpools are above {most}, so their quotas are 0.",
                 )
                 found = {short: {**row, kind: 0} for short, row in found.items()}
         return {short: row if self.kinds.flavors else row[DEFAULT_FLAVOR] for short, row in found.items()}

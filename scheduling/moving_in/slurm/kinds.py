@@ -7,10 +7,11 @@ all GPUs. Otherwise each type is a flavor, and nodes without a type are those wi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pools.domain.configuration.flavors import Flavor
+from pools.domain.configuration.platforms import DEFAULT_PLATFORM
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.slurm.resources import is_part_of_a_gpu
 from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
@@ -63,6 +64,8 @@ def find_kinds(nodes: FoundNodes, types: Collection[str], result: ImportResult, 
         return GpuKinds((), {DEFAULT_FLAVOR: nodes.gpus})
     if len(by_type) == 1:
         return GpuKinds((), {DEFAULT_FLAVOR: nodes.gpus}, next(iter(by_type)))
+    for name, node in nodes.nodes.items():  # work names a flavor, or takes any of its pool
+        nodes.nodes[name] = replace(node, platform=DEFAULT_PLATFORM)
     order = tuple(sorted(by_type, key=lambda name: (-by_type[name], name)))
     place = nodes.place or SourcePlace("options", 1)
     shown = ", ".join(f"{name} ({by_type[name]} GPUs)" for name in order if name != DEFAULT_FLAVOR)
@@ -129,7 +132,10 @@ def read_ceiling(
 def _by_flavor(
     tres: Mapping[str, int | None], kinds: GpuKinds, place: SourcePlace, result: ImportResult, *, is_guaranteed: bool
 ) -> Ceiling:
-    total = tres.get(TOTAL)
+    total, there = tres.get(TOTAL), sum(kinds.gpus.values())
+    if total is not None and total >= there:
+        result.became(place, f"{TOTAL}={total}: the nodes have {there} GPUs, so it bounds nothing.")
+        total = None
     of_type = {_type_of(key): amount for key, amount in tres.items() if _type_of(key)}
     for name in of_type.keys() - set(kinds.flavors):
         if is_part_of_a_gpu(name):

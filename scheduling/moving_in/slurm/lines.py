@@ -98,7 +98,7 @@ def _fields(parts: list[str], place: SourcePlace) -> tuple[dict[str, str], dict[
     for part in parts:
         key, mark, value = part.partition("=")
         if not mark or not key.strip():
-            raise BadSource.at(place, f"{part[:40]!r} is not KEY=VALUE.")
+            raise BadSource.at(place, f"{part[:40]!r} is not KEY=VALUE; a value with a colon stands in quotes.")
         name = key.strip().lower()
         if name in fields:
             raise BadSource.at(place, f"{key.strip()} is given twice. Keep one.")

@@ -12,6 +12,7 @@ from pools.domain.configuration.flavors import MAX_FLAVORS
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM, is_platform_name
 from pools.domain.names import is_word
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 from scheduling.moving_in.result import BadSource, ImportResult
 from scheduling.moving_in.simulated_backend import FoundNodes
 from scheduling.moving_in.slurm.kinds import TYPE_LABEL
@@ -70,7 +71,7 @@ def read_slurm_nodes(
         platforms.add(spec.platform)
         if len(platforms) > MAX_FLAVORS:
             raise BadSource.at(line.place, f"the nodes have more than {MAX_FLAVORS} types of GPU.")
-        result.became(line.place, f"{len(names)} nodes with {spec.gpus} GPUs each, platform {spec.platform}.")
+        result.became(line.place, f"{counted(len(names), 'node')} with {spec.gpus} GPUs, type {kind or 'not given'}.")
         if feature and kind == feature:
             result.became(line.place, f"the feature {feature} is the type of its GPUs, because limits name it.")
         if rest := [line.keys[key] for key in line.fields if key not in _USED]:

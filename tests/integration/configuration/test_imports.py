@@ -17,6 +17,8 @@ from tests.unit.moving_in.test_osmo import ACCOUNTS, ROLES, VALUES
 from tests.unit.moving_in.test_queues import queue as kai_queue
 from tests.unit.moving_in.test_resource_quotas import quota
 from tests.unit.moving_in.test_slurm import DUMP, NODES
+from tests.unit.moving_in.test_slurm_kinds import DUMP as KINDS
+from tests.unit.moving_in.test_slurm_kinds import NODES as TYPED_NODES
 
 pytestmark = pytest.mark.django_db
 
@@ -42,6 +44,8 @@ KAI = "---\n".join(
         ("slurm", [DUMP, NODES], {}),
         ("slurm", [DUMP, NODES], {"guarantee": GuaranteeFrom.LIMIT}),
         ("slurm", [DUMP, NODES], {"depth": 1, "guarantee": GuaranteeFrom.LIMIT}),
+        ("slurm", [KINDS, TYPED_NODES], {"guarantee": GuaranteeFrom.LIMIT}),
+        ("slurm", [KINDS, TYPED_NODES], {"depth": 1, "guarantee": GuaranteeFrom.LIMIT}),
         ("kueue", [flavors(h100="gpu: h100", a100="gpu: a100") + TWO_FLAVORS], {}),
         ("osmo", [VALUES], {}),
         ("osmo", [VALUES, ROLES.replace("backend: b", "backend: Prod"), ACCOUNTS], {}),

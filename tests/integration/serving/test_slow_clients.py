@@ -101,6 +101,13 @@ def test_a_large_body_is_refused_before_it_is_sent(strict_port: int) -> None:
     ]
 
 
+def test_a_page_says_how_to_go_on_after_a_body_that_is_too_large(strict_port: int) -> None:
+    answer = exchange(strict_port, make_head("POST", "/import/preview", Content_Length=str(10**12)))
+    assert answer.statuses == [413]
+    assert "content-type: text/html" in answer.text
+    assert "Go back in your browser: what you typed is still there. OSMO_BODY_LIMIT_MB" in answer.body
+
+
 def test_a_body_in_chunks_is_refused_when_it_becomes_too_large(strict_port: int) -> None:
     part = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with connect(strict_port) as connection:

@@ -32,6 +32,8 @@ def test_types_are_flavors_of_the_cluster_the_pools_and_the_cohorts() -> None:
     backend = body(result, OwnedKind.BACKEND, "imported")
     assert [each["name"] for each in backend["flavors"]] == ["a100", "v100"]
     assert backend["nodes"][0]["labels"] == backend["flavors"][0]["node_labels"]
+    assert not any("platform" in node for node in backend["nodes"])
+    assert "platforms" not in pool(result, "bio")
     assert list(resources(result, "bio")["flavors"].items()) == [
         ("a100", {"guarantee": 8, "maximum": 8}), ("v100", {"guarantee": 2, "maximum": 2})
     ]  # fmt: skip
@@ -59,6 +61,7 @@ def test_a_total_over_several_types_is_one_of_each_and_no_quota() -> None:
         ("gres/gpu=9,gres/gpu:a100=8,gres/gpu:v100=2", [8, 2], [0, 0], True),
         ("gres/gpu=4,gres/gpu:a100=8,gres/gpu:v100=0", [4, 0], [0, 0], True),
         ("gres/gpu:v100=0", [None, 0], [0, 0], False),
+        ("gres/gpu=20,gres/gpu:a100=8", [8, None], [8, 0], False),
         ("gres/gpu:a100=-1", [None, None], [0, 0], False),
     ],
 )

@@ -52,6 +52,18 @@ workflow: {max_retry_per_task: 1}
 """
 
 
+BY_FLAVOR = """\
+backends:
+  dgx: {type: simulated, nodes: [], flavors: [{name: h100, node_labels: {gpu: h100}}]}
+pools:
+  both:
+    backend: dgx
+    cohort: research
+    resources: {flavors: {h100: {guarantee: 4, borrowing_limit: 2}, default: {guarantee: 6}}}
+    subpools: {a: {h100: 3, default: 2}}
+"""
+
+
 def objects_of(text: str) -> dict[tuple[OwnedKind, str], Mapping[str, Any]]:
     """The forms of objects of a file."""
     found = {}
@@ -104,6 +116,16 @@ class TestKueue:
         above = body(result, OwnedKind.COHORT, "vision")
         assert (above["parent"], above["weight"]) == ("research", 3)
         assert above["quotas"] == [{"resource": "gpu", "nominal": 0, "borrowing_limit": 32, "lending_limit": 20}]
+
+    def test_subpools_by_flavor_come_back(self) -> None:
+        result = read_again("kueue", exported("kueue", BY_FLAVOR))
+        assert {name: pool(result, name)["resources"]["flavors"] for name in ("both", "both-a")} == {
+            "both": {"h100": {"guarantee": 1}, "default": {"guarantee": 4}},
+            "both-a": {"h100": {"guarantee": 3}, "default": {"guarantee": 2}},
+        }
+        assert body(result, OwnedKind.COHORT, "both")["quotas"] == [
+            {"flavor": "h100", "resource": "gpu", "nominal": 0, "borrowing_limit": 2}
+        ]
 
     def test_an_export_of_the_import_is_the_same_export(self) -> None:
         first = exported("kueue", FILES)
