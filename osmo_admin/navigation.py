@@ -57,6 +57,7 @@ def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
             "timeline",
             [
                 ("Scheduler events", "admin:scheduling_decision_changelist", True),
+                ("What came true", "admin:scheduling_showneffect_changelist", True),
                 ("Approvals", "admin:pools_approvalrequest_changelist", True),
                 ("Audit log", "admin:pools_auditentry_changelist", True),
             ],

@@ -33,14 +33,14 @@ from osmo_admin.cli.commands import (
 from osmo_admin.cli.commands import (
     token as access_token,
 )
-from osmo_admin.cli.commands.work import resource, task, usage, workflow
+from osmo_admin.cli.commands.work import outcomes, resource, task, usage, workflow
 from osmo_admin.cli.local import offline, replay
 
 SECTIONS = {
     "Work": ("workflow", "task", "usage"),
     "Pools and quotas": ("pool", "quota", "cohort", "approval"),
     "Clusters": ("resource", "backend"),
-    "Changes and news": ("audit", "jobs", "notice", "config"),
+    "Changes and news": ("audit", "outcomes", "jobs", "notice", "config"),
     "People": ("login", "logout", "profile", "token", "user"),
     "Try out": ("simulate", "replay", "podgroup"),
     "This program": ("help", "version", "mcp"),
@@ -143,6 +143,7 @@ for family, name in (
 ):
     app.add_typer(family.app, name=name)
 audit.add_to(app)
+outcomes.add_to(app)
 jobs.add_to(app)
 agents.add_to(app)
 usage.add_to(app)

@@ -14,9 +14,7 @@ refusal the form appears again with its input.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
@@ -33,7 +31,7 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, RuleName, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.changes.dry_run import EffectAnswer, warnings_of
-from pools.services.changes.shown_effects import Memos, collecting_memos, confirmed_effect
+from pools.services.changes.shown_effects import confirmed_effect, previewing
 from pools.services.configuration.approvals import request_approval
 
 REFUSALS = (BadInput, Conflict, Busy)
@@ -102,7 +100,6 @@ class ChangeForm(forms.ServiceForm):
     kept_fields: ClassVar[frozenset[str]] = frozenset()
     groups: ClassVar[Sequence[FieldGroup]] = ()
     seen = forms.hidden_text_field()
-    shown = forms.hidden_text_field()
     version = forms.hidden_number_field()
 
     @property
@@ -362,7 +359,7 @@ class ConfirmFlow(Generic[ResultT]):
         change, preview = self.change, self.change.preview
         results: list[ResultT] = []
         try:
-            with collecting_memos() as memos:
+            with previewing(change.command(form), actor_of(self.request)):
                 effect = preview.dry_run(lambda: results.append(self._make(form, None)))
         except REFUSALS as refusal:
             form.add_errors(refusal)
@@ -378,7 +375,6 @@ class ConfirmFlow(Generic[ResultT]):
         typed = self._typed(form, sent)
         hidden: dict[str, Any] = {name: texts if len(texts) > 1 else texts[0] for name, texts in typed.items()}
         hidden |= {KEPT_INPUT: sent.key} if sent.key else {}
-        hidden |= {"shown": self._keep_shown(memos, sent)} if memos else {}
         hidden |= {"seen": seen, "version": "" if change.version is None else change.version}
         return self._render(
             preview.effect_template,
@@ -401,7 +397,12 @@ class ConfirmFlow(Generic[ResultT]):
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
             return self._redirect_to_preview(form, sent, is_repeated=True)
         try:
-            with self._confirmed_effect(form, sent):
+            with confirmed_effect(
+                self.change.command(form),
+                actor=actor_of(self.request),
+                title=self.change.title,
+                description=form.cleaned_data["description"],
+            ):
                 result = self._make(form, form.cleaned_data["version"])
         except Stale:
             return self._redirect_to_preview(form, sent, is_repeated=True)
@@ -421,22 +422,6 @@ class ConfirmFlow(Generic[ResultT]):
         if self.change.danger:
             done_changes.keep_done(actor_of(self.request), self._form_address, done_changes.GONE, done)
         return HttpResponseRedirect(address)
-
-    def _keep_shown(self, memos: Memos, sent: _Input) -> str:
-        """Keep what a preview found, with the change that it is of, and return its key."""
-        return keep_input(actor_of(self.request), {"memos": json.dumps(memos), "of": self._mark_of_change(sent)})
-
-    def _confirmed_effect(self, form: ChangeForm, sent: _Input) -> AbstractContextManager[None]:
-        """Inside, the change is made; what its own preview showed is compared later with what happens."""
-        actor, key = actor_of(self.request), form.cleaned_data["shown"]
-        kept = read_kept_input(actor, key) if key else None
-        is_its_own = kept is not None and kept.get("of") == self._mark_of_change(sent)
-        memos = json.loads(kept["memos"]) if kept is not None and is_its_own else []
-        description = form.cleaned_data["description"]
-        return confirmed_effect(memos, actor=actor, title=self.change.title, description=description)
-
-    def _mark_of_change(self, sent: _Input) -> str:
-        return json.dumps([self._form_address, self._input_mark(sent)], sort_keys=True)
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:
         """Make the change of a valid form; also the operation of its dry run."""

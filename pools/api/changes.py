@@ -39,12 +39,14 @@ from pools.domain.changes.command import (
     body_fields,
     read_command,
     summary_of,
+    title_of,
 )
 from pools.domain.errors import Violation
 from pools.domain.people.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.changes.dry_run import EffectAnswer, read_effect
+from pools.services.changes.shown_effects import confirmed_effect, previewing
 from pools.services.configuration.approvals import request_approval
 
 ResultT = TypeVar("ResultT")
@@ -120,8 +122,11 @@ def answer_change(
 
     def respond() -> Response:
         if is_preview and answer.effect is not None:
-            return Response(answer.effect(command, run, view.actor))
-        return answer.render(run())
+            with previewing(command, view.actor):
+                return Response(answer.effect(command, run, view.actor))
+        with confirmed_effect(command, actor=view.actor, title=title_of(command), description=description):
+            result = run()
+        return answer.render(result)
 
     try:
         if view.request.method != "POST" or not answer.keeps_answers:

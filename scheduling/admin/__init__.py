@@ -6,6 +6,7 @@ from scheduling.admin import (
     cluster_sync,
     decisions,
     nodes,
+    outcomes,
     scheduler_settings,
     workflows,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "history_replays",
     "import_page",
     "nodes",
+    "outcomes",
     "scheduler_settings",
     "usage",
     "workflows",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.domain.changes.command import fields_of
+from pools.domain.changes.command import fields_of, title_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.services.changes.dry_run import impact_body
+from pools.services.changes.shown_effects import confirmed_effect, keep_memos
 from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.changes.workflows import CancelWorkflow
@@ -97,7 +98,9 @@ def _retry_obstacle(actor: Actor, workflow: Workflow) -> str:
 
 
 def _cancel(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
-    cancel_workflow(CancelWorkflow(name=workflow.name, message=form.cleaned_data["message"]), actor=actor)
+    shown, message = CancelWorkflow(name=workflow.name), form.cleaned_data["message"]
+    with confirmed_effect(shown, actor=actor, title=title_of(shown), description=message):
+        cancel_workflow(replace(shown, message=message), actor=actor)
     return workflow, f"{workflow.name} was cancelled."
 
 
@@ -150,6 +153,8 @@ def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) ->
     obstacles = [(row, action.obstacle(actor, row)) for row in rows]
     possible = [row for row, obstacle in obstacles if not obstacle]
     effect = action.read_impact(actor, possible) if action.read_impact is not None and possible else None
+    if effect is not None and len(possible) == 1:  # of several the next cycle may see some only
+        keep_memos(CancelWorkflow(name=possible[0].name), actor, effect.memos)
     return admin.render_page(
         request,
         "osmo/work_action.html",

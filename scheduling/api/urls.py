@@ -19,6 +19,7 @@ from scheduling.api.cluster import (
 )
 from scheduling.api.work import (
     comparison,
+    outcomes,
     pending_queue,
     receipts,
     scheduler_events,
@@ -76,6 +77,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workflow/", include(workflow_urls)),
     path("tag", workflows.TagList.as_view()),
     path("task", tasks.TaskList.as_view()),
+    path("outcomes", outcomes.OutcomeList.as_view()),
     path("scheduler_events", scheduler_events.SchedulerEvents.as_view()),
     path("jobs", jobs.JobList.as_view()),
     path("drains", drains.DrainList.as_view()),

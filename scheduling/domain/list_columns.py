@@ -96,6 +96,18 @@ POOL_LOSS_COLUMNS = list_columns(
 )  # fmt: skip
 """Of what pools lost, by cause and by the pool that took it."""
 
+OUTCOME_COLUMNS = list_columns(
+    Column("said_at", "When", lambda row: row.made_at, cell="made_at", is_time=True),
+    Column("kind", "", lambda row: row.kind.value),
+    Column("about", None, lambda row: row.subject, meaning="The work that waited, or the change", cell="subject"),
+    Column("cluster", None, lambda row: row.backend, is_extra=True, cell="backend"),
+    Column("said", None, lambda row: row.said),
+    Column("outcome", None, lambda row: row.outcome.value),
+    Column("came", "What came", lambda row: row.found, cell="found"),
+    Column("ended", "", lambda row: row.ended_at, cell="ended_at", is_time=True),
+)  # fmt: skip
+"""Of what was said about the future; a row is a :class:`scheduling.selectors.status.outcomes.SaidBefore`."""
+
 GANG_COLUMNS = list_columns(
     Column("sub_group", "SubGroup"),
     Column("required", is_right=True),

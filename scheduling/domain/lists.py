@@ -13,6 +13,7 @@ from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, page_limit
 from pools.domain.values.query_values import MAX_INTEGER
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
+from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 
 
@@ -188,3 +189,21 @@ class NodeQuery(Page):
 
     name: str = parameter(TEXT, "Only nodes whose names contain this text.", default="")
     free: int = parameter(whole_number(0, MAX_INTEGER), "Only nodes with at least this many free GPUs.", default=0)
+
+
+class OutcomeKind(StrEnum):
+    """What was said before: a certain latest start of waiting work, or the effect that a preview showed."""
+
+    START = "start"
+    PREVIEW = "preview"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeQuery(Page):
+    """The query of what was said about the future, and what came of it."""
+
+    outcome: PromiseOutcome | None = parameter(
+        choice(list(PromiseOutcome)), "Only what was kept, broken or withdrawn, or is still open."
+    )
+    kind: OutcomeKind | None = parameter(choice(list(OutcomeKind)), "Only latest starts, or only previews.")
+    backend: str = parameter(TEXT, "Only on this cluster.", short="-b", metavar="CLUSTER")

@@ -7,7 +7,7 @@
 (function () {
   const MAX_LENGTH = 6000; // characters, as of the address of a preview
   const PAUSE = 400; // milliseconds after the last key
-  const OURS = ["csrfmiddlewaretoken", "step", "seen", "shown", "version"];
+  const OURS = ["csrfmiddlewaretoken", "step", "seen", "version"];
   const PREVIEW = "/-/preview"; // as PREVIEW_SEGMENT in pools/domain/page_addresses.py
   const address = window.location.pathname;
   const formAddress = address.endsWith(PREVIEW) ? address.slice(0, -PREVIEW.length) : address; // a refused preview is a form, too

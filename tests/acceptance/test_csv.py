@@ -84,7 +84,9 @@ def test_every_command_that_reads_writes_csv(team: Any) -> None:
 def make_rows(pool: Any, lost: str) -> None:
     """Something to show in the lists: a wait, a lost attempt, an open approval, and objects of other kinds."""
     pool.submit(5, "NORMAL")
-    pool.osmo("workflow", "cancel", lost)  # by another person than its owner
+    pool.submit(4, "NORMAL")
+    for options in (["--dry-run"], []):  # it gives its place to the last one
+        pool.osmo("workflow", "cancel", lost, *options)  # by another person than its owner
     pool.put(f"cohort/{pool.stack.unique_name('cohort')}", {"parent": None})
     pool.put(f"gpu_quota/{pool.stack.unique_name('space')}", {"spec": {"total": {"requests": {"tflops": 100}}}})
     limited = pool.platform_admin.patch(f"/api/configs/pool/{pool.name}", json={"approval_above": 1})

@@ -24,6 +24,7 @@ class ApprovalDecision(ChangeCommand):
 class Approve(ApprovalDecision):
     """Approve a request: the change is made now, in the name of the caller, who is not the requester."""
 
+    is_one_transaction: ClassVar = False
     service: ClassVar = "approve"
     audit: ClassVar = (AuditAction.APPROVAL_APPROVED,)
 

@@ -209,6 +209,7 @@ class ChangeCommand:
     if it changes nothing that is audited. `permission` is needed on the pool that the field `pool_field` names (on the
     platform if it is empty); None: the service judges, by the owner of the object. `needs_version`: a caller may name
     the version of the object that it has seen. `has_preview`: a dry run shows the effect.
+    `is_one_transaction`: its service may be called within another transaction.
     `owned_kind`: the kind of the object that Git may own; `is_of_subpools`: only where it owns the subpools, too."""
 
     __slots__ = ()
@@ -220,6 +221,7 @@ class ChangeCommand:
     has_preview: ClassVar[bool] = True
     may_need_approval: ClassVar[bool] = False
     has_tags: ClassVar[bool] = False
+    is_one_transaction: ClassVar[bool] = True
     owned_kind: ClassVar[OwnedKind | None] = None
     is_of_subpools: ClassVar[bool] = False
     format: ClassVar[int] = 1
@@ -268,6 +270,12 @@ def query_fields(kind: type[Any]) -> dict[str, ChangeField]:
 def summary_of(kind: type[ChangeCommand]) -> str:
     """The sentences of a change: the first paragraph of its docstring."""
     return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def title_of(command: ChangeCommand) -> str:
+    """What a change does, and to what: `Resize subpool team--a`."""
+    names = [str(getattr(command, name)) for name, about in fields_of(type(command)).items() if about.in_address]
+    return " ".join([command.service.replace("_", " ").capitalize(), "--".join(names)]).strip()
 
 
 def read_fields(reader: FieldReader, fields: Mapping[str, ChangeField]) -> dict[str, Any]:

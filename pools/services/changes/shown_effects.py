@@ -1,21 +1,29 @@
-"""Effects that a person sees before a change: what the preview found is kept apart until the change is confirmed, and
-then given back to those who can compare it with what happens.
+"""Effects that a person or a program sees before a change: what the preview found is kept apart until the same change
+is confirmed, and then given back to those who can compare it with what happens.
 
-The memos of an effect name work that the person may not see, so no page and no answer has them.
+The memos of an effect name work that the reader may not see, so no page and no answer has them: they are kept sealed
+outside of the database, for the person and the change. A lost cache costs the comparison only.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from hashlib import sha256
 from typing import Any
 
+from django.core.cache import cache
+
 from pools.database.transactions import change
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.people.roles import Actor
+from pools.security.sealing import UnreadableSecret, seal, unseal
 from pools.selectors.change_tokens import read_tokens
 from pools.signals import effect_confirmed
 
+KEPT_MINUTES = 60
 Memos = list[Mapping[str, Any]]
 _collected: ContextVar[Memos | None] = ContextVar("collected_memos", default=None)
 
@@ -43,10 +51,35 @@ def note_memos(memos: Iterable[Mapping[str, Any]]) -> None:
 
 
 @contextmanager
+def previewing(command: ChangeCommand, actor: Actor) -> Iterator[None]:
+    """Inside, a dry run shows the actor the effect of this change; its memos are kept for :func:`confirmed_effect`."""
+    with collecting_memos() as memos:
+        yield
+    keep_memos(command, actor, memos)
+
+
+def keep_memos(command: ChangeCommand, actor: Actor, memos: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the memos of what this actor was shown last about this change."""
+    if memos:
+        cache.set(_address(command, actor), seal(json.dumps(list(memos))), KEPT_MINUTES * 60)
+    else:
+        cache.delete(_address(command, actor))
+
+
 def confirmed_effect(
-    memos: Sequence[Mapping[str, Any]], *, actor: Actor, title: str, description: str
-) -> Iterator[None]:
-    """Inside, the change is made whose preview had these memos; they are given back in its transaction."""
+    command: ChangeCommand, *, actor: Actor, title: str, description: str
+) -> AbstractContextManager[None]:
+    """Inside, the service of this change is called. If a preview of it has shown its effect to the actor, the memos are
+    given back in the transaction of the change."""
+    if not (command.has_preview and command.is_one_transaction):
+        return nullcontext()
+    return effect_in_transaction(command, actor=actor, title=title, description=description)
+
+
+@contextmanager
+def effect_in_transaction(command: ChangeCommand, *, actor: Actor, title: str, description: str) -> Iterator[None]:
+    """As :func:`confirmed_effect`, within a service that has several transactions: inside, the change is made."""
+    memos = _kept_memos(command, actor)
     if not memos:
         yield
         return
@@ -54,3 +87,18 @@ def confirmed_effect(
         before = read_tokens()
         yield
         effect_confirmed.send(sender=None, actor=actor, title=title, memos=memos, before=before)
+    cache.delete(_address(command, actor))
+
+
+def _kept_memos(command: ChangeCommand, actor: Actor) -> Memos:
+    sealed = cache.get(_address(command, actor))
+    try:
+        found: Memos = [] if sealed is None else json.loads(unseal(sealed))
+    except UnreadableSecret:
+        return []
+    return found
+
+
+def _address(command: ChangeCommand, actor: Actor) -> str:
+    content = json.dumps([type(command).__name__, command.as_json()], sort_keys=True)
+    return f"shown-effect:{actor.user_id}:{sha256(content.encode()).hexdigest()}"

@@ -29,6 +29,7 @@ from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
 from pools.permissions import require_permission
 from pools.services.changes.approval_check import approved
+from pools.services.changes.shown_effects import effect_in_transaction
 from pools.services.configuration.pools import delete_pool, patch_pool, put_pool
 from pools.services.configuration.subpools import create_subpool, delete_subpool, resize_subpool
 
@@ -155,7 +156,11 @@ def approve(command: Approve, *, actor: Actor, description: str = "") -> Approva
         with change(actor=actor, description=_description(row, actor)):
             row = _lock_waiting(row.pk)
             _require_requester(row)
-            with transaction.atomic():
+            title, note = f"Approve request {row.pk}", _description(row, actor)
+            with (
+                transaction.atomic(),
+                effect_in_transaction(command, actor=actor, title=title, description=note),
+            ):
                 run_requested(actor, row)
             return _decide(row, ApprovalState.APPROVED, actor, description)
     except (Stale, NotFound) as refusal:

@@ -19,10 +19,12 @@ EVICTING_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT})
 
 class EffectWithdrawal(StrEnum):
     """Why an effect was withdrawn: something else changed between the preview and the end of the cycle; or the clock
-    alone made the difference, as when a waiting gang became old enough for a reservation."""
+    alone made the difference, as when a waiting gang became old enough for a reservation; or nobody can judge, because
+    the scheduler of a cluster decides there, at a time of its own."""
 
     CHANGED = "changed"
     TIME = "time"
+    NOT_JUDGED = "not_judged"
 
 
 @dataclass(frozen=True, slots=True)

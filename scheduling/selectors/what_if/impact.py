@@ -16,6 +16,7 @@ from uuid import UUID
 from pools.database.transactions import database_time
 from pools.domain.people.roles import Actor
 from pools.models import Backend
+from pools.selectors.change_tokens import read_tokens
 from pools.signals import AffectedWorkflows, Impact, ImpactReader
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
@@ -37,12 +38,7 @@ def read_impact(actor: Actor, backend_ids: Collection[int], tokens: Mapping[str,
     the change tokens before the change, the impact has memos for those backends whose cycle can be compared with it."""
     backends = list(Backend.objects.filter(pk__in=backend_ids).order_by("name"))
     read = {backend.pk: _read_with_holds(backend) for backend in backends}
-    compared = [each for each in backends if each.kind == Backend.Kind.SIMULATED and not each.offline]
-    seen = {
-        backend.pk: {subject: tokens.get(subject, "") for subject in queue_subjects(backend)}
-        for backend in compared
-        if tokens is not None
-    }  # fmt: skip
+    seen = {} if tokens is None else _seen_tokens(backends, tokens)
     now = database_time()
 
     def read_now() -> Impact:
@@ -51,6 +47,18 @@ def read_impact(actor: Actor, backend_ids: Collection[int], tokens: Mapping[str,
         return replace(_build_impact(actor, list(impacts.values())), memos=tuple(memos))
 
     return read_now
+
+
+def _seen_tokens(backends: Iterable[Backend], tokens: Mapping[str, str]) -> dict[int, dict[str, str]]:
+    """Of the backends that run cycles: the tokens of all that a cycle reads. Those of a cluster are empty: its own
+    scheduler decides, and nothing can be compared."""
+    return {
+        each.pk: {subject: tokens.get(subject, "") for subject in queue_subjects(each)}
+        if each.kind == Backend.Kind.SIMULATED
+        else {}
+        for each in backends
+        if not each.offline
+    }
 
 
 def _memo(
@@ -80,18 +88,22 @@ def effect_of_plan(live: LiveFacts, plan: CycleResult) -> WorkEffect:
 
 def read_cancel_impact(actor: Actor, workflows: Collection[Workflow]) -> Impact | None:
     """The impact of the cancellation of these workflows, read without a change: the same facts without their gangs.
-    None where the answer would take seconds, because many gangs wait."""
+    With memos, as of a dry run. None where the answer would take seconds, because many gangs wait."""
     gone = {workflow.pk for workflow in workflows}
-    impacts = []
-    for backend in Backend.objects.filter(pk__in={workflow.root_pool.backend_id for workflow in workflows}):
+    impacts, memos, now = [], [], database_time()
+    backends = list(Backend.objects.filter(pk__in={workflow.root_pool.backend_id for workflow in workflows}))
+    seen = _seen_tokens(backends, read_tokens())
+    for backend in backends:
         live = _read_with_holds(backend, gone)
         if sum(_is_waiting(gang) for gang in live.facts.gangs) >= MAX_WAITING_ON_PAGE:
             return None
         left = tuple(gang for gang in live.facts.gangs if live.gangs[gang.name].workflow not in gone)
         changed = replace(live, facts=replace(live.facts, gangs=left))
         if _may_change(changed.facts):
-            impacts.append(_read_backend_impact(backend.pk, changed))
-    return _build_impact(actor, impacts)
+            impacts.append(impact := _read_backend_impact(backend.pk, changed))
+            if impact and backend.pk in seen:
+                memos.append(_memo(backend.pk, changed, impact, seen[backend.pk], now))
+    return replace(_build_impact(actor, impacts), memos=tuple(memos))
 
 
 def _read_with_holds(backend: Backend, gone: Collection[UUID] = ()) -> LiveFacts:

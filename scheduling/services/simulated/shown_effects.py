@@ -17,7 +17,7 @@ from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import Backend
 from pools.selectors.change_tokens import read_tokens
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.judgement.shown_effects import WorkEffect, effect_of_steps, judge_effect
+from scheduling.domain.judgement.shown_effects import EffectWithdrawal, WorkEffect, effect_of_steps, judge_effect
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import ShownEffect
@@ -37,18 +37,19 @@ class OpenEffects:
 
 def save_shown_effects(actor: Actor, title: str, memos: Iterable[Mapping[str, Any]], before: Mapping[str, str]) -> None:
     """Write what the preview of a change showed, in the transaction of the change and after it. `before`: the change
-    tokens before the change."""
+    tokens before the change. Where a cluster's own scheduler decides, the row is withdrawn at once."""
     after, now = read_tokens(), database_time()
     rows = []
     for memo in memos:
         is_as_seen = all(before.get(subject) == token for subject, token in memo["tokens"].items())
         tokens = {subject: after[subject] for subject in memo["tokens"]} if is_as_seen else {}
-        rows.append(
-            ShownEffect(
-                backend_id=memo["backend"], user_id=actor.user_id, title=title, shown_at=memo["shown_at"], made_at=now,
-                clock=memo["clock"], tokens=tokens, lost=memo["lost"], started=memo["started"],
-            )
+        row = ShownEffect(
+            backend_id=memo["backend"], user_id=actor.user_id, title=title, shown_at=memo["shown_at"], made_at=now,
+            clock=memo["clock"], tokens=tokens, lost=memo["lost"], started=memo["started"],
         )  # fmt: skip
+        if not memo["tokens"]:
+            row.outcome, row.reason, row.ended_at = PromiseOutcome.WITHDRAWN, EffectWithdrawal.NOT_JUDGED, now
+        rows.append(row)
     ShownEffect.objects.bulk_create(rows)
 
 

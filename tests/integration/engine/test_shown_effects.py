@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from osmo_admin.monitoring.work_metrics import _collect_wait_faults
-from pools.models import Pool, User
+from pools.domain.approvals import ApprovalState
+from pools.domain.changes.pools import PatchPool
+from pools.models import ApprovalRequest, Pool, User
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.history.starts import background as forecasts
-from scheduling.models import Group, ShownEffect
+from scheduling.models import Group, ShownEffect, Workflow
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
@@ -103,11 +106,111 @@ def test_what_another_person_kept_is_not_read(cluster: Cluster) -> None:
 
 
 def test_what_another_preview_showed_does_not_count(cluster: Cluster) -> None:
-    """Nobody makes a preview look wrong by confirming another change with it."""
-    hidden = preview(cluster.admin)
-    confirm(cluster.admin, {**preview(cluster.admin, guarantee="24"), "shown": hidden["shown"]})
-    confirm(cluster.admin, {**preview(cluster.admin, "c"), "shown": hidden["shown"]}, "c")
+    """Nobody makes a preview look wrong by confirming another change: a row is of the preview of its change."""
+    first = preview(cluster.admin)
+    unseen = {**first, "guarantee": "24"}
+    confirm(cluster.admin, unseen)
     assert Pool.objects.get(name="a").guarantee == 24
+    assert not ShownEffect.objects.exists()
+
+
+QUOTA = {"resources": {"gpu": {"guarantee": 16}}}
+
+
+def test_a_dry_run_over_rest_counts_where_the_same_change_follows(cluster: Cluster) -> None:
+    """The same content of the same caller; another content or another caller is another change."""
+    root, other = cluster.admin, cluster.client("other", "osmo-admin")
+    for client, body in ((root, QUOTA), (other, {"resources": {"gpu": {"guarantee": 12}}})):
+        answer = patch(client, body, "?dry_run=True")
+        assert group_of("wants-a") not in answer.content.decode()
+    assert patch(other, {"resources": {"gpu": {"weight": 2}}}).status_code == 200
+    assert not ShownEffect.objects.exists()
+    assert patch(root, QUOTA).status_code == 200
+    row = ShownEffect.objects.get()
+    assert (row.title, row.tokens) == ("Patch pool a", {}), "the weight changed in between"
+    cluster.reconcile()
+    assert outcomes() == [("withdrawn", "changed")]
+
+
+def post(cluster: Cluster, address: str) -> Any:
+    return cluster.admin.post(address, {}, content_type="application/json")
+
+
+def patch(client: Client, body: dict[str, Any], query: str = "") -> Any:
+    given = {"configs_dict": body}
+    return client.patch(f"/api/configs/pool/a{query}", given, content_type="application/json")
+
+
+def test_a_dry_run_over_rest_that_comes_true_is_kept(cluster: Cluster) -> None:
+    assert patch(cluster.admin, QUOTA, "?dry_run=True").status_code == 200
+    assert patch(cluster.admin, QUOTA).status_code == 200
+    assert patch(cluster.admin, QUOTA).status_code == 200, "what was compared once is not compared again"
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+def test_a_refused_change_is_compared_when_it_is_made(cluster: Cluster) -> None:
+    assert patch(cluster.admin, QUOTA, "?dry_run=True").status_code == 200
+    refused = cluster.admin.patch(
+        "/api/configs/pool/a", {"configs_dict": QUOTA}, content_type="application/json", headers={"If-Match": '"99"'}
+    )
+    assert refused.status_code in {409, 412}
+    assert not ShownEffect.objects.exists()
+    assert patch(cluster.admin, QUOTA).status_code == 200
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+@pytest.mark.parametrize("door", ["page", "rest"])
+def test_the_preview_of_a_cancellation_is_compared(cluster: Cluster, door: str) -> None:
+    """`low1` gives its node to work that waits: LOW work beyond the quotas is the only one that can start there."""
+    cluster.submit("low3", "b", "LOW", gpus=8)
+    cluster.reconcile()
+    name = Workflow.objects.get(spec_name="low1").name
+    if door == "page":
+        address = reverse("admin:scheduling_workflow_cancel")
+        assert cluster.admin.get(address, {"name": name}).status_code == 200
+        answer = cluster.admin.post(address, {"name": name, "step": "confirm", "message": "for the test"})
+        assert answer.status_code == 302
+    else:
+        for query in ("?dry_run=True", ""):
+            assert post(cluster, f"/api/workflow/{name}/cancel{query}").status_code == 200
+    row = ShownEffect.objects.get()
+    assert (row.title, row.lost, row.started) == (f"Cancel workflow {name}", [], [group_of("low3")])
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+@pytest.mark.parametrize("door", ["page", "rest"])
+def test_the_preview_of_the_person_who_approves_is_compared(cluster: Cluster, door: str) -> None:
+    world.apply_change(PatchPool(name="a", patch={"approval_above": 4}))
+    asks = cluster.client("asks", "osmo-admin")
+    answer = asks.post(ADDRESS.format("a"), {**preview(asks, approval_above="4"), "step": "ask"})
+    assert answer.status_code == 302, answer.content.decode()
+    assert not ShownEffect.objects.exists()
+    if door == "page":
+        address = f"{answer['Location']}/approve"
+        hidden = cluster.admin.get(f"{address}/-/preview").context["hidden"]
+        assert cluster.admin.post(address, {**hidden, "step": "confirm"}).status_code == 302
+    else:
+        request = ApprovalRequest.objects.get().pk
+        for query in ("?dry_run=True", ""):
+            assert post(cluster, f"/api/configs/approval/{request}/approve{query}").status_code == 200
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+def test_an_approval_of_what_changed_meanwhile_is_still_noted(cluster: Cluster) -> None:
+    """Its note has a transaction of its own, which the refused change does not take back."""
+    world.apply_change(PatchPool(name="a", patch={"approval_above": 4}))
+    asks = cluster.client("asks", "osmo-admin")
+    assert asks.post(ADDRESS.format("a"), {**preview(asks, approval_above="4"), "step": "ask"}).status_code == 302
+    request = ApprovalRequest.objects.get().pk
+    address = f"/api/configs/approval/{request}/approve"
+    assert post(cluster, f"{address}?dry_run=True").status_code == 200
+    world.apply_change(PatchPool(name="a", patch={"resources": {"gpu": {"weight": 3}}}))
+    assert post(cluster, address).status_code == 409
+    assert ApprovalRequest.objects.get().state == ApprovalState.SUPERSEDED
     assert not ShownEffect.objects.exists()
 
 

@@ -1,0 +1,53 @@
+"""Sentences about what was said of the future, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from scheduling.domain.judgement.shown_effects import EffectWithdrawal
+from scheduling.domain.promised_starts import PromiseOutcome, WithdrawalReason
+
+_WITHDRAWN_START = {
+    WithdrawalReason.ENDED: "it ended before",
+    WithdrawalReason.CHANGED: "settings, nodes or work changed",
+    WithdrawalReason.NO_RESERVATION: "its start reservation has gone",
+}
+_WITHDRAWN_EFFECT = {
+    EffectWithdrawal.CHANGED: "not compared: something else changed before the next cycle had ended",
+    EffectWithdrawal.TIME: "not compared: the clock alone made the difference",
+    EffectWithdrawal.NOT_JUDGED: "not compared: the scheduler of the cluster decides",
+}
+
+
+def start_found(outcome: PromiseOutcome, reason: str, ended_at: datetime | None) -> str:
+    """What came of a promised start; empty while it is open."""
+    if outcome is PromiseOutcome.KEPT and ended_at is not None:
+        return f"started {_time(ended_at)}"
+    if outcome is PromiseOutcome.BROKEN:
+        return "had not started by then"
+    return _WITHDRAWN_START[WithdrawalReason(reason)] if reason else ""
+
+
+def start_said(latest_start: datetime) -> str:
+    """What a promised start said."""
+    return f"starts by {_time(latest_start)}"
+
+
+def effect_found(
+    outcome: PromiseOutcome, reason: str, lost: Sequence[str] | None, started: Sequence[str] | None
+) -> str:
+    """What came of the effect of a preview; empty while it is open."""
+    if reason:
+        return _WITHDRAWN_EFFECT[EffectWithdrawal(reason)]
+    return "" if outcome is PromiseOutcome.OPEN else effect_words(lost or (), started or ())
+
+
+def effect_words(lost: Sequence[str], started: Sequence[str]) -> str:
+    """How many gangs lose GPUs, and how many start."""
+    loses = "gang loses" if len(lost) == 1 else "gangs lose"
+    return f"{len(lost)} {loses} GPUs, {len(started)} {'starts' if len(started) == 1 else 'start'}"
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
