@@ -155,6 +155,9 @@ def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
         page = reverse("admin:pools_backend_change", args=[name]) if reads_platform else ""
         if problem.code in (ProblemCode.OVERSUBSCRIBED, ProblemCode.DEGRADED):
             return ProblemRow(problem, page, "See its pools", _pools_of(name))
+        if problem.code == ProblemCode.WRONG_PREVIEW:
+            both = f"{reverse('admin:scheduling_showneffect_changelist')}?outcome=broken"
+            return ProblemRow(problem, both, "See what came", both)
         if problem.code == ProblemCode.IDLE_QUOTA:
             return ProblemRow(problem, "#idle-title", "Compare its pools", _pools_of(name))
         if problem.code in (ProblemCode.QUEUE_SYNC, ProblemCode.SILENT_CLUSTER) and reads_platform:

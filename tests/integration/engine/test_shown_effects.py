@@ -161,13 +161,13 @@ def test_a_refused_change_is_compared_when_it_is_made(cluster: Cluster) -> None:
     assert outcomes() == [("kept", "")]
 
 
-@pytest.mark.parametrize("door", ["page", "rest"])
-def test_the_preview_of_a_cancellation_is_compared(cluster: Cluster, door: str) -> None:
+@pytest.mark.parametrize("where", ["page", "rest"])
+def test_the_preview_of_a_cancellation_is_compared(cluster: Cluster, where: str) -> None:
     """`low1` gives its node to work that waits: LOW work beyond the quotas is the only one that can start there."""
     cluster.submit("low3", "b", "LOW", gpus=8)
     cluster.reconcile()
     name = Workflow.objects.get(spec_name="low1").name
-    if door == "page":
+    if where == "page":
         address = reverse("admin:scheduling_workflow_cancel")
         assert cluster.admin.get(address, {"name": name}).status_code == 200
         answer = cluster.admin.post(address, {"name": name, "step": "confirm", "message": "for the test"})
@@ -181,14 +181,14 @@ def test_the_preview_of_a_cancellation_is_compared(cluster: Cluster, door: str) 
     assert outcomes() == [("kept", "")]
 
 
-@pytest.mark.parametrize("door", ["page", "rest"])
-def test_the_preview_of_the_person_who_approves_is_compared(cluster: Cluster, door: str) -> None:
+@pytest.mark.parametrize("where", ["page", "rest"])
+def test_the_preview_of_the_person_who_approves_is_compared(cluster: Cluster, where: str) -> None:
     world.apply_change(PatchPool(name="a", patch={"approval_above": 4}))
     asks = cluster.client("asks", "osmo-admin")
     answer = asks.post(ADDRESS.format("a"), {**preview(asks, approval_above="4"), "step": "ask"})
     assert answer.status_code == 302, answer.content.decode()
     assert not ShownEffect.objects.exists()
-    if door == "page":
+    if where == "page":
         address = f"{answer['Location']}/approve"
         hidden = cluster.admin.get(f"{address}/-/preview").context["hidden"]
         assert cluster.admin.post(address, {**hidden, "step": "confirm"}).status_code == 302
@@ -321,7 +321,9 @@ def test_a_wrong_preview_is_a_problem_for_a_day(wrong: Cluster) -> None:
         if sample.name == "osmo_previews"
     }
     assert values == {("sim", "kept"): 0, ("sim", "broken"): 1, ("sim", "withdrawn"): 0}
-    assert MESSAGE in wrong.admin.get("/").content.decode()
+    home = wrong.admin.get("/").content.decode()
+    assert MESSAGE in home
+    assert "/activity/outcomes?outcome=broken" in home
     with world.triggers_off():
         ShownEffect.objects.update(
             ended_at=timezone.now() + timedelta(days=-1, minutes=-1), made_at="2026-01-01T00:00Z"
