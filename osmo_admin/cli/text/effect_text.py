@@ -34,7 +34,11 @@ def show_effect(session: ClientSession, answer: Any, summarize: Callable[[Any], 
     """Print the effect; for people only its summary. A forbidden change ends with exit code 2, as the change
     itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
-    print_answer(session, answer, lambda: effect_text(summarize(answer)) if confirmed else format_cell(answer))
+
+    def text() -> str:  # without the warnings, which follow any answer
+        return effect_text({**summarize(answer), "warnings": []}) if confirmed else format_cell(answer)
+
+    print_answer(session, answer, text)
     if not confirmed:
         print_warning(NOT_A_DRY_RUN)
     elif answer.get("violations"):

@@ -15,6 +15,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 
 COLUMNS = ("pool", "subpool", "quota")
 FLAVOR = "flavor"
+_STATE = "state"
 MAX_FILE_LENGTH = 200_000
 """Characters; a line is about 30."""
 
@@ -44,7 +45,10 @@ def parse_quota_file(text: str) -> QuotaFile:
                 f"{','.join(COLUMNS)}.",
                 1,
             )
-        return _read_lines(reader, {name: header.index(name) for name in {*COLUMNS, FLAVOR, "state"} & set(header)})
+        known = [name for name in (*COLUMNS, FLAVOR, _STATE) if name in header]
+        if again := [name for name in known if header.count(name) > 1]:
+            raise _refusal(f"The first line has the column {again[0]} twice. Keep one.", 1)
+        return _read_lines(reader, {name: header.index(name) for name in known}, len(header))
     except csv.Error as error:
         raise _refusal(f"Line {reader.line_num} is not CSV: {error}.", reader.line_num) from None
 
@@ -70,7 +74,7 @@ def quota_rows(quotas: Mapping[tuple[str, str | None], object]) -> tuple[tuple[s
     return (*COLUMNS, FLAVOR), rows
 
 
-def _read_lines(reader: Any, columns: Mapping[str, int]) -> QuotaFile:
+def _read_lines(reader: Any, columns: Mapping[str, int], width: int) -> QuotaFile:
     quotas: dict[str, str | dict[str, str]] = {}
     lines: dict[str, int] = {}
     faults: list[Violation] = []
@@ -82,10 +86,13 @@ def _read_lines(reader: Any, columns: Mapping[str, int]) -> QuotaFile:
         if len(cells) <= max(columns[name] for name in COLUMNS):
             faults.append(_fault(f"Line {number} has {len(cells)} columns, fewer than the first line.", number))
             continue
+        if any(cell.strip() for cell in cells[width:]):  # such as 1,000 without quotes, which is not 1
+            faults.append(_fault(f"Line {number} has {len(cells)} columns, more than the first line.", number))
+            continue
         pool, subpool, quota = (cells[columns[name]].strip() for name in COLUMNS)
         state, flavor = (
             cells[columns[name]].strip() if len(cells) > columns.get(name, len(cells)) else ""
-            for name in ("state", FLAVOR)
+            for name in (_STATE, FLAVOR)
         )
         if not subpool or state in {SubpoolState.DELETING, SubpoolState.ARCHIVED}:
             left_out += 1

@@ -82,7 +82,8 @@ def resize_subpools(
             row.quota_until, row.quota_after, row.flavors_after = None, None, []
             row.save(update_fields=["last_quota", "flavors", "quota_until", "quota_after", "flavors_after"])
         results = tuple(read_result(locked[split_name(name).parent], rows[name]) for name in sorted(different))
-        return QuotasResult(results, tuple(warning for quota in different.values() for warning in quota.warnings))
+        warnings = (f"{name}: {warning}" for name, quota in different.items() for warning in quota.warnings)
+        return QuotasResult(results, tuple(warnings))
 
 
 def _differs(row: Pool, quota: FlavorsAsked) -> bool:

@@ -43,6 +43,12 @@ def test_gpus_move_between_full_subpools_in_one_step(pools: None) -> None:
     }
 
 
+def test_a_warning_names_its_subpool(pools: None) -> None:
+    result = world.apply_change(ResizeSubpools(quotas={"team--a": "12.9", "team--b": 5}))
+    (warning,) = result.warnings
+    assert warning.startswith("team--a: 12.9 is not whole")
+
+
 def test_a_quota_that_is_there_already_is_left_alone(pools: None) -> None:
     world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 60}}}))
     world.apply_change(

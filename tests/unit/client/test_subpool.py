@@ -58,6 +58,13 @@ def test_create_reports_rounding_and_reactivation(osmo, stub):
     assert result.stderr == "WARNING: 12.9 was rounded down to 12.\n"
 
 
+def test_a_dry_run_says_a_warning_once(osmo, stub):
+    tree = tree_body(30, ("team--a", "ACTIVE", 30))
+    stub.on("POST", COLLECTION, effect_body(tree, tree, warnings=["12.9 was rounded down to 12."]))
+    result = osmo("pool", "subpool", "create", "team", "a", "-q", "12.9", "--dry-run")
+    assert (result.stdout + result.stderr).count("12.9 was rounded") == 1
+
+
 def test_update_with_a_version(osmo, stub):
     stub.on("PATCH", ONE, subpool_body(quota=50))
     osmo.ok("pool", "subpool", "update", "team", "a", "--quota", "25%", "--if-match", "3")
