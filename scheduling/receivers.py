@@ -61,8 +61,9 @@ def observed_labels(backend: Backend, **_: Any) -> dict[int, dict[str, str]]:
 
 
 @receiver(usable_gpus_requested)
-def usable_gpus(**_: Any) -> dict[int, tuple[dict[str, int], int]]:
-    """The GPUs that each backend can use by platform, and those that work holds on nodes beyond their sizes."""
+def usable_gpus(**_: Any) -> dict[int, tuple[dict[str, dict[str, int]], int]]:
+    """The GPUs that each backend can use, by flavor and platform, and those that work holds on nodes beyond their
+    sizes."""
     return usable_and_excess_gpus()
 
 

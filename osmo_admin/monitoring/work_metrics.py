@@ -9,6 +9,7 @@ pools times priorities.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
@@ -17,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from pools.database.one_by_one import left_out_on_error
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.selectors.audit_trail import seconds_held_back
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.selectors.quotas.degraded import degraded_clusters
@@ -207,29 +209,30 @@ def _collect_jobs() -> Iterator[Metric]:
 
 
 def _collect_capacity() -> Iterator[Metric]:
-    capacity = GaugeMetricFamily("osmo_backend_capacity_gpus", "GPUs of the nodes of a backend.", labels=["backend"])
+    capacity = GaugeMetricFamily("osmo_backend_capacity_gpus", "GPUs of the nodes of a backend.")
     promised = GaugeMetricFamily(
-        "osmo_backend_promised_gpus", "The quotas of the pools of a backend; more than its capacity is oversubscribed.",
-        labels=["backend"],
-    )  # fmt: skip
+        "osmo_backend_promised_gpus", "The quotas of the pools of a backend; more than its capacity is oversubscribed."
+    )
     capacities, uses = read_capacities(), read_node_usage()
     degraded = degraded_clusters(capacities, gpus_of_nodes(uses))
     missing = GaugeMetricFamily(
-        "osmo_backend_missing_gpus", "GPUs of the quotas of a backend's pools that it cannot give now.",
-        labels=["backend"],
-    )  # fmt: skip
+        "osmo_backend_missing_gpus", "GPUs of the quotas of a backend's pools that it cannot give now."
+    )
     short = GaugeMetricFamily(
-        "osmo_pool_missing_gpus", "GPUs of the quota of a pool that its backend cannot give now, where there are any.",
-        labels=["pool"],
-    )  # fmt: skip
+        "osmo_pool_missing_gpus", "GPUs of the quota of a pool that its backend cannot give now, where there are any."
+    )
     for pk, facts in capacities.items():
-        if facts.gpus is not None:
-            capacity.add_metric([facts.backend], facts.gpus)
-        promised.add_metric([facts.backend], facts.quota)
-        missing.add_metric([facts.backend], degraded[pk].missing if pk in degraded else 0)
-    for found in degraded.values():
-        for pool in found.short_of():
-            short.add_metric([pool.pool], pool.missing)
+        lost: Counter[str] = Counter()
+        for pool in degraded[pk].short_of() if pk in degraded else ():
+            lost[pool.flavor] += pool.missing
+            named = {} if pool.flavor == DEFAULT_FLAVOR else {"flavor": pool.flavor}
+            short.add_sample(short.name, {"pool": pool.pool} | named, pool.missing)
+        for flavor, each in facts.by_flavor.items():
+            labels = {"backend": facts.backend} | ({"flavor": flavor} if facts.flavors else {})
+            if facts.gpus is not None:
+                capacity.add_sample(capacity.name, labels, each.gpus)
+            promised.add_sample(promised.name, labels, each.quota)
+            missing.add_sample(missing.name, labels, lost[flavor])
     yield from (capacity, promised, missing, short)
     yield from _nodes({pk: facts.backend for pk, facts in capacities.items()}, uses)
 

@@ -74,11 +74,11 @@ MACHINE_COLUMNS = list_columns(
 """Of the nodes of clusters."""
 
 PROMISE_COLUMNS = list_columns(
-    "pool",
+    "pool", FLAVOR_COLUMN,
     Column("quota", is_right=True),
     Column("held", "Can have now", meaning="The part of the quota that the cluster can give now", is_right=True),
     Column("missing", is_right=True),
-)
+)  # fmt: skip
 """Of the quotas of a cluster's pools while it has too few GPUs."""
 
 ARCHIVED_SUBPOOL_COLUMNS = list_columns("subpool", Column("last_quota", is_right=True), "archived")

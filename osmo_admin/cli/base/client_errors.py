@@ -60,8 +60,10 @@ class ClientError(Exception):
 
     def _headline(self) -> str:
         faults = self._separate_details()
-        if len(faults) > 1 and self.message == " ".join(str(fault.get("message", "")) for fault in faults):
-            return f"{len(faults)} faults:"
+        together = " ".join(str(fault.get("message", "")) for fault in faults)
+        if len(faults) > 1 and together in self.message:  # each has a line of its own
+            before, _, after = self.message.partition(together)
+            return f"{before}{after.lstrip()}" or f"{len(faults)} faults:"
         if len(faults) > 1 and self.message.endswith(f" ({len(faults) - 1} more in details)"):
             return f"{len(faults)} faults:"  # the message repeats the first one, for clients that show no details
         where = detail_location(self.details[0]) if self.details and not faults else ""

@@ -99,7 +99,9 @@ def promises(
     """
     answer = session.http().get(url_path("api", "backend", name, "promises"))
     nothing = "No pool that you may see has a quota there, or the cluster has no nodes."
-    print_list(session, answer, PROMISE_COLUMNS.values(), answer["pools"], nothing)
+    has_flavors = any(row.get("flavor") for row in answer["pools"])
+    columns = [column for key, column in PROMISE_COLUMNS.items() if has_flavors or key != "flavor"]
+    print_list(session, answer, columns, answer["pools"], nothing)
 
 
 @client_command(app, "settle", writes=True)

@@ -20,6 +20,7 @@ from pools.domain.configuration.cohort_config import COHORT_FIELDS, row_from_tex
 from pools.domain.list_columns import COHORT_COLUMNS
 from pools.domain.numbers import WEIGHT
 from pools.domain.quota.tree import LIMIT_KEYS
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 _FIELDS = {each.key: each for each in COHORT_FIELDS}
@@ -125,7 +126,7 @@ def _cohort_facts(answer: dict[str, Any]) -> Facts:
         ("Cohort", answer["name"]),
         ("Parent", answer["parent"]),
         (WEIGHT.label, answer["weight"]),
-        *((f"Quota of {row['flavor']}/{row['resource']}", _limits_text(row)) for row in answer["quotas"]),
+        *((f"Quota of {_resource_text(row)}", _limits_text(row)) for row in answer["quotas"]),
         ("Child cohorts", answer["cohorts"]),
         ("Child pools", answer["pools"]),
         ("Version", answer["version"]),
@@ -137,7 +138,12 @@ def _cohort_facts(answer: dict[str, Any]) -> Facts:
 
 
 def _quotas_text(answer: dict[str, Any]) -> str:
-    return ", ".join(f"{row['flavor']}/{row['resource']} {_limits_text(row)}" for row in answer["quotas"])
+    return ", ".join(f"{_resource_text(row)} {_limits_text(row)}" for row in answer["quotas"])
+
+
+def _resource_text(row: dict[str, Any]) -> str:
+    """The resource as `--quota` takes it: without the flavor where that is the only one."""
+    return f"{row['flavor']}/{row['resource']}".removeprefix(f"{DEFAULT_FLAVOR}/")
 
 
 def _limits_text(row: dict[str, Any]) -> str:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from pools.domain.shortage.degraded import DegradedRule, Promise
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 
 DRAIN_TAINT: Final = "osmo-admin/drained"
 """The taint of a simulated node that is drained."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorCapacity:
+    """The finite quotas of one flavor together, and the GPUs of the nodes of it that count."""
+
+    quota: int
+    gpus: int
+
+    @property
+    def excess(self) -> int:
+        """The GPUs of quota that no node has."""
+        return max(0, self.quota - self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +33,7 @@ class BackendCapacity:
     not among them; `drained` are those of drained nodes, which are, because these come back. `parts` are what nodes
     that share their GPUs advertise in the place of whole ones, and not among them. `promises` are the finite quotas,
     and `rule` divides too few GPUs among them; there are none while the cluster is offline, which is a problem of its
-    own."""
+    own. `flavors` has quota and GPUs of each flavor; empty where the backend names none."""
 
     backend: str
     quota: int
@@ -28,11 +43,24 @@ class BackendCapacity:
     promises: tuple[Promise, ...] = ()
     drained: int = 0
     parts: int = 0
+    flavors: Mapping[str, FlavorCapacity] = field(default_factory=dict)
+
+    @property
+    def by_flavor(self) -> Mapping[str, FlavorCapacity]:
+        """Quota and GPUs of each flavor; of `default` alone where the backend names none."""
+        return self.flavors or {DEFAULT_FLAVOR: FlavorCapacity(self.quota, self.gpus or 0)}
 
     @property
     def excess(self) -> int:
-        """The GPUs of quota that no node has."""
-        return 0 if self.gpus is None else max(0, self.quota - self.gpus)
+        """The GPUs of quota that no node has; GPUs of one flavor do not serve quotas of another."""
+        return 0 if self.gpus is None else sum(each.excess for each in self.by_flavor.values())
+
+    def promises_more_than(self, other: BackendCapacity) -> bool:
+        """Whether the quotas of some flavor grew from `other`."""
+        before = other.by_flavor
+        return any(
+            each.quota > (before[flavor].quota if flavor in before else 0) for flavor, each in self.by_flavor.items()
+        )
 
     @property
     def is_oversubscribed(self) -> bool:
@@ -59,9 +87,20 @@ def oversubscription_notice(capacity: BackendCapacity) -> str:
 
 
 def oversubscription_message(capacity: BackendCapacity) -> str:
-    """The warning about an oversubscribed backend."""
+    """The warning about an oversubscribed backend: with flavors about each that has too few GPUs."""
     return (
-        f"Cluster {capacity.backend} has {capacity.gpus} GPUs{capacity.uncounted_note}, and the quotas of its pools "
-        f"are {capacity.quota} together, {capacity.excess} more: guaranteed work may wait for a node although its "
-        "quota is free. Lower a quota, or add nodes."
+        f"Cluster {capacity.backend} has {'; and '.join(_excesses(capacity))}: guaranteed work may wait for a node "
+        "although its quota is free. Lower a quota, or add nodes."
     )
+
+
+def _excesses(capacity: BackendCapacity) -> Iterator[str]:
+    note = capacity.uncounted_note
+    for flavor, each in capacity.by_flavor.items():
+        if each.excess:
+            kind = f"{flavor} " if capacity.flavors else ""
+            yield (
+                f"{each.gpus} {kind}GPUs{note}, and the quotas of its pools are {each.quota} together, "
+                f"{each.excess} more"
+            )
+            note = ""

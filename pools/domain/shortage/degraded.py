@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain.shortage.platform_shares import shares_in_order, shares_in_proportion
+from pools.domain.values.amounts import DEFAULT_FLAVOR
+
+FlavorGpus = Mapping[str, Mapping[str, int]]
+"""GPUs by flavor, and of each by platform."""
 
 
 class DegradedRule(StrEnum):
@@ -18,12 +22,14 @@ class DegradedRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The quota of a pool in whole GPUs, and its weight. `platforms`: those whose nodes it may use; None: all."""
+    """The quota of a pool in whole GPUs of a flavor, and its weight. `platforms`: those whose nodes it may use; None:
+    all."""
 
     pool: str
     quota: int
     weight: float = 1
     platforms: frozenset[str] | None = None
+    flavor: str = DEFAULT_FLAVOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,23 @@ class HeldPromise:
     pool: str
     quota: int
     held: int
+    flavor: str = DEFAULT_FLAVOR
 
     @property
     def missing(self) -> int:
         """The GPUs of the quota that cannot be had now."""
         return self.quota - self.held
+
+    @property
+    def text(self) -> str:
+        """The part and the whole: `4 of its 8`, and of which flavor where there are some."""
+        kind = "" if self.flavor == DEFAULT_FLAVOR else f" {self.flavor}"
+        return f"{self.held} of its {self.quota}{kind}"
+
+
+def by_missing(promises: Iterable[HeldPromise]) -> list[HeldPromise]:
+    """The promises with most missing GPUs first, equal ones by pool and flavor."""
+    return sorted(promises, key=lambda each: (-each.missing, each.pool, each.flavor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +81,14 @@ class DegradedCluster:
         return sum(each.missing for each in self.pools)
 
     def short_of(self, pools: Collection[str] | None = None) -> list[HeldPromise]:
-        """The pools (of these names, None for all) that cannot have their quota, most missing GPUs first."""
-        short = (each for each in self.pools if each.missing and (pools is None or each.pool in pools))
-        return sorted(short, key=lambda each: (-each.missing, each.pool))
+        """The pools (of these names, None for all) that cannot have their quota, each with the flavors of which it
+        cannot, most missing GPUs first."""
+        return by_missing(each for each in self.pools if each.missing and (pools is None or each.pool in pools))
+
+    @property
+    def has_flavors(self) -> bool:
+        """Whether some quota is one of a named flavor."""
+        return any(each.flavor != DEFAULT_FLAVOR for each in self.pools)
 
 
 SHOWN_POOLS = 3
@@ -75,8 +98,9 @@ def shares_message(short: Sequence[HeldPromise]) -> str:
     """What the pools that cannot have their quota can have now; empty without any."""
     if not short:
         return ""
-    named = [f"{each.pool} can have {each.held} of its {each.quota}" for each in short[:SHOWN_POOLS]]
-    more = len(short) - SHOWN_POOLS
+    shown = short[:SHOWN_POOLS]
+    named = [f"{each.pool} can have {each.text}" for each in shown]
+    more = len({each.pool for each in short} - {each.pool for each in shown})
     return f"Now {', '.join(named)}{f', and {more} more pools have less than their quota' if more > 0 else ''}."
 
 
@@ -85,11 +109,13 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
     shares = shares_message(found.short_of(pools))
     if pools is not None:
         if found.usable >= found.quota:
-            return f"Cluster {found.backend} has too few usable GPUs on the platforms of its pools. {shares}"
+            where = "of some flavors" if found.has_flavors else "on the platforms of its pools"
+            return f"Cluster {found.backend} has too few usable GPUs {where}. {shares}"
         why = ", while nodes are drained" if found.drained else ""
         return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together{why}. {shares}"
     lost = f"{found.usable} of its {found.gpus} GPUs" if found.usable < found.gpus else f"{found.gpus} GPUs"
-    by_platform = " on the platforms of some pools" if found.usable >= found.quota else ""
+    where = " in some flavors" if found.has_flavors else " on the platforms of some pools"
+    by_platform = where if found.usable >= found.quota else ""
     if found.drained:
         lost += f" ({found.drained} are on drained nodes)"
     return (
@@ -102,6 +128,15 @@ def excess_message(backend: str, gpus: int) -> str:
     """The warning about nodes that are smaller than what their work holds."""
     more = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
     return f"On cluster {backend} work holds {more} more than its nodes have: it stays until it ends."
+
+
+def hold_by_flavor(promises: Sequence[Promise], gpus: FlavorGpus, rule: DegradedRule) -> tuple[HeldPromise, ...]:
+    """How the GPUs of each flavor are divided among the promises of it, in the order of the promises."""
+    found: dict[int, HeldPromise] = {}
+    for flavor in dict.fromkeys(each.flavor for each in promises):
+        places = [place for place, each in enumerate(promises) if each.flavor == flavor]
+        found |= zip(places, hold_promises([promises[n] for n in places], gpus.get(flavor, {}), rule), strict=True)
+    return tuple(found[place] for place in range(len(promises)))
 
 
 def hold_promises(
@@ -122,9 +157,9 @@ def hold_promises(
         capacity = sum(gpus.values())
     total, capacity = sum(each.quota for each in promises), max(0, capacity)
     if capacity >= total:
-        return tuple(HeldPromise(each.pool, each.quota, each.quota) for each in promises)
+        return tuple(HeldPromise(each.pool, each.quota, each.quota, each.flavor) for each in promises)
     held = _in_order(promises, capacity) if rule is DegradedRule.ORDERED else _in_proportion(promises, capacity, total)
-    return tuple(HeldPromise(each.pool, each.quota, held[n]) for n, each in enumerate(promises))
+    return tuple(HeldPromise(each.pool, each.quota, held[n], each.flavor) for n, each in enumerate(promises))
 
 
 def _by_platform(promises: Sequence[Promise], gpus: Mapping[str, int], rule: DegradedRule) -> tuple[HeldPromise, ...]:
@@ -136,7 +171,7 @@ def _by_platform(promises: Sequence[Promise], gpus: Mapping[str, int], rule: Deg
         held = shares_in_order(quotas, usable, gpus, _ranked(promises))
     else:
         held = shares_in_proportion(quotas, usable, gpus, [each.pool for each in promises])
-    return tuple(HeldPromise(each.pool, each.quota, held[n]) for n, each in enumerate(promises))
+    return tuple(HeldPromise(each.pool, each.quota, held[n], each.flavor) for n, each in enumerate(promises))
 
 
 def _ranked(promises: Sequence[Promise]) -> list[int]:

@@ -14,20 +14,21 @@ from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.shortage.degraded import (
     DegradedCluster,
     DegradedRule,
+    FlavorGpus,
     HeldPromise,
     Promise,
+    by_missing,
     degraded_message,
     excess_message,
-    hold_promises,
+    hold_by_flavor,
     shares_message,
 )
 from pools.models import Backend, Pool
 from pools.selectors.quotas.backend_capacity import oversubscription_warning, read_capacities
 from pools.signals import usable_gpus_requested
 
-NodeGpus = Mapping[int, tuple[Mapping[str, int], int]]
-"""By the id of a backend: the GPUs that it can use by platform, and those that work holds on nodes beyond their
-sizes."""
+NodeGpus = Mapping[int, tuple[FlavorGpus, int]]
+"""By the id of a backend: the GPUs that it can use, and those that work holds on nodes beyond their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,16 @@ class ClusterPromises:
 
 @dataclass(frozen=True, slots=True)
 class UsableCluster:
-    """What a cluster can use now by platform, and its promises; no promises while it is offline."""
+    """What a cluster can use now, and its promises; no promises while it is offline."""
 
-    usable: Mapping[str, int]
+    usable: FlavorGpus
     rule: DegradedRule
     promises: Sequence[Promise]
 
 
 def read_node_gpus() -> NodeGpus:
     """What the nodes of all clusters give now. One query."""
-    found: dict[int, tuple[Mapping[str, int], int]] = {}
+    found: dict[int, tuple[FlavorGpus, int]] = {}
     for _, answer in usable_gpus_requested.send(sender=None):
         found.update(answer)  # type: ignore[arg-type]  # a signal says nothing about its answers
     return found
@@ -75,9 +76,9 @@ def _clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict
         pk: DegradedCluster(
             each.backend,
             each.rule,
-            sum(gpus[pk][0].values()),
+            sum(sum(of_platforms.values()) for of_platforms in gpus[pk][0].values()),
             (each.gpus or 0) + each.tainted,
-            hold_promises(each.promises, gpus[pk][0], each.rule),
+            hold_by_flavor(each.promises, gpus[pk][0], each.rule),
             each.drained,
         )
         for pk, each in capacities.items()
@@ -102,10 +103,7 @@ def read_promises(actor: Actor, backend: str) -> ClusterPromises:
     if found is None:
         return ClusterPromises(row.name, rule, False, None, None, None, ())
     names = visible_promises(actor, found)
-    shown = sorted(
-        (each for each in found.pools if names is None or each.pool in names),
-        key=lambda each: (-each.missing, each.pool),
-    )
+    shown = by_missing(each for each in found.pools if names is None or each.pool in names)
     if names is not None:
         return ClusterPromises(row.name, rule, any(each.missing for each in shown), None, None, None, shown)
     return ClusterPromises(row.name, rule, bool(found.missing), found.usable, found.gpus, found.missing, shown)

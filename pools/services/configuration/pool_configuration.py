@@ -307,7 +307,7 @@ def _oversubscription_messages(
     return {
         pk: (oversubscription_message(capacity),)
         for pk, capacity in after.items()
-        if capacity.is_oversubscribed and capacity.quota > before[pk].quota
+        if capacity.is_oversubscribed and capacity.promises_more_than(before[pk])
     }
 
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from scheduling.api.cluster.promises import PromiseAnswer
+from scheduling.api.cluster.promises import PromiseAnswer, promise_body
 from scheduling.locking import hold_what_if_turn
 from scheduling.selectors.what_if.single_losses import SingleLoss, SingleLosses, read_single_losses
 
@@ -81,9 +81,7 @@ def _loss_body(loss: SingleLoss) -> SingleLossAnswer:
         "guaranteed_gpus": loss.guaranteed,
         "ended": loss.ended,
         "missing": loss.missing,
-        "pools": [
-            {"pool": each.pool, "quota": each.quota, "held": each.held, "missing": each.missing} for each in loss.short
-        ],
+        "pools": [promise_body(each) for each in loss.short],
         "outcome": None
         if outcome is None
         else {"again": outcome.again, "waiting": outcome.waiting, "displaced": outcome.displaced},

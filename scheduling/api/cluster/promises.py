@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.schema import describe_operation
 from pools.api.views import View
+from pools.domain.shortage.degraded import HeldPromise
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.selectors.quotas.degraded import ClusterPromises, read_promises
 
 
 class PromiseAnswer(TypedDict):
-    """The quota of a pool in GPUs: the part that the cluster can give now (`held`), and the rest."""
+    """The quota of a pool in GPUs, of a `flavor` where the pool names some: the part that the cluster can give now
+    (`held`), and the rest."""
 
     pool: str
+    flavor: NotRequired[str]
     quota: int
     held: int
     missing: int
@@ -54,7 +58,11 @@ def _body(found: ClusterPromises) -> ClusterPromisesAnswer:
         "usable": found.usable,
         "gpus": found.gpus,
         "missing": found.missing,
-        "pools": [
-            {"pool": each.pool, "quota": each.quota, "held": each.held, "missing": each.missing} for each in found.pools
-        ],
+        "pools": [promise_body(each) for each in found.pools],
     }
+
+
+def promise_body(each: HeldPromise) -> PromiseAnswer:
+    """A promise as an answer has it."""
+    body: PromiseAnswer = {"pool": each.pool, "quota": each.quota, "held": each.held, "missing": each.missing}
+    return body if each.flavor == DEFAULT_FLAVOR else {**body, "flavor": each.flavor}

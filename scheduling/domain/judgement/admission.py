@@ -91,7 +91,7 @@ def submission_verdict(
             return _no_flavor_refusal(leaf)
         faults = [_find_fault(leaf, priority, need, is_only=len(needs) == 1) for need in needs]
         if all(faults):
-            return _too_large_refusal(leaf, priority, [fault for fault in faults if fault])
+            return _too_large_refusal(leaf, priority, sorted(filter(None, faults), key=_missing))
     return None
 
 
@@ -111,13 +111,18 @@ def _no_flavor_refusal(leaf: LeafFacts) -> SubmissionRefusal:
 
 
 def _too_large_refusal(leaf: LeafFacts, priority: Priority, faults: Sequence[Violation]) -> SubmissionRefusal:
-    """The refusal of a gang none of whose choices fits, with one violation for each."""
+    """The refusal of a gang none of whose choices fits, with one violation for each, the nearest first."""
     if len(faults) == 1:
         return SubmissionRefusal(faults[0].message, tuple(faults), is_by_quota=True)
     lines = " ".join(fault.message for fault in faults)
     advice = "" if priority.is_preemptible else ", or submit with priority LOW, which may go over quota"
     message = f"The largest gang fits in no GPU flavor of {leaf.pool}. {lines} One of these is enough{advice}."
     return SubmissionRefusal(message, tuple(faults), is_by_quota=True)
+
+
+def _missing(fault: Violation) -> float:
+    numbers = dict(fault.numbers)
+    return float(numbers["requested"]) - float(numbers["limit"])
 
 
 def _find_fault(leaf: LeafFacts, priority: Priority, need: FlavorNeed, *, is_only: bool) -> Violation | None:
@@ -131,7 +136,7 @@ def _find_fault(leaf: LeafFacts, priority: Priority, need: FlavorNeed, *, is_onl
         elif not priority.is_preemptible and requested > limits.quota:
             found = f"guarantees {priority} work", limits.quota, Fault.ABOVE_QUOTA
         elif limits.tree is not None and requested > limits.tree.gpus:
-            return _above_tree(leaf.pool, flavor, requested, limits.tree)
+            return _above_tree(leaf.pool, flavor, requested, limits.tree, is_only=is_only)
         else:
             continue
         return _above(leaf.pool, flavor, requested, *found, is_only=is_only)
@@ -142,26 +147,28 @@ def _above(
     pool: str, flavor: str, requested: int, phrase: str, limit: Gpus, code: Fault, *, is_only: bool
 ) -> Violation:
     advice = ", or submit with priority LOW, which may go over quota" if is_only and code == Fault.ABOVE_QUOTA else ""
-    message = (
-        f"The largest gang asks for {requested} {_gpus(flavor)} at once, {pool} {phrase} {limit}. "
-        f"Ask for at most {limit} at once{advice}."
-    )
+    asks = _asks(flavor, requested, is_only=is_only)
+    message = f"{asks}, {pool} {phrase} {limit}. Ask for at most {limit} at once{advice}."
     numbers = (("requested", requested), ("limit", limit), *_flavor_number(flavor))
     return Violation("workflow", code, message, numbers=numbers)
 
 
-def _above_tree(pool: str, flavor: str, requested: int, tree: TreeLimit) -> Violation:
+def _above_tree(pool: str, flavor: str, requested: int, tree: TreeLimit, *, is_only: bool) -> Violation:
     most = amount_text(tree.gpus)
     message = (
-        f"The largest gang asks for {requested} {_gpus(flavor)} at once, {pool} may never hold more than {most}: "
+        f"{_asks(flavor, requested, is_only=is_only)}, {pool} may never hold more than {most}: "
         f"{tree.explanation}. Ask for at most {most} at once."
     )
     numbers = (("requested", requested), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
     return Violation("workflow", Fault.ABOVE_TREE, message, numbers=(*numbers, *_flavor_number(flavor)))
 
 
-def _gpus(flavor: str) -> str:
-    return "GPUs" if flavor == DEFAULT_FLAVOR else f"{flavor} GPUs"
+def _asks(flavor: str, requested: int, *, is_only: bool) -> str:
+    """The beginning of a line: one of several stands below a sentence that names the gang."""
+    if is_only:
+        kind = "" if flavor == DEFAULT_FLAVOR else f"{flavor} "
+        return f"The largest gang asks for {requested} {kind}GPUs at once"
+    return f"{flavor}: it asks for {requested} GPUs at once"
 
 
 def _flavor_number(flavor: str) -> tuple[tuple[str, str], ...]:

@@ -78,6 +78,16 @@ class NodeUsage:
         return self.free(self.gpus, self.used_gpus, self.ending_gpus, self.other_gpus)
 
     @property
+    def usable_gpus(self) -> int:
+        """The GPUs that are free or held: what is held of a node that takes no new work."""
+        return self.gpus if self.ready else min(self.gpus, self.held_gpus)
+
+    @property
+    def held_gpus(self) -> int:
+        """The GPUs that running work, ending pods and foreign pods hold."""
+        return self.used_gpus + self.ending_gpus + self.other_gpus
+
+    @property
     def overfull(self) -> str:
         """What running work holds here of more than there is, for people; empty where the node has it all."""
         amounts = (
@@ -137,22 +147,31 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     changed. Usage is that of running tasks and, in a cluster, of pods that end and of foreign pods; on each node at
     most its size, so that a node which has shrunk takes nothing from the others. The capacity of a node that takes no
     new work is its usage, so nothing is free."""
-    return {group: (gpus, used) for group, (gpus, used, _) in _gpus_by_node_set.get().items()}
-
-
-def usable_and_excess_gpus() -> dict[int, tuple[dict[str, int], int]]:
-    """By backend: the GPUs of nodes that take work, with those that are in use on the others, by platform, and the GPUs
-    that work holds on nodes beyond their sizes. One query, always."""
-    found: dict[int, tuple[dict[str, int], int]] = {}
-    for (backend, platform), (gpus, _, excess) in _read_gpus_by_node_set().items():
-        usable, more = found.get(backend, ({}, 0))
-        found[backend] = {**usable, platform: gpus}, more + excess
+    found: dict[NodeGroup, tuple[int, int]] = {}
+    for backend, platform, _, gpus, used, _ in _gpus_by_node_set.get():
+        so_far = found.get((backend, platform), (0, 0))
+        found[backend, platform] = so_far[0] + gpus, so_far[1] + used
     return found
 
 
-def _read_gpus_by_node_set() -> dict[NodeGroup, tuple[int, int, int]]:
+def usable_and_excess_gpus() -> dict[int, tuple[dict[str, dict[str, int]], int]]:
+    """By backend: the GPUs of nodes that take work, with those that are in use on the others, by flavor and platform,
+    and the GPUs that work holds on nodes beyond their sizes. One query, always."""
+    found: dict[int, tuple[dict[str, dict[str, int]], int]] = {}
+    for backend, platform, flavor, gpus, _, excess in _read_gpus_by_node_set():
+        usable, more = found.get(backend, ({}, 0))
+        usable.setdefault(flavor, {})[platform] = gpus
+        found[backend] = usable, more + excess
+    return found
+
+
+def _read_gpus_by_node_set() -> list[tuple[int, str, str, int, int, int]]:
+    """Backend, platform, flavor, and GPUs: usable, in use, in use beyond the sizes of nodes."""
     rows = read_rows(_GPUS_BY_NODE_SET_SQL)
-    return {(backend, platform): (int(gpus), int(used), int(excess)) for backend, platform, gpus, used, excess in rows}
+    return [
+        (backend, platform, flavor, int(gpus), int(used), int(excess))
+        for backend, platform, flavor, gpus, used, excess in rows
+    ]
 
 
 _gpus_by_node_set = KeptResult(read_backends_token, _read_gpus_by_node_set)
@@ -170,10 +189,11 @@ _GPUS_BY_NODE_SET_SQL = f"""
             UNION ALL SELECT node_name, sum(gpu_count) FROM scheduling_task WHERE {_WITH_POD} GROUP BY node_name
         ) held GROUP BY node_name
     )
-    SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END), sum(LEAST(gpus, used)),
-        sum(GREATEST(used - offered, 0))
+    SELECT backend_id, platform, flavor, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, used) END),
+        sum(LEAST(gpus, used)), sum(GREATEST(used - offered, 0))
     FROM (
-        SELECT node.backend_id, node.platform, node.gpus, GREATEST(node.gpus, node.advertised_gpus) AS offered,
+        SELECT node.backend_id, node.platform, node.flavor, node.gpus,
+            GREATEST(node.gpus, node.advertised_gpus) AS offered,
             COALESCE(state.ready, true) AS ready,
             COALESCE(
                 CASE WHEN ambiguous.name IS NULL THEN by_name.gpus ELSE held.used_gpus + held.ending_gpus END, 0
@@ -186,18 +206,18 @@ _GPUS_BY_NODE_SET_SQL = f"""
         LEFT JOIN ({_HELD_SQL.format(condition="AND task.node_name IN (SELECT name FROM ambiguous)")}) held
             ON held.backend_id = node.backend_id AND held.node_name = node.name
     ) node_usage
-    GROUP BY backend_id, platform
+    GROUP BY backend_id, platform, flavor
 """
 
 
-def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[dict[str, int], int]]:
+def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[dict[str, dict[str, int]], int]]:
     """The numbers of `usable_and_excess_gpus` from nodes that have been read."""
-    found: dict[int, tuple[dict[str, int], int]] = {}
+    found: dict[int, tuple[dict[str, dict[str, int]], int]] = {}
     for use in uses:
-        held = use.used_gpus + use.ending_gpus + use.other_gpus
         usable, excess = found.get(use.backend_id, ({}, 0))
-        usable[use.platform] = usable.get(use.platform, 0) + (use.gpus if use.ready else min(use.gpus, held))
-        found[use.backend_id] = usable, excess + max(0, held - use.offered_gpus)
+        of_platforms = usable.setdefault(use.flavor or DEFAULT_FLAVOR, {})
+        of_platforms[use.platform] = of_platforms.get(use.platform, 0) + use.usable_gpus
+        found[use.backend_id] = usable, excess + max(0, use.held_gpus - use.offered_gpus)
     return found
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pools.database.transactions import one_snapshot
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
-from pools.domain.shortage.degraded import HeldPromise, hold_promises
-from pools.domain.values.amounts import gpus_in
+from pools.domain.shortage.degraded import FlavorGpus, HeldPromise, by_missing, hold_by_flavor
+from pools.domain.values.amounts import DEFAULT_FLAVOR, gpus_in
 from pools.models import Backend, Pool
 from pools.selectors.quotas.degraded import read_cluster_promises
 from scheduling.domain.engine.cycle import run_cycle
@@ -90,11 +90,8 @@ def read_single_losses(actor: Actor, backend: str) -> SingleLosses:
         usage = {use.name: use for use in read_node_usage(backend=row.pk)}
         promises = read_cluster_promises(row.pk)
     lost = lost_parts(facts)
-    given = {
-        name: (use.platform, use.gpus if use.ready else min(use.gpus, use.used_gpus + use.ending_gpus + use.other_gpus))
-        for name, use in usage.items()
-    }
-    before = hold_promises(promises.promises, promises.usable, promises.rule)
+    given = {name: (use.flavor or DEFAULT_FLAVOR, use.platform, use.usable_gpus) for name, use in usage.items()}
+    before = hold_by_flavor(promises.promises, promises.usable, promises.rule)
     names = None if pools is None else {name for name, _ in pools}
     found = []
     for group in alike_nodes(facts, lost, given):
@@ -102,13 +99,16 @@ def read_single_losses(actor: Actor, backend: str) -> SingleLosses:
         if not nodes:
             continue
         mine = [part for part in lost.get(nodes[0], ()) if ids is None or live.gangs[part.gang.name].root in ids]
-        (platform, gpus), left = given[nodes[0]], dict(promises.usable)
-        left[platform] = left.get(platform, 0) - gpus
-        after = hold_promises(promises.promises, left, promises.rule)
+        after = hold_by_flavor(promises.promises, _less(promises.usable, *given[nodes[0]]), promises.rule)
         found.append(_loss(nodes, facts, mine, _seen(before, names), _seen(after, names)))
     found.sort(key=lambda each: ([-part for part in each.severity], each.nodes[0]))
     visible = {name for name, ref in live.gangs.items() if ids is None or ref.root in ids}
     return SingleLosses(row.name, actor.can_read_all, len(shown), _with_outcomes(facts, found, lost, visible))
+
+
+def _less(usable: FlavorGpus, flavor: str, platform: str, gpus: int) -> FlavorGpus:
+    of_platforms = usable.get(flavor, {})
+    return {**usable, flavor: {**of_platforms, platform: of_platforms.get(platform, 0) - gpus}}
 
 
 def _held(backend: Backend, live: LiveFacts) -> LiveFacts:
@@ -136,7 +136,7 @@ def _loss(
         guaranteed=int(sum(part.gpus for part in parts if not part.gang.preemptible)),
         ended=sum(not part.restarts for part in parts),
         missing=sum(now.missing for now in after) - sum(was.missing for was in before),
-        short=sorted((each for each in after if each.missing), key=lambda each: (-each.missing, each.pool)),
+        short=by_missing(each for each in after if each.missing),
     )
 
 

@@ -20,6 +20,8 @@ from pools.database.transactions import change, one_snapshot
 from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.stored_quotas import gpus_by_flavor
+from pools.domain.shortage.degraded import DegradedCluster
+from pools.domain.structured_input.faults import join_words
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import FlavorUsage, LeafUsage, NoticeCondition, NoticeTarget, Pool, User
 from pools.selectors.quotas.degraded import read_degraded
@@ -137,10 +139,13 @@ def _overdue_drains(now: datetime) -> Iterator[_Found]:
 
 def _degraded_pools() -> Iterator[_Found]:
     """Pools whose cluster has too few GPUs for their quota. Four queries."""
-    short = {pool.pool: (pool, found) for found in read_degraded().values() for pool in found.short_of()}
+    short: dict[str, tuple[DegradedCluster, list[str]]] = {}
+    for found in read_degraded().values():
+        for each in found.short_of():
+            short.setdefault(each.pool, (found, []))[1].append(each.text)
     for name, root in Pool.objects.roots().filter(name__in=short).order_by("name").values_list("name", "pk"):
-        pool, found = short[name]
-        can = f"pool {name} can have {pool.held} of its {pool.quota}"
+        found, parts = short[name]
+        can = f"pool {name} can have {join_words(parts)}"
         message = f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools: {can}."
         yield _Found(NoticeKind.DEGRADED, f"pool/{name}", message, pool_id=root)
 

@@ -94,7 +94,7 @@ def test_put(osmo, stub):
     result = osmo(
         "cohort", "put", "prod", "--parent", "corp", "-q", "gpu=6:8", "cpu=100", "--weight", "0.5", "-d", "why"
     )
-    assert result.stdout == "Cohort prod is below corp, with default/gpu 6 (borrows at most 8).\n"
+    assert result.stdout == "Cohort prod is below corp, with gpu 6 (borrows at most 8).\n"
     assert "2 GPUs beyond its limits" in result.stderr
     assert stub.last.body == {
         "parent": "corp",
@@ -106,7 +106,7 @@ def test_put(osmo, stub):
 
 def test_a_move_to_the_top_is_one_request(osmo, stub):
     stub.on("PATCH", ONE, cohort_body(parent=None, quotas=[quota_row(6)]))
-    assert osmo.ok("cohort", "move", "prod") == "Cohort prod is a root, with default/gpu 6.\n"
+    assert osmo.ok("cohort", "move", "prod") == "Cohort prod is a root, with gpu 6.\n"
     assert stub.last.body == {"parent": None}
     osmo.ok("cohort", "move", "prod", "--parent", "other")
     assert stub.last.body == {"parent": "other"}
@@ -150,13 +150,13 @@ def test_list_and_show(osmo, stub):
     )
     lines = osmo.ok("cohort", "list").splitlines()
     assert lines[2].split("  ")[0] == "prod"
-    assert "default/gpu 6 (borrows at most 8)" in lines[2]
+    assert "gpu 6 (borrows at most 8)" in lines[2]
     assert lines[3].startswith("corp (implicit)")
     stub.on("GET", ONE, cohort_body(condition={"message": "The parents form a cycle, a → b → a."}))
     output = osmo.ok("cohort", "show", "prod")
-    assert "Quota of default/gpu : 6 (borrows at most 8)" in output
-    assert "Not active           : The parents form a cycle" in output
-    assert "Inactive since       : not recorded yet" in output
+    assert "Quota of gpu   : 6 (borrows at most 8)" in output
+    assert "Not active     : The parents form a cycle" in output
+    assert "Inactive since : not recorded yet" in output
 
 
 def tree_names(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.shortage.degraded import DegradedRule, Promise, hold_promises
+from pools.domain.shortage.degraded import DegradedRule, Promise, hold_by_flavor, hold_promises
 
 NAMES = st.lists(st.sampled_from([f"pool-{n}" for n in range(12)]), unique=True, min_size=0, max_size=12)
 RULES = st.sampled_from(list(DegradedRule))
@@ -122,3 +123,16 @@ def test_an_example_with_platforms(rule: DegradedRule, held: list[int]) -> None:
         Promise("any", 6, 1, old | new),
     ]  # fmt: skip
     assert [each.held for each in hold_promises(pools, {"a100": 8, "h100": 24}, rule)] == held
+
+
+@given(promises(), promises(), st.integers(0, 2000), st.integers(0, 2000), RULES)
+def test_each_flavor_is_shared_as_if_it_was_alone(
+    first: list[Promise], second: list[Promise], gpus: int, others: int, rule: DegradedRule
+) -> None:
+    mixed = [replace(each, flavor="h100") for each in first] + [replace(each, flavor="a100") for each in second]
+    held = hold_by_flavor(mixed, {"h100": {"p": gpus}, "a100": {"p": others}, "l40s": {"p": 9}}, rule)
+    alone = (*hold_promises(first, gpus, rule), *hold_promises(second, others, rule))
+    assert [(each.pool, each.quota, each.held) for each in held] == [
+        (each.pool, each.quota, each.held) for each in alone
+    ]
+    assert [each.flavor for each in held] == [each.flavor for each in mixed]

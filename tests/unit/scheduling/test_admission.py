@@ -141,7 +141,7 @@ TWO = LeafFacts("team", {"h100": FlavorLimits(8, 16), "a100": FlavorLimits(32, U
         (NORMAL, [{"h100": 8}, {"a100": 8}], None),
         (NORMAL, [{"h100": 32}, {"a100": 32}], None),
         (NORMAL, [{"h100": 9}], ["above_quota"]),
-        (NORMAL, [{"h100": 33}, {"a100": 33}], ["above_maximum", "above_quota"]),
+        (NORMAL, [{"h100": 33}, {"a100": 33}], ["above_quota", "above_maximum"]),
         (LOW, [{"h100": 33}, {"a100": 33}], None),
         (LOW, [{"h100": 17}], ["above_maximum"]),
         (NORMAL, [{"h100": 4, "a100": 33}], ["above_quota"]),
@@ -156,18 +156,18 @@ def test_a_gang_needs_one_flavor_that_could_hold_it(
     assert (None if refusal is None else [fault.code for fault in refusal.violations]) == codes
 
 
-def test_a_refusal_says_of_each_flavor_what_would_be_allowed() -> None:
+def test_a_refusal_says_of_each_flavor_what_would_be_allowed_the_nearest_first() -> None:
     refusal = submission_verdict(TWO, priority=NORMAL, gangs=[[{"h100": 40}, {"a100": 40}]], ignores_maintenance=False)
 
     assert refusal is not None
     assert refusal.message == (
         "The largest gang fits in no GPU flavor of team. "
-        "The largest gang asks for 40 h100 GPUs at once, team may never hold more than 16. Ask for at most 16 at once. "
-        "The largest gang asks for 40 a100 GPUs at once, team guarantees NORMAL work 32. Ask for at most 32 at once. "
+        "a100: it asks for 40 GPUs at once, team guarantees NORMAL work 32. Ask for at most 32 at once. "
+        "h100: it asks for 40 GPUs at once, team may never hold more than 16. Ask for at most 16 at once. "
         "One of these is enough, or submit with priority LOW, which may go over quota."
     )
-    assert [dict(fault.numbers)["flavor"] for fault in refusal.violations] == ["h100", "a100"]
-    assert [dict(fault.numbers)["limit"] for fault in refusal.violations] == [16, 32]
+    assert [dict(fault.numbers)["flavor"] for fault in refusal.violations] == ["a100", "h100"]
+    assert [dict(fault.numbers)["limit"] for fault in refusal.violations] == [32, 16]
 
 
 def test_the_smaller_gangs_of_a_workflow_are_judged_too() -> None:
