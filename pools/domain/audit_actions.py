@@ -116,6 +116,12 @@ def _gpus(value: Any) -> str:
     return "1 GPU" if value == 1 else f"{value} GPUs"
 
 
+def _quota(image: Image, column: str) -> str:
+    """The quota of a row, and of which flavors it is where there are some."""
+    parts = [f"{row['quota']} {row['flavor']}" for row in image.get("flavors") or () if row.get("quota")]
+    return _gpus(image.get(column)) + (f" ({', '.join(parts)})" if parts else "")
+
+
 def _amount(value: Any) -> str:
     """A guarantee: a number, or unlimited in either of its spellings."""
     return "unlimited" if decode_gpus(value) == UNLIMITED else str(value)
@@ -128,7 +134,7 @@ def _resize_verb(old: Any, new: Any) -> str:
 
 
 def _subpool_created(entry: _AuditEntry) -> str:
-    return f"created subpool {entry.name} with {_gpus(entry.after.get('last_quota'))}"
+    return f"created subpool {entry.name} with {_quota(entry.after, 'last_quota')}"
 
 
 def _subpool_updated(entry: _AuditEntry) -> str:
@@ -145,7 +151,7 @@ def _subpool_updated(entry: _AuditEntry) -> str:
 
 
 def _subpool_deleting(entry: _AuditEntry) -> str:
-    text = f"deleted subpool {entry.name}, which is draining {_gpus(entry.before.get('last_quota'))}"
+    text = f"deleted subpool {entry.name}, which is draining {_quota(entry.before, 'last_quota')}"
     deadline = drain_deadline(entry.after)
     return f"{text}; its work should have ended by {minute_text(deadline)}" if deadline else text
 
@@ -157,12 +163,12 @@ def _subpool_archived(entry: _AuditEntry) -> str:
 
 
 def _subpool_reactivated(entry: _AuditEntry) -> str:
-    return f"brought subpool {entry.name} back with {_gpus(entry.after.get('last_quota'))}"
+    return f"brought subpool {entry.name} back with {_quota(entry.after, 'last_quota')}"
 
 
 def _pool_created(entry: _AuditEntry) -> str:
     guarantee = _amount(entry.after.get("guarantee"))
-    promised = "without a limit" if guarantee == "unlimited" else f"with {_gpus(entry.after['guarantee'])}"
+    promised = "without a limit" if guarantee == "unlimited" else f"with {_quota(entry.after, 'guarantee')}"
     return f"created pool {entry.name} {promised}"
 
 

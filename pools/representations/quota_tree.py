@@ -9,7 +9,7 @@ from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import NO_QUOTA
 from pools.domain.quota.usage_bar import UsageBarAnswer
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, JsonAmount, as_json
+from pools.domain.values.amounts import UNLIMITED, Amount, JsonAmount, as_json
 from pools.selectors.quotas.quota_tree import CycleCondition, QuotaView
 
 _OF_WEIGHT_0 = " Infinite for a node of weight 0 that borrows."
@@ -99,7 +99,7 @@ def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> NodeQuotaAnswer
         "lent": as_json(held.lent),
         "lendable": as_json(held.lendable),
         "debt": as_json(view.debt(node, key)),
-        "pending": view.pending.get(node.key, 0) if key == GPU else 0,
+        "pending": view.pending.get(key, {}).get(node.key, 0),
         "bar": total.bar.as_body(),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +20,10 @@ from pools.domain import audit_actions
 from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
 from pools.domain.quota import forest
-from pools.domain.quota.usage_bar import BAR_PARTS, UsageBar
-from pools.domain.values.amounts import GPU, NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
+from pools.domain.quota.stored_quotas import StoredFlavors
+from pools.domain.quota.usage_bar import BAR_PARTS, FlavorUse, UsageBar
+from pools.domain.structured_input.faults import join_words
+from pools.domain.values.amounts import GPU, NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text, flavor_of, is_gpu
 from pools.domain.values.durations import span_text
 from pools.models import AuditEntry
 from pools.selectors.quotas.pool_tree import PoolTreeRow
@@ -63,6 +65,12 @@ def gpus(value: Gpus | None) -> str:
     if value is None:
         return "–"
     return "unlimited" if value in {UNLIMITED, NO_LIMIT} else signed(int(value))
+
+
+@register.filter
+def limit_by_flavor(flavors: StoredFlavors, limit: str) -> str:
+    """The limit of each flavor that has one: `24 h100 and 8 a100`."""
+    return join_words([f"{signed(each[limit])} {each['flavor']}" for each in flavors if each.get(limit, -1) >= 0])
 
 
 @register.filter
@@ -235,7 +243,9 @@ def tone_badge(tone: str, words: str) -> SafeString:
 @register.filter
 def resource_name(key: str) -> str:
     """What people call a resource of quotas; GPUs without a flavor are just GPUs."""
-    return "GPUs" if key in {GPU, "gpu"} else key
+    if key in {GPU, "gpu"}:
+        return "GPUs"
+    return f"{flavor_of(key)} GPUs" if is_gpu(key) else key
 
 
 def state_label(state: str) -> str:
@@ -260,6 +270,25 @@ def usage_bar(bar: UsageBar, label: str) -> SafeString:
     segments = format_html_join("", _PART, [(key, size) for key, size, _ in parts])
     texts = ", ".join(f"{signed(size)} {word}" for _, size, word in parts)
     return format_html(_USAGE_BAR, label, texts, "", segments, texts)
+
+
+_FLAVOR = '<span class="oa-nowrap{}">{} {} of {}</span>'
+
+
+@register.simple_tag
+def flavor_line(flavors: Sequence[FlavorUse]) -> SafeString:
+    """What is in use of the quota of each flavor, the full ones in bold; nothing without flavors."""
+    if not flavors:
+        return SafeString("")
+    found = format_html_join(
+        ", ",
+        _FLAVOR,
+        (
+            (" oa-strong" if each.is_full else "", each.flavor, signed(each.used), amount(each.quota))
+            for each in flavors
+        ),
+    )
+    return format_html('<small class="oa-quiet oa-flavors">{}</small>', found)
 
 
 @register.simple_tag
@@ -294,7 +323,7 @@ def tree_cells(row: PoolTreeRow) -> SafeString:
         temporary = format_html(_BRIEF, f"temporary; {after} again {_utc(row.until)}", f"then {after}")
     return format_html(
         _TREE_CELLS,
-        usage_bar(row.bar, row.name),
+        usage_bar(row.bar, row.name) + flavor_line(row.flavors),
         gpus(row.quota),
         later,
         temporary,

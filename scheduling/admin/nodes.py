@@ -44,6 +44,7 @@ class NodeFilterForm(django_forms.Form):
         max_length=MAX_TEXT_LENGTH,
         widget=django_forms.TextInput(attrs={"autocomplete": "off"}),
     )
+    flavor = django_forms.CharField(label="Flavor", required=False, max_length=MAX_TEXT_LENGTH)
     free = django_forms.IntegerField(
         label="Free GPUs, at least",
         required=False,
@@ -52,6 +53,8 @@ class NodeFilterForm(django_forms.Form):
         widget=django_forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
 
+    has_flavors = False
+
     @property
     def search_field(self) -> django_forms.BoundField:
         """The field with the box in the bar."""
@@ -59,14 +62,14 @@ class NodeFilterForm(django_forms.Form):
 
     @property
     def other_fields(self) -> list[django_forms.BoundField]:
-        """The field behind the button."""
-        return [self["free"]]
+        """The fields behind the button."""
+        return [*([self["flavor"]] if self.has_flavors else []), self["free"]]
 
     @property
     def chips(self) -> list[FilterChip]:
-        """The filter that is in force, except the text in the box."""
-        free = self.cleaned_data.get("free")
-        return [FilterChip("free", str(self.fields["free"].label), str(free))] if free else []
+        """The filters that are in force, except the text in the box."""
+        found = ((name, self.cleaned_data.get(name)) for name in ("flavor", "free"))
+        return [FilterChip(name, str(self.fields[name].label), str(value)) for name, value in found if value]
 
     @property
     def is_active(self) -> bool:
@@ -115,12 +118,16 @@ class NodeAdmin(PolicyAdmin):
         filters = NodeFilterForm(query)
         filters.is_valid()
         name, free = filters.cleaned_data.get("name") or "", filters.cleaned_data.get("free") or 0
+        flavor = filters.cleaned_data.get("flavor") or ""
         wanted = query.get("colour", "")
         colour_by = ColourBy(wanted) if wanted in set(ColourBy) else ColourBy.POOL
         if backends:
             backend = query.get("backend") or backends[0]
             offset = (page - 1) * NODES_PER_PAGE
-            found = read_node_map(actor, backend, name=name, free=free, limit=NODES_PER_PAGE, offset=offset)
+            found = read_node_map(
+                actor, backend, name=name, free=free, flavor=flavor, limit=NODES_PER_PAGE, offset=offset
+            )
+            filters.has_flavors = bool(found.flavors)
         return self.render_page(
             request,
             "osmo/nodes.html",

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from pools.templatetags.osmo import span
 from scheduling.selectors.cluster.node_tiles import NodeTile, TileMap
+from scheduling.selectors.cluster.nodes import NodeUsage
 
 register = template.Library()
 
@@ -62,7 +63,7 @@ def tile_details(drawn: TileMap) -> dict[str, list[Any]]:
     now = timezone.now()
     return {
         tile.node.usage.name: [
-            "not ready" if not tile.node.usage.ready else f"{tile.node.usage.free_gpus} free",
+            ", ".join(filter(None, (_free_text(tile.node.usage), tile.node.usage.flavor))),
             [
                 [each.workflow, each.pool, each.user, each.priority, each.gpus, _length(each.since, now)]
                 for each in tile.node.work
@@ -71,6 +72,10 @@ def tile_details(drawn: TileMap) -> dict[str, list[Any]]:
         ]
         for tile in drawn.tiles
     }
+
+
+def _free_text(use: NodeUsage) -> str:
+    return f"{use.free_gpus} free" if use.ready else "not ready"
 
 
 def _length(since: datetime | None, now: datetime) -> str:

@@ -16,7 +16,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
 from pools.admin.confirm_flow import change_paths
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.list_columns import NODE_COLUMNS
+from pools.domain.list_columns import FLAVOR_QUOTA_COLUMNS, NODE_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import AuditEntry, Cohort, Pool
 from pools.selectors.quotas import quota_pages
@@ -112,6 +112,7 @@ class CohortAdmin(PolicyAdmin):
             crumbs=[("Quota tree", reverse("admin:pools_cohort_changelist")), *above],
             page=page,
             columns=NODE_COLUMNS,
+            flavor_columns=FLAVOR_QUOTA_COLUMNS,
             cohort=cohort,
             entries=list(entries[:MAX_ENTRIES_SHOWN]),
             git_owner=owner,

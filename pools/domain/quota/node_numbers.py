@@ -8,7 +8,8 @@ all), then the unused visible part of its other children in the order given.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Literal
 
@@ -66,6 +67,15 @@ def node_numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
             debt=column.debt(x),
         )
     return result
+
+
+def add_numbers(of_flavors: Sequence[Mapping[str, NodeNumbers]]) -> dict[str, NodeNumbers]:
+    """The sums of the numbers of several flavors, by the name of the node."""
+    names = [each.name for each in fields(NodeNumbers)]
+    return {
+        node: NodeNumbers(**{name: sum(getattr(each[node], name) for each in of_flavors) for name in names})
+        for node in of_flavors[0]
+    }
 
 
 def _lent_amounts(tree: QuotaTree, key: str) -> list[Amount]:

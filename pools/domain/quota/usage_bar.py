@@ -55,6 +55,20 @@ class UsageBarAnswer(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class FlavorUse:
+    """All work in one flavor of a node, and its quota of it: what a bar of sums does not tell."""
+
+    flavor: str
+    used: int
+    quota: Amount
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing of the quota is idle."""
+        return self.used >= self.quota
+
+
+@dataclass(frozen=True, slots=True)
 class UsageBar:
     """One bar. The parts add up to its length: the larger of quota and usage."""
 

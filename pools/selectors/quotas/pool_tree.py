@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
-from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar
+from pools.domain.quota.usage_bar import FlavorUse, UsageBar, leaf_bar, pool_bar, subpool_bar
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import Gpus
 from pools.models import LeafUsage, Pool
@@ -48,6 +48,7 @@ class PoolTreeRow:
     bar: UsageBar
     until: datetime | None = None
     quota_after: int | None = None
+    flavors: tuple[FlavorUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ def pool_tree_of(root: Pool, facts: PoolBalance, totals: PoolTotals) -> PoolTree
         total_usage=facts.total_usage,
         live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
         bar=of_pool.bar,
+        flavors=_uses((flavor, kind.total_usage, kind.guarantee) for flavor, kind in facts.kinds.items()),
     )
     unallocated = PoolTreeRow(
         name=root.name,
@@ -177,13 +179,29 @@ def pool_tree_of(root: Pool, facts: PoolBalance, totals: PoolTotals) -> PoolTree
         total_usage=shared.total_usage,
         live_workflows=shared.live_workflows,
         bar=of_rest.bar,
+        flavors=_uses(
+            (flavor, kind.shared_usage.total_usage, kind.unallocated) for flavor, kind in facts.kinds.items()
+        ),
     )
     present = [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]
-    leaves = (unallocated, *(_subpool_row(root, part, totals) for part in present))
+    leaves = (unallocated, *(_subpool_row(root, part, totals, _subpool_uses(facts, part.name)) for part in present))
     return PoolTree(root, pool_status_of(root), facts, head, leaves)
 
 
-def _subpool_row(root: Pool, part: Subpool, totals: PoolTotals) -> PoolTreeRow:
+def _uses(found: Iterable[tuple[str, int, Gpus]]) -> tuple[FlavorUse, ...]:
+    return tuple(FlavorUse(flavor, used, quota) for flavor, used, quota in found if used or quota)
+
+
+def _subpool_uses(facts: PoolBalance, name: str) -> tuple[FlavorUse, ...]:
+    return _uses(
+        (flavor, part.usage.total_usage, part.quota)
+        for flavor, kind in facts.kinds.items()
+        for part in kind.subpools
+        if part.name == name
+    )
+
+
+def _subpool_row(root: Pool, part: Subpool, totals: PoolTotals, flavors: tuple[FlavorUse, ...]) -> PoolTreeRow:
     held = totals.of_leaf(root.name, part.name)
     return PoolTreeRow(
         name=f"{root.name}--{part.name}",
@@ -201,6 +219,7 @@ def _subpool_row(root: Pool, part: Subpool, totals: PoolTotals) -> PoolTreeRow:
         bar=held.bar,
         until=part.until,
         quota_after=part.quota_after,
+        flavors=flavors,
     )
 
 

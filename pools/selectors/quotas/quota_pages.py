@@ -22,7 +22,8 @@ from pools.domain.quota.node_numbers import NodeNumbers
 from pools.domain.quota.node_totals import NodeTotals
 from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, amount_text
+from pools.domain.quota.usage_bar import FlavorUse
+from pools.domain.values.amounts import GPU, UNLIMITED, Amount, amount_text, flavor_of
 from pools.selectors.quotas.quota_tree import QuotaView, read_cohort_trees, read_quota_view, read_tree_around
 
 MAX_OPEN_NODES = 60
@@ -61,6 +62,12 @@ class QuotaTreeRow:
     pending: int
     share: str
     is_active: bool
+    flavors: tuple[FlavorUse, ...] = ()
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the node has, holds or waits for anything."""
+        return any((self.totals.quota, self.totals.total_usage, self.numbers.subtree_quota, self.pending))
 
     @property
     def kind_segment(self) -> str:
@@ -114,7 +121,8 @@ class NumberExplanationRow:
 
 @dataclass(frozen=True, slots=True)
 class QuotaNodePage:
-    """One node with all its numbers of one resource."""
+    """One node with all its numbers of one resource. Of the sums of several flavors there are no `explanations`: each
+    of `by_flavor` has its own, on the page of its key."""
 
     row: QuotaTreeRow
     keys: Sequence[str]
@@ -124,6 +132,7 @@ class QuotaNodePage:
     above: Sequence[OutlineNode]
     below: Sequence[QuotaTreeRow]
     condition: str
+    by_flavor: Sequence[tuple[str, QuotaTreeRow]] = ()
 
     @property
     def query(self) -> str:
@@ -188,12 +197,22 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
                 numbers=view.numbers[key][node.key],
                 totals=view.totals[key][node.key],
                 debt=view.debt(node, key),
-                pending=view.pending.get(node.key, 0) if key == GPU else 0,
+                pending=view.pending.get(key, {}).get(node.key, 0),
                 share=str(view.share(node).reported_share),
                 is_active=view.tree.is_active(node.key),
+                flavors=_uses(view, node.key) if key == GPU else (),
             )
         )
     return rows
+
+
+def _uses(view: QuotaView, node: str) -> tuple[FlavorUse, ...]:
+    found = ((key, view.totals[key][node]) for key in view.flavor_keys())
+    return tuple(
+        FlavorUse(flavor_of(key), int(each.total_usage), each.quota)
+        for key, each in found
+        if each.total_usage or each.quota
+    )
 
 
 def _limit_text(limit: Amount) -> str:
@@ -215,6 +234,7 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         above.append(by_key[parent_key])
         parent_key = by_key[parent_key].parent
     condition = view.condition(node)
+    of_flavors = view.flavor_keys() if chosen == GPU else []
     return QuotaNodePage(
         row=rows[node.key],
         keys=_keys(view),
@@ -225,11 +245,13 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
                 *explain_totals(view.tree, chosen, node.key, view.totals[chosen]),
                 *explain_node(view.tree, chosen, node.key),
             )
+            if not of_flavors
         ],
         share=explain_share(view.tree, node.key),
         above=above[::-1],
         below=[row for row in rows.values() if row.node.parent == node.key],
         condition=condition["message"] if condition else "",
+        by_flavor=[(key, row) for key in of_flavors if (row := _rows(view, [node], key)[0]).has_numbers],
     )
 
 

@@ -17,12 +17,12 @@ from pools.domain.errors import NotFound
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
-from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
+from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, add_numbers, node_numbers, weighted_share
 from pools.domain.quota.node_totals import NodeTotals, add_totals, node_totals
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
-from pools.domain.values.amounts import GPU, Amount, is_gpu
+from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, Amount, gpu_key, is_gpu
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
 from pools.selectors.quotas.pool_balance import read_balances
@@ -32,6 +32,9 @@ from pools.selectors.quotas.quota_facts import (
     pool_facts_with_leaves,
     read_cohort_facts,
 )
+
+NO_FLAVOR = DEFAULT_FLAVOR
+"""In a view whose pools name flavors, the key of what is in none: `default/gpu` has the sums there."""
 
 
 class CycleCondition(TypedDict):
@@ -48,15 +51,21 @@ class CycleCondition(TypedDict):
 class QuotaView:
     """Nodes in the order of display, parents before their children, with their numbers.
 
-    `numbers` and `totals` are by (flavor, resource) and node; `pending` has the GPUs that pending work needs below a
-    node.
+    `numbers`, `totals` and `pending`, the GPUs that pending work needs below a node, are by (flavor, resource) and
+    node. Where pools name flavors, those of `default/gpu` are the sums of all flavors.
     """
 
     tree: QuotaTree
     nodes: Outline
     numbers: Mapping[str, Mapping[str, NodeNumbers]]
     totals: Mapping[str, Mapping[str, NodeTotals]]
-    pending: Mapping[str, int]
+    pending: Mapping[str, Mapping[str, int]]
+    has_flavors: bool = False
+
+    def flavor_keys(self) -> list[str]:
+        """The keys of the GPUs of each flavor, NO_FLAVOR last; none where no pool names one."""
+        named = sorted(key for key in self.tree.keys if is_gpu(key) and key != GPU)
+        return [*named, *(key for key in (NO_FLAVOR,) if key in self.totals)] if self.has_flavors else []
 
     def keys_for(self, node: OutlineNode) -> list[str]:
         """The (flavor, resource) pairs that a node uses or has a quota of, and always its GPUs."""
@@ -142,9 +151,15 @@ def _view(
         raise _no_such_root(start.name)
     numbers = {key: node_numbers(tree, key) for key in tree.keys}
     totals = {key: node_totals(tree, balances.values(), key, numbers[key]) for key in tree.keys}
-    if any(each.kinds for each in balances.values()):
-        totals[GPU] = add_totals([found for key, found in totals.items() if is_gpu(key)])
-    return QuotaView(tree, nodes, numbers, totals, _pending_gpus_by_node(tree, pools))
+    if has_flavors := any(each.kinds for each in balances.values()):
+        if any(each.quota or each.total_usage for each in totals[GPU].values()):
+            totals[NO_FLAVOR], numbers[NO_FLAVOR] = totals[GPU], numbers[GPU]
+        totals[GPU] = add_totals([totals[key] for key in tree.keys if is_gpu(key)])
+        numbers[GPU] = add_numbers([numbers[key] for key in tree.keys if is_gpu(key)])
+    pending = {GPU: _pending_gpus_by_node(tree, {leaf.name: leaf.pending for pool in pools for leaf in pool.leaves})}
+    if has_flavors:
+        pending |= {key: _pending_gpus_by_node(tree, of_leaves) for key, of_leaves in _pending_by_flavor(rows).items()}
+    return QuotaView(tree, nodes, numbers, totals, pending, has_flavors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +216,24 @@ def _pending_gpus_by_leaf(rows: Sequence[Pool]) -> dict[str, int]:
     return dict(found.order_by().values_list("pool__name").annotate(total=Sum(more)))
 
 
-def _pending_gpus_by_node(tree: QuotaTree, pools: Sequence[PoolQuotaFacts]) -> dict[str, int]:
+def _pending_by_flavor(rows: Sequence[Pool]) -> dict[str, dict[str, int]]:
+    """The same by flavor: work that has no flavor yet needs its GPUs in each one that it may use."""
+    ids = [row.pk for row in rows]
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    waiting = Reservation.objects.filter(Q(pool__in=ids) | Q(pool__parent__in=ids), needed_gpus__gt=F("held_gpus"))
+    columns = ("pool__name", "by_flavor", "held_gpus", "needed_gpus")
+    for leaf, by_flavor, *counts in waiting.order_by().values_list(*columns):
+        for flavor, (held, needed) in (by_flavor or {DEFAULT_FLAVOR: counts}).items():
+            found[NO_FLAVOR if flavor == DEFAULT_FLAVOR else gpu_key(flavor)][leaf] += max(0, needed - held)
+    return found
+
+
+def _pending_gpus_by_node(tree: QuotaTree, of_leaves: Mapping[str, int]) -> dict[str, int]:
     """The pending GPUs at and below each node that has any."""
     sums: dict[str, int] = defaultdict(int)
-    for pool in pools:
-        for leaf in pool.leaves:
-            x = tree.index[pool_key(leaf.name)] if leaf.pending else -1
-            while x >= 0:
-                sums[tree.names[x]] += leaf.pending
-                x = tree.parents[x]
+    for name, pending in of_leaves.items():
+        x = tree.index[pool_key(name)] if pending else -1
+        while x >= 0:
+            sums[tree.names[x]] += pending
+            x = tree.parents[x]
     return sums

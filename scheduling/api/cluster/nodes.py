@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -20,7 +21,7 @@ from scheduling.api.work.work_schemas import NOTES_BODY
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, NodeChange, RestoreNode
 from scheduling.domain.lists import NodeQuery
 from scheduling.models import SuspectNode
-from scheduling.selectors.cluster.node_map import MappedNode, NodeMap, NodeWork, read_node_map
+from scheduling.selectors.cluster.node_map import FlavorRoom, MappedNode, NodeMap, NodeWork, TaskFit, read_node_map
 from scheduling.services.node_care import clear_node, drain_node, restore_node
 
 
@@ -71,8 +72,19 @@ class FitAnswer(TypedDict):
     tasks: int
 
 
+class FlavorRoomAnswer(TypedDict):
+    """The nodes of one flavor together, in GPUs."""
+
+    flavor: str
+    gpus: int
+    used: int
+    free: int
+    fits: list[FitAnswer]
+
+
 class NodeMapAnswer(TypedDict):
-    """The nodes of a backend with their sums: numbers of nodes (`total`, `all_nodes`), else GPUs."""
+    """The nodes of a backend with their sums: numbers of nodes (`total`, `all_nodes`), else GPUs; by flavor where the
+    backend names some."""
 
     backend: str
     offline: bool
@@ -85,6 +97,7 @@ class NodeMapAnswer(TypedDict):
     free: int
     closed: int
     fits: list[FitAnswer]
+    flavors: NotRequired[list[FlavorRoomAnswer]]
     nodes: list[NodeAnswer]
 
 
@@ -104,7 +117,7 @@ class NodeMapDetail(View):
 
 
 def _node_map_body(found: NodeMap) -> NodeMapAnswer:
-    return {
+    body: NodeMapAnswer = {
         "backend": found.backend,
         "offline": found.offline,
         "total": found.total,
@@ -115,9 +128,22 @@ def _node_map_body(found: NodeMap) -> NodeMapAnswer:
         "other": found.other,
         "free": found.free,
         "closed": found.closed,
-        "fits": [{"gpus": each.gpus, "tasks": each.tasks} for each in found.fits],
+        "fits": _fits_body(found.fits),
         "nodes": [_node_body(each) for each in found.nodes],
     }
+    if found.flavors:
+        body["flavors"] = [_flavor_body(each) for each in found.flavors]
+    return body
+
+
+def _fits_body(fits: Sequence[TaskFit]) -> list[FitAnswer]:
+    return [{"gpus": each.gpus, "tasks": each.tasks} for each in fits]
+
+
+def _flavor_body(room: FlavorRoom) -> FlavorRoomAnswer:
+    return {
+        "flavor": room.flavor, "gpus": room.gpus, "used": room.used, "free": room.free, "fits": _fits_body(room.fits)
+    }  # fmt: skip
 
 
 def _node_body(node: MappedNode) -> NodeAnswer:

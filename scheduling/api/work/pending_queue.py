@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -48,8 +48,8 @@ class StartAnswer(TypedDict):
 
 
 class ReasonAnswer(TypedDict):
-    """Why work waits; the amounts are GPUs, null where the reason is not an amount. `short` is the message in a few
-    words."""
+    """Why work waits; the amounts are GPUs, null where the reason is not an amount, and of the `flavor` nearest to a
+    start where the pool names some. `short` is the message in a few words."""
 
     code: str
     short: str
@@ -59,6 +59,7 @@ class ReasonAnswer(TypedDict):
     requested: float | str | None
     free: float | str | None
     missing: float | str | None
+    flavor: NotRequired[str]
 
 
 class StartReservationAnswer(TypedDict):
@@ -163,7 +164,7 @@ def queue_position_body(gang: WaitingGang) -> QueuePositionAnswer:
 
 def reason_body(reason: WaitingReason) -> ReasonAnswer:
     """Why a gang waits."""
-    return {
+    body: ReasonAnswer = {
         "code": reason.code,
         "short": reason.short,
         "message": reason.message,
@@ -173,6 +174,9 @@ def reason_body(reason: WaitingReason) -> ReasonAnswer:
         "free": reason.free,
         "missing": reason.missing,
     }
+    if reason.flavor:
+        body["flavor"] = reason.flavor
+    return body
 
 
 def _reservation_body(reservation: WaitingReservation) -> StartReservationAnswer:

@@ -78,16 +78,23 @@ def idle_unlent_gpus(tree: QuotaTree, node: str, flavor: str = DEFAULT_FLAVOR) -
 
 @dataclass(frozen=True, slots=True)
 class DispatchWait:
-    """Why a gang is not dispatched yet, as `Group.waiting_reason` stores it."""
+    """Why a gang is not dispatched yet, as `Group.waiting_reason` stores it: `why`, and what has to happen."""
 
     code: ReasonCode
-    message: str
+    why: str
     node: str
     limit: str
     requested: Amount
     free: Amount
     idle: Amount = 0
     """Idle GPUs that their owners do not lend."""
+    flavor: str = DEFAULT_FLAVOR
+    until: str = ""
+
+    @property
+    def message(self) -> str:
+        """Both sentences."""
+        return f"{self.why} {self.until}".rstrip()
 
     def as_json(self) -> dict[str, Any]:
         """The stored reason. The numbers are GPUs."""
@@ -101,6 +108,7 @@ class DispatchWait:
             "free": as_json(self.free),
             "missing": as_json(max(0, self.requested - self.free)),
             **({"idle": as_json(self.idle)} if self.idle else {}),
+            **({} if self.flavor == DEFAULT_FLAVOR else {"flavor": self.flavor}),
         }
 
 
@@ -111,27 +119,26 @@ def explain_dispatch_wait(
     request_text = f"It asks for {_gpus(verdict.requested, flavor)}"
     if isinstance(verdict, StartRefusal):
         limit = LIMIT_OF[verdict.code]
-        message = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
-        return DispatchWait(verdict.code, f"{message} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
+        why = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
+        return DispatchWait(
+            verdict.code, why, verdict.node, limit, verdict.requested, verdict.free, flavor=flavor, until=_UNTIL
+        )
     code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
+    numbers = (node, verdict.limit, verdict.requested, verdict.available)
+    free = _gpus(verdict.available, flavor)
     if verdict.limit == "cycle":
-        message = f"The parents of {node} form a cycle; nothing is dispatched there until one of them changes."
-        return DispatchWait(code, message, node, verdict.limit, verdict.requested, verdict.available)
+        why = f"The parents of {node} form a cycle; nothing is dispatched there until one of them changes."
+        return DispatchWait(code, why, *numbers, flavor=flavor)
     if idle_gpus and verdict.limit == "quota":
-        code = ReasonCode.NOT_LENT
         verb = "is" if idle_gpus == 1 else "are"
         unlent = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
-        message = (
-            f"{request_text}; everything under {node} lends {_gpus(verdict.available)}, and {unlent} (lending limits)."
-        )
-        return DispatchWait(
-            code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available, idle_gpus
-        )
+        why = f"{request_text}; everything under {node} lends {free}, and {unlent} (lending limits)."
+        return DispatchWait(ReasonCode.NOT_LENT, why, *numbers, idle_gpus, flavor, _UNTIL)
     if verdict.limit == "quota":
-        message = f"{request_text}; everything under {node} leaves {_gpus(verdict.available)}."
+        why = f"{request_text}; everything under {node} leaves {free}."
     else:
-        message = f"{request_text}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
-    return DispatchWait(code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
+        why = f"{request_text}; the borrowing limit of {node} leaves {free}."
+    return DispatchWait(code, why, *numbers, flavor=flavor, until=_UNTIL)
 
 
 _UNTIL = "It is dispatched when enough GPUs are free."

@@ -12,9 +12,11 @@ from datetime import datetime
 
 from django.db.models import Count, Min, QuerySet, Sum
 
+from pools.domain.configuration.flavors import flavors_of
 from pools.domain.configuration.platforms import platforms_of
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend, Node, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster.nodes import NodeUsage, read_node_usage
@@ -64,6 +66,17 @@ class TaskFit:
 
 
 @dataclass(frozen=True, slots=True)
+class FlavorRoom:
+    """The visible nodes of one flavor together, in GPUs."""
+
+    flavor: str
+    gpus: int
+    used: int
+    free: int
+    fits: Sequence[TaskFit]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeMap:
     """The nodes of a backend that the reader may see. `total` counts the nodes that match the filters, `nodes` is one
     part of them; all other numbers are those of all visible nodes, in GPUs."""
@@ -80,6 +93,8 @@ class NodeMap:
     free: int
     closed: int
     fits: Sequence[TaskFit]
+    flavors: Sequence[FlavorRoom]
+    """By flavor, in the order of the backend; empty where it names none."""
 
 
 def visible_backends(actor: Actor) -> list[str]:
@@ -90,10 +105,13 @@ def visible_backends(actor: Actor) -> list[str]:
     return list(rows.values_list("name", flat=True))
 
 
-def read_node_map(actor: Actor, backend: str, *, name: str = "", free: int = 0, limit: int, offset: int = 0) -> NodeMap:
-    """The nodes whose names contain `name` and that have at least `free` free GPUs, by name. Raises NotFound."""
+def read_node_map(
+    actor: Actor, backend: str, *, name: str = "", free: int = 0, flavor: str = "", limit: int, offset: int = 0
+) -> NodeMap:
+    """The nodes whose names contain `name`, of this flavor if one is named, that have at least `free` free GPUs, by
+    name. Raises NotFound."""
     row, uses = _visible_nodes(actor, backend)
-    matching = [use for use in uses if name in use.name and use.free_gpus >= free]
+    matching = [use for use in uses if name in use.name and use.free_gpus >= free and flavor in {"", use.flavor}]
     shown = matching[offset : offset + limit]
     work = _read_work(actor, row.pk, {use.name for use in shown})
     nodes = [MappedNode(use, work.get(use.name, ())) for use in uses]
@@ -110,8 +128,24 @@ def read_node_map(actor: Actor, backend: str, *, name: str = "", free: int = 0, 
         other=sum(use.other_gpus for use in uses),
         free=sum(use.free_gpus for use in uses),
         closed=sum(node.closed_gpus for node in nodes),
-        fits=count_fits([use.free_gpus for use in uses], max((use.gpus for use in uses), default=0)),
+        fits=_fits(uses),
+        flavors=_by_flavor(row, uses),
     )
+
+
+def _fits(uses: Sequence[NodeUsage]) -> list[TaskFit]:
+    return count_fits([use.free_gpus for use in uses], max((use.gpus for use in uses), default=0))
+
+
+def _by_flavor(backend: Backend, uses: Sequence[NodeUsage]) -> list[FlavorRoom]:
+    names = [each.name for each in flavors_of(backend.flavors)]
+    found = []
+    for flavor in [*names, DEFAULT_FLAVOR] if names else []:
+        mine = [use for use in uses if use.flavor == flavor]
+        if mine:
+            gpus, used, free = (sum(getattr(use, key) for use in mine) for key in ("gpus", "used_gpus", "free_gpus"))
+            found.append(FlavorRoom(flavor, gpus, used, free, _fits(mine)))
+    return found
 
 
 def read_mapped_node(actor: Actor, backend: str, name: str) -> MappedNode:

@@ -75,7 +75,7 @@ def _admission_reason(code: ReasonCode, reported: Mapping[str, Any], ours: Reaso
             limit=reported["limit"], requested=None, free=None, missing=None, remedies=(remedy,),
             needs_all_remedies=False,
         )  # fmt: skip
-    text = code.remedy
+    text, key = code.remedy, amounts.gpu_key(reported.get("flavor", amounts.DEFAULT_FLAVOR))
     idle = reported.get("idle")
     if idle is not None and not isinstance(idle, str) and idle < reported["missing"]:  # a text: unlimited
         text = _LENDS_TOO_LITTLE
@@ -85,9 +85,9 @@ def _admission_reason(code: ReasonCode, reported: Mapping[str, Any], ours: Reaso
         message=str(reported["message"]),
         queue=str(reported["queue"]),
         limit=str(reported["limit"]),
-        requested={amounts.GPU: reported["requested"]},
-        free={amounts.GPU: reported["free"]},
-        missing={amounts.GPU: reported["missing"]},
+        requested={key: reported["requested"]},
+        free={key: reported["free"]},
+        missing={key: reported["missing"]},
         remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(text),),
     )
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from pools.database.prepared import read_rows
 from pools.domain.names import with_pool_names
 from pools.domain.people.roles import Actor, Permission
-from pools.domain.values.amounts import Amount, as_json, is_gpu
+from pools.domain.values.amounts import GPU, Amount, as_json, flavor_of, is_gpu
 from pools.models import Backend
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.domain.engine.reasons.explain import Reason
@@ -54,6 +54,8 @@ class WaitingReason:
     requested: int | float | str | None
     free: int | float | str | None
     missing: int | float | str | None
+    flavor: str = ""
+    """Of these GPUs, where the pool names flavors: the nearest one to a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,10 @@ class _QueueReader:
             texts.message + gang.behind.message(self._visible_name),
             reason.queue,
             reason.limit,
-            *(_gpu_amount(amounts) for amounts in (reason.requested, reason.free, reason.missing)),
+            _gpu_amount(reason.requested),
+            _gpu_amount(reason.free),
+            _gpu_amount(reason.missing),
+            _flavor(reason.missing or reason.requested or {}),
         )
 
     def _texts_of(self, reason: Reason) -> _ReasonTexts:
@@ -308,6 +313,11 @@ def _reservation(promise: StartPromise) -> WaitingReservation:
     return WaitingReservation(
         promise.since, promise.latest_start, promise.is_certain, promise.nodes, promise.passed_by, message
     )
+
+
+def _flavor(amounts: Mapping[str, Amount]) -> str:
+    named = (flavor_of(key) for key in amounts if is_gpu(key) and key != GPU)
+    return " and ".join(dict.fromkeys(named))
 
 
 def _gpu_amount(amounts: Mapping[str, Amount] | None) -> int | float | str | None:

@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce
 
 from pools.domain.people.roles import Actor
 from pools.domain.quota.stored_quotas import gpus_by_flavor
+from pools.domain.quota.usage_bar import FlavorUse
 from pools.models import FlavorUsage, LeafUsage, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Workflow
@@ -37,6 +38,12 @@ class IdlePool:
     backend: str
     quota: int
     used: int
+    flavors: tuple[FlavorUse, ...] = ()
+
+    @property
+    def idle_flavors(self) -> tuple[FlavorUse, ...]:
+        """Those that it leaves idle, of a pool with flavors."""
+        return tuple(each for each in self.flavors if not each.is_full)
 
     @property
     def idle(self) -> int:
@@ -87,17 +94,25 @@ def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> l
         .values_list("pk", "name", "backend__name", "guarantee", "flavors")
     )
     pools = list(rows)
-    held |= _used_inside({pk: gpus_by_flavor(flavors) for pk, *_, flavors in pools if flavors})
-    found = (IdlePool(name, backend, quota or 0, held.get(pk, 0)) for pk, name, backend, quota, _ in pools)
+    by_flavor = _uses({pk: gpus_by_flavor(flavors) for pk, *_, flavors in pools if flavors})
+    held |= {pk: sum(min(each.used, int(each.quota)) for each in uses) for pk, uses in by_flavor.items()}
+    found = (
+        IdlePool(name, backend, quota or 0, held.get(pk, 0), by_flavor.get(pk, ()))
+        for pk, name, backend, quota, _ in pools
+    )
     return nsmallest(limit, (each for each in found if each.idle > 0), key=lambda each: (-each.idle, each.pool))
 
 
-def _used_inside(quotas: Mapping[int, Mapping[str, int]]) -> dict[int, int]:
-    """What these pools use inside the quotas of their flavors."""
+def _uses(quotas: Mapping[int, Mapping[str, int]]) -> dict[int, tuple[FlavorUse, ...]]:
+    """What these pools use of each of their flavors."""
     if not quotas:
         return {}
     rows = FlavorUsage.objects.annotate(root=Coalesce("pool__parent", "pool")).filter(root__in=quotas)
-    found = dict.fromkeys(quotas, 0)
-    for root, flavor, gpus in rows.order_by().values_list("root", "flavor").annotate(Sum("total_usage")):
-        found[root] += min(gpus, quotas[root].get(flavor, 0))
-    return found
+    used = {
+        (root, flavor): gpus
+        for root, flavor, gpus in rows.order_by().values_list("root", "flavor").annotate(Sum("total_usage"))
+    }
+    return {
+        root: tuple(FlavorUse(flavor, used.get((root, flavor), 0), quota) for flavor, quota in of_pool.items())
+        for root, of_pool in quotas.items()
+    }

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection
+from django.db.models import Sum
 from django.utils import timezone
 
 from pools.domain.people.roles import Actor
-from pools.domain.quota.usage_bar import UsageBar
-from pools.models import Backend
+from pools.domain.quota.usage_bar import FlavorUse, UsageBar
+from pools.models import Backend, FlavorUsage, Node
 from pools.selectors.quotas.platform_totals import PlatformTotals, bars_of_clusters
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.selectors.reports.usage import HOUR, UsageQuestion, UsageRow, read_closed_until, read_usage
@@ -52,6 +53,8 @@ class Fleet:
     used: Sequence[float]
     idle: Sequence[float]
     waiting: Sequence[float]
+    flavors: Sequence[FlavorUse] = ()
+    """Of the nodes of clusters that name flavors, by name: GPUs in use, and all."""
 
     @property
     def idle_now(self) -> int:
@@ -96,7 +99,18 @@ def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
         used=_averages(since, rows, lambda row: row.used),
         idle=_averages(since, rows, _idle_of_nodes if has_nodes else _idle_quota),
         waiting=_averages(since, rows, lambda row: row.waiting),
+        flavors=_read_flavors() if has_nodes else (),
     )
+
+
+def _read_flavors() -> list[FlavorUse]:
+    """One query, two where a cluster names flavors."""
+    nodes = Node.objects.exclude(backend__flavors=[]).order_by("flavor").values_list("flavor")
+    gpus = dict(nodes.annotate(Sum("gpus")))
+    if not gpus:
+        return []
+    used = dict(FlavorUsage.objects.order_by().values_list("flavor").annotate(Sum("total_usage")))
+    return [FlavorUse(flavor, used.get(flavor, 0), total) for flavor, total in gpus.items() if flavor in used or total]
 
 
 def read_clusters(actor: Actor) -> dict[str, ClusterUse]:

@@ -449,7 +449,7 @@ def test_a_node_that_begins_to_share_keeps_what_runs_there(fake_harness: AgentHa
     assert (
         usable_and_excess_gpus()[fake_harness.backend.pk]
         == gpus_of_nodes(read_node_usage())[fake_harness.backend.pk]
-        == ({"default": 8}, 0)
+        == ({"default": {"default": 8}}, 0)
     )
     whole = {"metadata": {"labels": {"osmo.shared-gpus": "whole"}}}
     fake_harness.cluster.merge(resource_kinds.NODE, "n1", whole, field_manager="admin")

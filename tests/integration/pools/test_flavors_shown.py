@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import GPU, gpu_key
 from pools.models import Node
+from pools.selectors.quotas.quota_tree import NO_FLAVOR, read_quota_view
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task
 from scheduling.selectors.cluster.nodes import read_node_usage
@@ -57,3 +63,94 @@ def test_a_node_says_what_counts_in_another_flavor() -> None:
     assert not any(before.values())
     assert after.pop(name) == ["running work with 4 GPUs counts as h100, in which it was admitted, until it ends"]
     assert not any(after.values())
+
+
+def _page(path: str) -> str:
+    world.make_user("root", "osmo-admin")
+    return world.sign_in("root").get(path).content.decode()
+
+
+def test_lists_say_which_flavor_is_full() -> None:
+    """8 h100 GPUs of a are in use, and 8 of b wait for an a100: the sums look half free."""
+    make_flavored_pool()
+    actor = world.admin_actor()
+    submit_gpus(actor, 8, "h100")
+    world.reconcile()
+    line = 'oa-nowrap oa-strong">h100 8 of 8</span>, <span class="oa-nowrap">a100 0 of 8</span>'
+    assert all(line in _page(path) for path in ("/pools", "/pools/team", "/queue/team"))
+    assert "h100 8 of 16" in _page("/") and "a100 0 of 32" in _page("/")
+
+
+def test_the_tree_has_sums_and_each_flavor() -> None:
+    make_flavored_pool()
+    world.apply_change(PutCohort(name="org", body={}))
+    world.apply_change(PatchPool(name="team", patch={"cohort": "org"}))
+    actor = world.admin_actor()
+    for _ in range(2):
+        submit_gpus(actor, 8, "h100")
+    submit_gpus(actor, 8, "a100", "h100", to="team")
+    world.reconcile()
+    view = read_quota_view(SYSTEM, root="org")
+    found = {
+        key: (total.quota, total.total_usage, number.subtree_quota, number.usage, view.pending[key].get("pool/team", 0))
+        for key in view.tree.keys
+        for total, number in [(view.totals[key]["pool/team"], view.numbers[key]["pool/team"])]
+    }
+    assert found == {
+        GPU: (48, 16, 48, 16, 8), gpu_key("h100"): (16, 8, 16, 8, 8), gpu_key("a100"): (32, 8, 32, 8, 0)
+    }  # fmt: skip
+    assert view.flavor_keys() == [gpu_key("a100"), gpu_key("h100")]
+    page = _page("/pools/team/quota")
+    assert "By flavor" in page and "How the numbers are computed" not in page
+    assert "How the numbers are computed" in _page("/pools/team/quota?resource=h100/gpu")
+
+
+def test_a_tree_says_what_is_in_no_flavor() -> None:
+    pool = make_flavored_pool()
+    old = world.make_pool("old", 8, on=pool.backend)
+    for each in (pool, old):
+        world.apply_change(PatchPool(name=each.name, patch={"cohort": "org"}))
+    view = read_quota_view(SYSTEM, root="org")
+    assert view.flavor_keys() == [gpu_key("a100"), gpu_key("h100"), NO_FLAVOR]
+    assert [view.totals[key]["cohort/org"].quota for key in (GPU, *view.flavor_keys())] == [56, 32, 16, 8]
+    assert "without a flavor" in _page("/cohorts/org")
+
+
+def test_the_queue_names_the_flavor_that_is_missing(caller: Callable[..., Any]) -> None:
+    make_flavored_pool()
+    actor = world.admin_actor()
+    for _ in range(2):
+        submit_gpus(actor, 8, "h100")
+    world.reconcile()
+    [entry] = caller("root", "osmo-admin").get("/api/queue")["entries"]
+    assert (entry["reason"]["missing"], entry["reason"]["flavor"]) == (8, "h100")
+    assert "8 h100</td>" in world.sign_in("root").get("/queue").content.decode()
+
+
+def test_nodes_are_summed_by_flavor(caller: Callable[..., Any]) -> None:
+    make_flavored_pool()
+    submit_gpus(world.admin_actor(), 4, "h100")
+    world.reconcile()
+    answer = caller("root", "osmo-admin").get("/api/backend/sim/nodes")
+    assert [(each["flavor"], each["gpus"], each["used"], each["free"]) for each in answer["flavors"]] == [
+        ("h100", 16, 4, 12), ("a100", 32, 0, 32)
+    ]  # fmt: skip
+    assert answer["flavors"][0]["fits"][-1] == {"gpus": 8, "tasks": 1}
+    client = world.sign_in("root")
+    assert "4 of 16 in use, 12 free" in client.get("/nodes").content.decode()
+    page = client.get("/nodes?flavor=h100&free=8").content.decode()
+    assert [name for name in ("h0", "h1", "a0") if f"/nodes/sim/{name}" in page] in (["h0"], ["h1"])
+
+
+def test_without_flavors_nothing_more_is_said(caller: Callable[..., Any]) -> None:
+    pool = world.make_pool("plain", 8)
+    root = caller("root", "osmo-admin")
+    root.submit("plain", world.workflow_file("w", 8))
+    root.submit("plain", world.workflow_file("x", 8))
+    world.reconcile()
+    assert pool.backend is not None
+    client = world.sign_in("root")
+    pages = ("/", "/pools", "/pools/plain", "/queue", "/nodes", "/pools/plain/quota")
+    assert not any("oa-flavors" in client.get(path).content.decode() for path in pages)
+    assert "flavor" not in root.get("/api/queue")["entries"][0]["reason"]
+    assert "flavors" not in root.get(f"/api/backend/{pool.backend.name}/nodes")
