@@ -119,7 +119,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "waiting": overview.waiting[:MAX_WAITING_SHOWN],
         "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,
         "totals": totals,
-        "fleet": read_fleet(actor, totals),
+        "fleet": read_fleet(actor, totals, overview.flavors),
         "work": count_active_workflows(actor),
         "pool_columns": POOL_COLUMNS,
         "own_pools": () if actor.can_read_all else pool_tree.pool_trees(visible).trees,

@@ -160,7 +160,8 @@ class Group(models.Model):
     for due gangs reads only due gangs. `gang` is its tree as
     :func:`scheduling.domain.gang.tree_to_json` writes it and :func:`~scheduling.domain.gang.tree_from_json` reads it;
     null: all its tasks together or none. `gpus` is the smallest number with which it runs: those of all its tasks, or
-    of an elastic gang the cheapest choice that holds its minimums.
+    of an elastic gang the cheapest choice that holds its minimums. `passed_flavors` are the GPU flavors before the one
+    in which it was sent to its cluster, each with why it did not get that: `[["h100", "no node had room for it"]]`.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -173,6 +174,7 @@ class Group(models.Model):
     gang = models.JSONField(null=True)
     failure_message = models.TextField(blank=True)
     waiting_reason = models.JSONField(null=True)
+    passed_flavors = models.JSONField(default=list, db_default=Value([], models.JSONField()))
     ready_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)

@@ -70,10 +70,27 @@ class PoolScene:
             create_user(CreateUser(id=name, roles=("osmo-admin",)), actor=SYSTEM, password=self.password)
         return name
 
-    def create_subpool(self, name: str, quota: int) -> None:
-        """Create a subpool."""
+    def give_flavors(self, **quotas: int) -> None:
+        """Give the nodes these flavors in turn, and the pool these quotas of them in this order of preference."""
+        names = list(quotas)
+        nodes = [
+            {"name": f"n{number}", "gpus": GPUS, "labels": {"gpu": names[number % len(names)]}}
+            for number in range(NODES)
+        ]
+        flavors = [{"name": name, "node_labels": {"gpu": name}} for name in names]
+        of_pool = {name: {"guarantee": gpus} for name, gpus in quotas.items()}
+        client = self.stack.admin_client
+        for answer in (
+            client.put(f"/api/configs/backend/{self.pool}", json={"nodes": nodes, "flavors": flavors}),
+            client.patch(f"/api/configs/pool/{self.pool}", json={"resources": {"flavors": of_pool}}),
+        ):
+            assert answer.status_code == 200, answer.text
+
+    def create_subpool(self, name: str, quota: int | dict[str, int]) -> None:
+        """Create a subpool with a quota, or with one of each flavor."""
+        how = {"quotas": quota} if isinstance(quota, dict) else {"quota": quota}
         answer = self.stack.admin_client.post(
-            f"/api/configs/pool/{self.pool}/subpool", json={"subpool_name": name, "quota": quota}
+            f"/api/configs/pool/{self.pool}/subpool", json={"subpool_name": name, **how}
         )
         assert answer.status_code == 200, answer.text
 

@@ -152,7 +152,7 @@ def _view(
     numbers = {key: node_numbers(tree, key) for key in tree.keys}
     totals = {key: node_totals(tree, balances.values(), key, numbers[key]) for key in tree.keys}
     if has_flavors := any(each.kinds for each in balances.values()):
-        if any(each.quota or each.total_usage for each in totals[GPU].values()):
+        if any(each.quota or each.total_usage for each in totals.get(GPU, {}).values()):
             totals[NO_FLAVOR], numbers[NO_FLAVOR] = totals[GPU], numbers[GPU]
         totals[GPU] = add_totals([totals[key] for key in tree.keys if is_gpu(key)])
         numbers[GPU] = add_numbers([numbers[key] for key in tree.keys if is_gpu(key)])

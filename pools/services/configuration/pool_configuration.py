@@ -6,7 +6,8 @@ All faults of all pools of one request are found before anything is written. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +28,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import DEFAULT_FLAVOR, Gpus
 from pools.domain.values.counting import counted
 from pools.locking import lock_configuration, lock_pool_trees
-from pools.models import Backend, Cohort, Pool
+from pools.models import Backend, Cohort, Node, Pool
 from pools.permissions import unknown_pool
 from pools.representations.pool import pool_status_of
 from pools.selectors.quotas.backend_capacity import read_capacities
@@ -269,6 +270,7 @@ def _write(
     updated_rows = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
     rows = {row.name: row for row in updated_rows}
     oversubscribed = _oversubscription_messages(capacities, read_capacities(backend_ids))
+    _warn_of_platforms(warnings, rows.values())
     return [
         PoolResult(
             rows[each.name],
@@ -298,6 +300,27 @@ def _follow_flavors(row: Pool, flavors: StoredFlavors) -> tuple[str, ...]:
     if not parts or not flavors:
         return ()
     return (f"The quotas of {join_words([part.name for part in parts])} are of the flavor {flavors[0]['flavor']} now.",)
+
+
+def _warn_of_platforms(warnings: dict[str, tuple[str, ...]], pools: Iterable[Pool]) -> None:
+    """Warn about platforms whose nodes have none of the flavors of their pool: work with such a platform would wait for
+    ever. One query where a pool names flavors."""
+    named = [row for row in pools if row.flavors]
+    there: dict[tuple[int, str], set[str]] = defaultdict(set)
+    nodes = Node.objects.filter(backend__in={row.backend_id for row in named}, gpus__gt=0).order_by()
+    if named:
+        for backend, platform, flavor in nodes.values_list("backend", "platform", "flavor").distinct():
+            there[backend, platform].add(flavor)
+    for row in named:
+        for platform in row.platforms:
+            found = there[row.backend_id or 0, platform]
+            if found and not found & set(row.gpu_flavors):
+                kinds = join_words(sorted(found))
+                message = (
+                    f"The nodes of platform {platform} are {kinds}, which pool {row.name} has no quota of: work with "
+                    "this platform would never start."
+                )
+                warnings[row.name] = (*warnings[row.name], message)
 
 
 def _oversubscription_messages(

@@ -21,7 +21,7 @@ from scheduling.api.work.work_schemas import NOTES_BODY
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, NodeChange, RestoreNode
 from scheduling.domain.lists import NodeQuery
 from scheduling.models import SuspectNode
-from scheduling.selectors.cluster.node_map import FlavorRoom, MappedNode, NodeMap, NodeWork, TaskFit, read_node_map
+from scheduling.selectors.cluster.node_map import FlavorNodes, MappedNode, NodeMap, NodeWork, TaskFit, read_node_map
 from scheduling.services.node_care import clear_node, drain_node, restore_node
 
 
@@ -72,7 +72,7 @@ class FitAnswer(TypedDict):
     tasks: int
 
 
-class FlavorRoomAnswer(TypedDict):
+class FlavorNodesAnswer(TypedDict):
     """The nodes of one flavor together, in GPUs."""
 
     flavor: str
@@ -97,7 +97,7 @@ class NodeMapAnswer(TypedDict):
     free: int
     closed: int
     fits: list[FitAnswer]
-    flavors: NotRequired[list[FlavorRoomAnswer]]
+    flavors: NotRequired[list[FlavorNodesAnswer]]
     nodes: list[NodeAnswer]
 
 
@@ -140,7 +140,7 @@ def _fits_body(fits: Sequence[TaskFit]) -> list[FitAnswer]:
     return [{"gpus": each.gpus, "tasks": each.tasks} for each in fits]
 
 
-def _flavor_body(room: FlavorRoom) -> FlavorRoomAnswer:
+def _flavor_body(room: FlavorNodes) -> FlavorNodesAnswer:
     return {
         "flavor": room.flavor, "gpus": room.gpus, "used": room.used, "free": room.free, "fits": _fits_body(room.fits)
     }  # fmt: skip

@@ -55,10 +55,10 @@ def dispatch_verdict(
     short = tree.shortfall(leaf, gpus, flavor)
     if short is None or short.limit == "cycle":
         return short
-    return None if _is_within_leaf_quota(gates.path(leaf, flavor)[0], priority, gpus) else short
+    return None if is_within_leaf_quota(gates.path(leaf, flavor)[0], priority, gpus) else short
 
 
-def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
+def is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
     """Whether the gang fits into the quota of its own leaf. LOW work uses quota that HIGH and NORMAL work leaves free,
     so for LOW work all usage counts."""
     held = leaf.total_usage if priority.is_preemptible else leaf.used
@@ -90,6 +90,13 @@ class DispatchWait:
     """Idle GPUs that their owners do not lend."""
     flavor: str = DEFAULT_FLAVOR
     until: str = ""
+
+    @property
+    def why_passed(self) -> str:
+        """Why a gang got another flavor, in a few words."""
+        if self.limit == "cycle":
+            return "its cohorts form a cycle"
+        return f"the {self.limit.replace('_', ' ')} of {self.node} left {amount_text(max(0, self.free))}"
 
     @property
     def message(self) -> str:

@@ -3,16 +3,18 @@
 A pool can say that a gang which heads its leaf and has waited on its cluster for some time comes first. Then later work
 of the pool that would compete with it is not dispatched until it has started. Dispatched work stays where it is. These
 go on: work inside the quota of another leaf, LOW work of the same leaf that a HIGH or NORMAL gang can preempt, and work
-that ends by its time limit before the gang starts at the latest. Standard library only; times in seconds.
+that ends by its time limit before the gang starts at the latest. Each GPU flavor is judged alone: work competes for the
+flavors that it may use, and is kept here if it is held in all of them. Standard library only; times in seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
-from pools.domain.values.amounts import Amount
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount
+from scheduling.domain.flavor_choices import GangNeeds
 from scheduling.domain.priorities import Priority
 
 VAIN_AFTER = 2
@@ -22,7 +24,8 @@ VAIN_AFTER = 2
 @dataclass(frozen=True, slots=True)
 class WaitingPoolGang:
     """One gang of a pool that waits. `leaf` is the id of its pool or subpool, `order` its place among work of equal
-    priority, `ready` when it began to wait, `limit` the longest time that it may run."""
+    priority, `ready` when it began to wait, `limit` the longest time that it may run. `choices`: its GPUs by flavor in
+    each choice, in a pool that names flavors; one on its cluster has a single choice."""
 
     group: UUID
     leaf: int
@@ -32,6 +35,12 @@ class WaitingPoolGang:
     ready: float
     is_dispatched: bool
     limit: float | None = None
+    choices: GangNeeds = ()
+
+    @property
+    def needs(self) -> GangNeeds:
+        """Its GPUs by flavor in each choice."""
+        return self.choices or ({DEFAULT_FLAVOR: self.gpus},)
 
     @property
     def rank(self) -> tuple[int, tuple[float, str, int]]:
@@ -47,6 +56,7 @@ class RunningPoolWork:
     priority: Priority
     gpus: int
     ends: float | None
+    flavor: str = DEFAULT_FLAVOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,46 @@ class HeldBack:
 
     holds: tuple[DispatchHold, ...]
     following: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorWork:
+    """The work of one pool in one flavor."""
+
+    waiting: Sequence[WaitingPoolGang]
+    running: Sequence[RunningPoolWork]
+
+
+def by_flavor(waiting: Iterable[WaitingPoolGang], running: Iterable[RunningPoolWork]) -> dict[str, FlavorWork]:
+    """The work of a pool in each flavor: a gang that waits in each one that it may use, with its GPUs there."""
+    gangs: dict[str, list[WaitingPoolGang]] = {}
+    for work in waiting:
+        for flavor in dict.fromkeys(name for need in work.needs for name in need):
+            gpus = max(need.get(flavor, 0) for need in work.needs)
+            gangs.setdefault(flavor, []).append(replace(work, gpus=gpus))
+    held: dict[str, list[RunningPoolWork]] = {}
+    for each in running:
+        held.setdefault(each.flavor, []).append(each)
+    return {flavor: FlavorWork(gangs.get(flavor, ()), held.get(flavor, ())) for flavor in {**gangs, **held}}
+
+
+def held_in_all(
+    waiting: Iterable[WaitingPoolGang], held: Mapping[str, Mapping[UUID, HeldBack]]
+) -> tuple[dict[UUID, HeldBack], dict[UUID, frozenset[str]]]:
+    """The gangs that are held in each of their choices, and of the others the flavors in which they are held.
+    `held`: by flavor."""
+    whole: dict[UUID, HeldBack] = {}
+    partly: dict[UUID, frozenset[str]] = {}
+    for work in waiting:
+        mine = {flavor: found[work.group] for flavor, found in held.items() if work.group in found}
+        if not mine:
+            continue
+        if all(mine.keys() & need.keys() for need in work.needs):
+            holds = {hold.holder.group: hold for each in mine.values() for hold in each.holds}
+            whole[work.group] = HeldBack(tuple(holds.values()), max(each.following for each in mine.values()))
+        else:
+            partly[work.group] = frozenset(mine)
+    return whole, partly
 
 
 def find_holds(

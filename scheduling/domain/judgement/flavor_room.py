@@ -1,12 +1,51 @@
-"""The room for gangs on nodes of each GPU flavor, as far as nodes are known."""
+"""The GPU flavor of a gang that goes to a cluster, from the room on nodes of each flavor, as far as nodes are known.
+
+The scheduler of a cluster knows no flavors, so the choice is made here, by the rules of the engine (design, K8).
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scheduling.domain.engine.facts import WhenCanBorrow, WhenCanPreempt
 
 Places = tuple[tuple[str, int, int], ...]
 """The flavor, the free GPUs of a node, and the GPUs that a task takes of them, for each task."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorChance:
+    """What a gang finds in one of its choices, whose quotas and limits let it start: whether it stays inside the quota
+    of its leaf, and whether nodes have room for it, as they are or without the LOW work that would leave them."""
+
+    is_inside_quota: bool
+    has_room: bool
+    could_have_room: bool
+
+    @property
+    def why_passed(self) -> str:
+        """Why a gang got a later choice, in a few words."""
+        if not self.has_room:
+            return "no node had room for it" if not self.could_have_room else "other work would have had to leave"
+        return "it would have borrowed there"
+
+
+def choose_flavor(
+    chances: Sequence[FlavorChance], when_can_borrow: WhenCanBorrow, when_can_preempt: WhenCanPreempt
+) -> int:
+    """The place of the choice that a gang gets: the first with room, else the first where other work can make room,
+    else the first. With `when_can_borrow: next` those inside the quota come first; with `when_can_preempt: preempt`
+    room that other work makes is room."""
+    places = list(range(len(chances)))
+    if when_can_borrow == WhenCanBorrow.NEXT:
+        places.sort(key=lambda n: not chances[n].is_inside_quota)
+    with_room = [n for n in places if chances[n].has_room]
+    could = [n for n in places if chances[n].has_room or chances[n].could_have_room]
+    if when_can_preempt == WhenCanPreempt.PREEMPT:
+        with_room = could
+    return (with_room or could or places)[0]
 
 
 class FlavorRoom:

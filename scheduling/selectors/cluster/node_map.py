@@ -66,7 +66,7 @@ class TaskFit:
 
 
 @dataclass(frozen=True, slots=True)
-class FlavorRoom:
+class FlavorNodes:
     """The visible nodes of one flavor together, in GPUs."""
 
     flavor: str
@@ -93,7 +93,7 @@ class NodeMap:
     free: int
     closed: int
     fits: Sequence[TaskFit]
-    flavors: Sequence[FlavorRoom]
+    flavors: Sequence[FlavorNodes]
     """By flavor, in the order of the backend; empty where it names none."""
 
 
@@ -137,14 +137,14 @@ def _fits(uses: Sequence[NodeUsage]) -> list[TaskFit]:
     return count_fits([use.free_gpus for use in uses], max((use.gpus for use in uses), default=0))
 
 
-def _by_flavor(backend: Backend, uses: Sequence[NodeUsage]) -> list[FlavorRoom]:
+def _by_flavor(backend: Backend, uses: Sequence[NodeUsage]) -> list[FlavorNodes]:
     names = [each.name for each in flavors_of(backend.flavors)]
     found = []
     for flavor in [*names, DEFAULT_FLAVOR] if names else []:
         mine = [use for use in uses if use.flavor == flavor]
         if mine:
             gpus, used, free = (sum(getattr(use, key) for use in mine) for key in ("gpus", "used_gpus", "free_gpus"))
-            found.append(FlavorRoom(flavor, gpus, used, free, _fits(mine)))
+            found.append(FlavorNodes(flavor, gpus, used, free, _fits(mine)))
     return found
 
 

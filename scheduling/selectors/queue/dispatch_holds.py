@@ -17,17 +17,20 @@ from django.db.models.functions import Coalesce, Now
 
 from pools.database.transactions import database_time
 from pools.domain.configuration.pool_fields import HOLD_AFTER
-from pools.domain.values.amounts import Amount, gpus_in, is_gpu
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, flavor_of, gpu_key, gpus_in, is_gpu
 from pools.models import Backend, Pool
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskState
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskFacts, TaskState
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.flavor_choices import GangNeeds
 from scheduling.domain.judgement.dispatch_holds import (
     DispatchHold,
     HeldBack,
     RunningPoolWork,
     WaitingPoolGang,
+    by_flavor,
     find_held_back,
     find_holds,
+    held_in_all,
 )
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
@@ -39,29 +42,46 @@ _RUNNING = (TaskStatus.INITIALIZING, TaskStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class _PoolHolds:
-    """What decides about the work of one pool, at one time."""
-
-    waiting: Sequence[WaitingPoolGang]
-    running: Sequence[RunningPoolWork]
+class _FlavorHolds:
     holds: Sequence[DispatchHold]
     following: Sequence[DispatchHold]
     quotas: Mapping[int, Amount]
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolHolds:
+    """What decides about the work of one pool, at one time; the holds by flavor."""
+
+    waiting: Sequence[WaitingPoolGang]
+    running: Sequence[RunningPoolWork]
+    holds: Mapping[str, _FlavorHolds]
     now: float
 
-    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> dict[UUID, HeldBack]:
-        """The gangs that are not dispatched, if this new work waited too."""
+    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> tuple[dict[UUID, HeldBack], dict[UUID, frozenset[str]]]:
+        """The gangs that are not dispatched, if this new work waited too, and those that are in other flavors only than
+        these."""
         waiting = [*self.waiting, *new]
-        return find_held_back(waiting, self.running, self.holds, self.quotas, self.now, self.following)
+        work = by_flavor(waiting, self.running)
+        return held_in_all(
+            waiting,
+            {
+                flavor: find_held_back(
+                    work[flavor].waiting, work[flavor].running, each.holds, each.quotas, self.now, each.following
+                )
+                for flavor, each in self.holds.items()
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchHolds:
     """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gangs before them;
-    `names`: of the gangs that come first, as the live facts call them."""
+    `barred`: of the other gangs the flavors in which they are not; `names`: of the gangs that come first, as the live
+    facts call them."""
 
     holders: Mapping[UUID, DispatchHold] = field(default_factory=dict)
     held: Mapping[UUID, HeldBack] = field(default_factory=dict)
+    barred: Mapping[UUID, frozenset[str]] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
     _pools: Mapping[int, _PoolHolds] = field(default_factory=dict)
 
@@ -84,7 +104,7 @@ class DispatchHolds:
         for root, gangs in by_root.items():
             pool = self._pools[root]
             rows = [_waiting_gang(group, gang, live.leaves[gang.queue], pool.now) for group, gang in gangs.items()]
-            kept = pool.held_back(rows)
+            kept, _ = pool.held_back(rows)
             found |= {gangs[row.group].name: self.names_before(kept[row.group]) for row in rows if row.group in kept}
         return found
 
@@ -113,7 +133,19 @@ def _waiting_gang(group: UUID, gang: GangFacts, leaf: int, now: float) -> Waitin
     gpus = sum(int(gpus_in(task.request)) for task in gang.tasks)
     limit = None if gang.time_limit is None else float(gang.time_limit)
     order = (now, gang.name, 0)
-    return WaitingPoolGang(group, leaf, _priority_of(gang), order, gpus, now, is_dispatched=False, limit=limit)
+    return WaitingPoolGang(
+        group, leaf, _priority_of(gang), order, gpus, now, is_dispatched=False, limit=limit,
+        choices=_choices(gang, gpus),
+    )  # fmt: skip
+
+
+def _needs_of(tasks: Iterable[TaskFacts]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for task in tasks:
+        for key, amount in task.request.items():
+            if is_gpu(key):
+                found[flavor_of(key)] += int(amount)
+    return found
 
 
 def _priority_of(gang: GangFacts) -> Priority:
@@ -133,27 +165,46 @@ def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> Disp
         return DispatchHolds()
     now = database_time().timestamp()
     waiting, running = _read_waiting(roots), _read_running(roots)
-    found = {root: find_holds(waiting[root], running[root], after, now) for root, after in roots.items()}
-    if not any(heads for heads, _following in found.values()):
+    found = {
+        root: {
+            flavor: find_holds(work.waiting, work.running, after, now)
+            for flavor, work in by_flavor(waiting[root], running[root]).items()
+        }
+        for root, after in roots.items()
+    }
+    heads = [hold for flavors in found.values() for first, _following in flavors.values() for hold in first]
+    if not heads:
         return DispatchHolds()
     live = live or read_live_facts(backend)
-    possible = _find_possible(live, [hold for heads, _following in found.values() for hold in heads], now)
-    quotas = {
-        live.leaves[queue.name]: sum(amount for key, amount in (queue.quota or {}).items() if is_gpu(key))
+    possible = _find_possible(live, heads, now)
+    holders: dict[UUID, DispatchHold] = {}
+    held: dict[UUID, HeldBack] = {}
+    barred: dict[UUID, frozenset[str]] = {}
+    pools: dict[int, _PoolHolds] = {}
+    for root, flavors in found.items():
+        real = {
+            flavor: _FlavorHolds(mine, following, _quotas(live, flavor))
+            for flavor, (first, following) in flavors.items()
+            if (mine := [hold for hold in first if hold.holder.group in possible])
+        }
+        if real:
+            pools[root] = _PoolHolds(_with_choices(waiting[root], live), running[root], real, now)
+            holders |= {hold.holder.group: hold for each in real.values() for hold in each.holds}
+            whole, partly = pools[root].held_back()
+            held |= whole
+            barred |= partly
+    names = {ref.group: name for name, ref in live.gangs.items() if ref.group in holders}
+    return DispatchHolds(holders, held, barred, names, pools)
+
+
+def _quotas(live: LiveFacts, flavor: str) -> dict[int, Amount]:
+    """The quotas of the leaves in this flavor."""
+    key = gpu_key(flavor)
+    return {
+        live.leaves[queue.name]: (queue.quota or {}).get(key, 0)
         for queue in live.facts.queues
         if queue.name in live.leaves
     }
-    holders: dict[UUID, DispatchHold] = {}
-    held: dict[UUID, HeldBack] = {}
-    pools: dict[int, _PoolHolds] = {}
-    for root, (heads, following) in found.items():
-        real = [hold for hold in heads if hold.holder.group in possible]
-        if real:
-            pools[root] = _PoolHolds(waiting[root], running[root], real, following, quotas, now)
-            holders |= {hold.holder.group: hold for hold in real}
-            held |= pools[root].held_back()
-    names = {ref.group: name for name, ref in live.gangs.items() if ref.group in holders}
-    return DispatchHolds(holders, held, names, pools)
 
 
 def _read_hold_after(backend: Backend) -> dict[int, int]:
@@ -212,6 +263,7 @@ def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingPoolGang]]:
         "workflow__root_pool_id", "pk", "workflow__pool_id", "workflow__priority", "workflow__submit_time",
         "workflow__name", "position", "gpus", "ready_at", "workflow__exec_timeout", _SENT,
     )  # fmt: skip
+    sent = _read_sent_flavors(roots)
     found: dict[int, list[WaitingPoolGang]] = defaultdict(list)
     for root, group, leaf, priority, submitted, name, position, gpus, ready, limit, is_sent in rows:
         found[root].append(
@@ -224,9 +276,38 @@ def _read_waiting(roots: Collection[int]) -> dict[int, list[WaitingPoolGang]]:
                 (ready or submitted).timestamp(),
                 is_sent,
                 None if limit is None else limit.total_seconds(),
+                sent.get(group, ()),
             )
         )
     return found
+
+
+def _read_sent_flavors(roots: Collection[int]) -> dict[UUID, GangNeeds]:
+    """The GPUs by flavor of the waiting gangs of these pools that have one on their cluster. One query."""
+    sent = Task.objects.filter(group__in=_waiting_groups(roots), dispatched_at__isnull=False, end_time=None)
+    found: dict[UUID, dict[str, int]] = defaultdict(dict)
+    rows = sent.exclude(flavor="").order_by().values_list("group_id", "flavor").annotate(Sum("gpu_count"))
+    for group, flavor, gpus in rows:
+        found[group][flavor] = gpus
+    return {group: (need,) for group, need in found.items()}
+
+
+def _with_choices(waiting: Iterable[WaitingPoolGang], live: LiveFacts) -> list[WaitingPoolGang]:
+    """The same with the flavors that the others may get, as the live facts have them."""
+    facts = {gang.name: gang for gang in live.facts.gangs}
+    found = {ref.group: facts[name] for name, ref in live.gangs.items() if name in facts}
+
+    def with_choices(work: WaitingPoolGang) -> WaitingPoolGang:
+        gang = found.get(work.group)
+        return work if work.choices or gang is None else replace(work, choices=_choices(gang, work.gpus))
+
+    return [with_choices(work) for work in waiting]
+
+
+def _choices(gang: GangFacts, gpus: int) -> GangNeeds:
+    """The GPUs by flavor of each choice; `gpus`: the least with which it starts."""
+    found = [_needs_of(tasks) for tasks in gang.choices]
+    return tuple(dict.fromkeys(need, gpus) if len(need) == 1 else need for need in found)
 
 
 def _read_running(roots: Collection[int]) -> dict[int, list[RunningPoolWork]]:
@@ -239,13 +320,14 @@ def _read_running(roots: Collection[int]) -> dict[int, list[RunningPoolWork]]:
         .order_by()
         .values_list(
             "group__workflow__root_pool_id", "group__workflow__pool_id", "group__workflow__priority",
-            "group__workflow__start_time", "group__workflow__exec_timeout",
+            "group__workflow__start_time", "group__workflow__exec_timeout", "flavor",
         )
         .annotate(Sum("gpu_count"))
     )  # fmt: skip
     found: dict[int, list[RunningPoolWork]] = defaultdict(list)
-    for root, leaf, priority, started, limit, gpus in rows:
-        found[root].append(RunningPoolWork(leaf, Priority(priority), gpus, _end(started, limit)))
+    for root, leaf, priority, started, limit, flavor, gpus in rows:
+        work = RunningPoolWork(leaf, Priority(priority), gpus, _end(started, limit), flavor or DEFAULT_FLAVOR)
+        found[root].append(work)
     return found
 
 

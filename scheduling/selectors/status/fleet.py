@@ -8,7 +8,7 @@ they may not learn what others hold.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from pools.domain.people.roles import Actor
 from pools.domain.quota.usage_bar import FlavorUse, UsageBar
-from pools.models import Backend, FlavorUsage, Node
+from pools.models import Backend, FlavorUsage
 from pools.selectors.quotas.platform_totals import PlatformTotals, bars_of_clusters
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.selectors.reports.usage import HOUR, UsageQuestion, UsageRow, read_closed_until, read_usage
@@ -77,9 +77,9 @@ class ClusterUse:
     used: Sequence[float]
 
 
-def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
-    """The picture for this reader, whose `totals` are those of the pools that the reader may see. The hours are those
-    of the record that are closed: the page is fetched often."""
+def read_fleet(actor: Actor, totals: PlatformTotals, flavors: Mapping[str, int]) -> Fleet:
+    """The picture for this reader, whose `totals` are those of the pools that the reader may see. `flavors` are the
+    GPUs of nodes by flavor. The hours are those of the record that are closed: the page is fetched often."""
     has_nodes, gpus, offline = False, totals.quota, 0
     if actor.can_read_all:
         gpus, offline = _read_capacities("").get(None, (0, 0))
@@ -99,18 +99,16 @@ def read_fleet(actor: Actor, totals: PlatformTotals) -> Fleet:
         used=_averages(since, rows, lambda row: row.used),
         idle=_averages(since, rows, _idle_of_nodes if has_nodes else _idle_quota),
         waiting=_averages(since, rows, lambda row: row.waiting),
-        flavors=_read_flavors() if has_nodes else (),
+        flavors=_uses(flavors) if has_nodes else (),
     )
 
 
-def _read_flavors() -> list[FlavorUse]:
-    """One query, two where a cluster names flavors."""
-    nodes = Node.objects.exclude(backend__flavors=[]).order_by("flavor").values_list("flavor")
-    gpus = dict(nodes.annotate(Sum("gpus")))
+def _uses(gpus: Mapping[str, int]) -> list[FlavorUse]:
+    """What is in use of these GPUs by flavor; one query where there are some."""
     if not gpus:
         return []
     used = dict(FlavorUsage.objects.order_by().values_list("flavor").annotate(Sum("total_usage")))
-    return [FlavorUse(flavor, used.get(flavor, 0), total) for flavor, total in gpus.items() if flavor in used or total]
+    return [FlavorUse(flavor, used.get(flavor, 0), total) for flavor, total in sorted(gpus.items()) if total]
 
 
 def read_clusters(actor: Actor) -> dict[str, ClusterUse]:

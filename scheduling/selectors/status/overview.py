@@ -6,7 +6,8 @@ need one more for each of its clusters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,6 +56,8 @@ class Overview:
     waiting: Sequence[WaitingPool]
     idle: Sequence[IdlePool]
     changes: Sequence[AuditEntry]
+    flavors: Mapping[str, int]
+    """The GPUs of the nodes of clusters that name flavors, by flavor."""
 
     @property
     def waiting_gangs(self) -> int:
@@ -89,7 +92,11 @@ def read_overview(actor: Actor) -> Overview:
     ]
     found.sort(key=lambda each: not each.is_urgent)
     mine, count = _own_work(actor)
-    return Overview(now, found, mine, count, waiting, idle, list(fleet_entries(actor).order_by("-id")[:MAX_CHANGES]))
+    changes = list(fleet_entries(actor).order_by("-id")[:MAX_CHANGES])
+    gpus: Counter[str] = Counter()
+    for capacity in capacities.values():
+        gpus.update({flavor: each.gpus for flavor, each in capacity.flavors.items()})
+    return Overview(now, found, mine, count, waiting, idle, changes, gpus)
 
 
 def _may_move_quota(actor: Actor) -> bool:

@@ -15,7 +15,7 @@ from pools.models import Backend, FlavorUsage, KubernetesSettings, Node
 from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
-from scheduling.models import Decision, Task, Workflow
+from scheduling.models import Decision, Group, Task, Workflow
 from scheduling.selectors.cluster.desired_queues import read_desired_state
 from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.services.kubernetes.dispatching import other_flavors
@@ -108,10 +108,10 @@ def test_work_that_no_flavor_lets_start_waits_here_and_hears_about_each(harness:
     reason = find_group(waits).waiting_reason
     assert reason is not None
     assert reason["message"] == (
-        "a100: It asks for 4 a100 GPUs; the quota of team--_shared (8) leaves 2. It is dispatched when enough GPUs are "
-        "free; h100: It asks for 4 h100 GPUs; the quota of team--_shared (8) leaves 2. It is dispatched when enough "
-        "GPUs are free. One of them is enough."
+        "a100: it asks for 4 a100 GPUs; the quota of team--_shared (8) leaves 2; h100: it asks for 4 h100 GPUs; the "
+        "quota of team--_shared (8) leaves 2. It is dispatched when enough GPUs are free. One of the flavors is enough."
     )
+    assert (reason["flavor"], reason["missing"]) == ("a100", 2)
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -135,9 +135,9 @@ def test_low_work_prefers_a_flavor_with_free_gpus(fake_harness: AgentHarness) ->
     assert flavors_of_tasks(work) == ["a100"]
 
 
-def fill_first_nodes(harness: AgentHarness, *, gpus: int) -> None:
+def fill_first_nodes(harness: AgentHarness, *, gpus: int, priority: Priority = Priority.NORMAL) -> None:
     """Work on both nodes of the first flavor, bound by the scheduler of the cluster."""
-    other = harness.submit(gang(gpus, "h100", tasks=2))
+    other = harness.submit(gang(gpus, "h100", tasks=2), priority=priority)
     harness.run_agent()
     for number, pod in enumerate(harness.list_pods(other)):
         harness.cluster.merge(
@@ -158,10 +158,78 @@ def test_free_gpus_on_several_nodes_are_no_room_for_one_task(fake_harness: Agent
     fake_harness.run_pods(*fake_harness.list_pods(work))
     fake_harness.run_agent()
     [start] = read_flavor_starts(work).values()
-    assert start.message == (
-        f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but it had no quota or no room when this was "
-        "sent."
+    assert (
+        start.message == f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but no node had room for it."
     )
+
+
+def test_a_start_says_which_quota_a_flavor_before_it_left(fake_harness: AgentHarness) -> None:
+    give_flavors(fake_harness, h100=8, a100=16)
+    fake_harness.submit(gang(6))
+    fake_harness.run_agent()
+    work = fake_harness.submit(gang(8))
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(work))
+    fake_harness.run_agent()
+    [start] = read_flavor_starts(work).values()
+    assert start.message == (
+        f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but the quota of team--_shared left 2."
+    )
+
+
+def set_switch(harness: AgentHarness, **switch: str) -> None:
+    world.apply_change(PatchPool(name=harness.pool.name, patch=switch))
+
+
+@pytest.mark.parametrize(("switch", "flavor"), [("next", "a100"), ("preempt", "h100")])
+def test_room_that_low_work_would_leave(fake_harness: AgentHarness, switch: str, flavor: str) -> None:
+    """LOW work holds all nodes of the first flavor; the cluster takes them back for work inside the quota."""
+    give_flavors(fake_harness, h100=16, a100=16)
+    fill_first_nodes(fake_harness, gpus=8, priority=Priority.LOW)
+    set_switch(fake_harness, when_can_preempt=switch)
+    work = fake_harness.submit(gang(8))
+    fake_harness.run_agent()
+    assert flavors_of_tasks(work) == [flavor]
+    passed = find_group(work).passed_flavors
+    assert passed == ([] if flavor == "h100" else [["h100", "other work would have had to leave"]])
+
+
+def test_low_work_makes_no_room_for_low_work_of_its_leaf(fake_harness: AgentHarness) -> None:
+    give_flavors(fake_harness, h100=16, a100=16)
+    fill_first_nodes(fake_harness, gpus=8, priority=Priority.LOW)
+    set_switch(fake_harness, when_can_preempt="preempt")
+    work = fake_harness.submit(gang(8), priority=Priority.LOW)
+    fake_harness.run_agent()
+    assert flavors_of_tasks(work) == ["a100"]
+
+
+@pytest.mark.parametrize(("switch", "flavor"), [("borrow", "h100"), ("next", "a100")])
+def test_low_work_borrows_the_first_flavor_or_tries_the_next(
+    fake_harness: AgentHarness, switch: str, flavor: str
+) -> None:
+    give_flavors(fake_harness, h100=8, a100=16)
+    set_switch(fake_harness, when_can_borrow=switch)
+    first, work = (fake_harness.submit(gang(8), priority=Priority.LOW) for _ in range(2))
+    fake_harness.run_agent()
+    assert (flavors_of_tasks(first), flavors_of_tasks(work)) == (["h100"], [flavor])
+    passed = find_group(work).passed_flavors
+    assert passed == ([] if flavor == "h100" else [["h100", "it would have borrowed there"]])
+
+
+def test_work_of_another_flavor_passes_a_gang_that_comes_first(fake_harness: AgentHarness) -> None:
+    """The setting `hold_after`: the gang waits for h100; work that may use a100 too is sent there."""
+    give_flavors(fake_harness, h100=16, a100=16)
+    fill_first_nodes(fake_harness, gpus=4)
+    first = fake_harness.submit(gang(8, "h100"))
+    fake_harness.run_agent()
+    Group.objects.filter(workflow=first).update(ready_at=timezone.now() - timedelta(hours=2))
+    set_switch(fake_harness, hold_after=3600)
+    same, either = fake_harness.submit(gang(1, "h100")), fake_harness.submit(gang(1))
+    fake_harness.run_agent()
+    assert (flavors_of_tasks(same), flavors_of_tasks(either)) == ([""], ["a100"])
+    reason = find_group(same).waiting_reason
+    assert reason is not None and reason["code"] == "held_back"
+    assert find_group(either).passed_flavors == [["h100", "another gang comes first there"]]
 
 
 def test_gangs_that_have_no_nodes_yet_use_up_the_room(fake_harness: AgentHarness) -> None:

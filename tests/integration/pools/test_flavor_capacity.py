@@ -84,3 +84,14 @@ def test_a_lost_node_is_missing_in_its_flavor(caller: Callable[..., Any]) -> Non
     assert notice.message.endswith("pool team can have 8 of its 16 h100.")
     ann = caller("ann", "osmo-other-user").get("/api/backend/sim/promises")
     assert (ann["degraded"], {each["pool"] for each in ann["pools"]}) == (False, {"other"})
+
+
+def test_a_platform_whose_nodes_have_no_flavor_of_the_pool_is_warned_about() -> None:
+    make_flavored_pool()
+    Node.objects.filter(name__startswith="h").update(platform="hopper")
+    platforms = {"hopper": {}, "default": {}, "new": {}}
+    body = {"platforms": platforms, **_quotas(h100=16, a100=32)}
+    assert world.apply_change(PatchPool(name="team", patch=body)).warnings == ()
+    add_flavored_pool("other", {"a100": 0}, {})
+    (warning,) = world.apply_change(PatchPool(name="other", patch={"platforms": platforms})).warnings
+    assert warning.startswith("The nodes of platform hopper are h100, which pool other has no quota of: work with")

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
+from pools.models import Node, Pool
 from tests.support import stock_client_keys, world
+from tests.support.flavors import make_flavored_pool
 from tests.support.stock_client import ClientExit, StockClient, read_time
 
 TEMPLATE = """workflow:
@@ -125,6 +128,35 @@ def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any, query: 
     assert usage["team"] == [8, 62, 70, 8, 128, 116]
     assert usage["team--a"] == [0, 30, 30, 4, 128, 116]
     assert numbers(answer["resource_sum"]) == [8, 92, 100, 12, 128, 116]  # capacity and free counted once
+
+
+def test_a_pool_with_gpu_flavors_shows_sums_and_judges_by_flavor(db: None) -> None:
+    """16 h100 GPUs, the nodes of platform hopper, and 32 a100; 8 and 8 of them are the quota of subpool a."""
+    make_flavored_pool()
+    Node.objects.filter(name__startswith="h").update(platform="hopper")
+    world.apply_change(PatchPool(name="team", patch={"platforms": {"default": {}, "hopper": {}}}))
+    osmo = logged_in("alice", "osmo-team-user")
+    for number, pool in enumerate(("team", "team--a")):
+        submit(osmo, world.workflow_file(f"w{number}", gpus=8), pool=pool)
+        world.reconcile()
+    answer = osmo.call("GET", "api/pool_quota", {"all_pools": True})
+    rows = {
+        row["name"]: numbers(row["resource_usage"]) for node_set in answer["node_sets"] for row in node_set["pools"]
+    }
+    assert rows == {"team": [8, 24, 32, 8, 48, 32], "team--a": [8, 8, 16, 8, 48, 32]}
+    kinds = Pool.objects.get(name="team").flavors
+    assert sum(row["quota"] for row in kinds) == rows["team"][2] + rows["team--a"][2] == 48
+    assert not any(word in str(answer) for word in ("flavor", "h100", "a100"))
+
+    on_hopper = world.workflow_file("big", gpus=8).replace("gpu: 8", "gpu: 8, platform: hopper")
+    assert "h100" in refusal_of(osmo, on_hopper) and "a100" not in refusal_of(osmo, on_hopper)
+    assert submit(osmo, world.workflow_file("big", gpus=8))["name"] == "big-1"
+
+
+def refusal_of(osmo: StockClient, file: str) -> str:
+    with pytest.raises(ClientExit) as end:
+        submit(osmo, file.replace("gpu: 8", "gpu: 9"))
+    return end.value.text
 
 
 def test_unknown_pools_are_dropped(osmo: StockClient) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
-from scheduling.domain.judgement.dispatch_holds import RunningPoolWork, WaitingPoolGang, find_held_back, find_holds
+from scheduling.domain.judgement.dispatch_holds import (
+    RunningPoolWork,
+    WaitingPoolGang,
+    by_flavor,
+    find_held_back,
+    find_holds,
+    held_in_all,
+)
 from scheduling.domain.priorities import Priority
 
 A, B, NOW, AFTER = 1, 2, 10_000.0, 3600.0
@@ -85,3 +93,47 @@ def test_every_gang_that_keeps_work_here_is_reported():
     for gone, is_held in (({1}, True), ({2}, True), ({1, 2}, True), ({1, 2, 3}, False)):
         left = [each for each in waiting if each.group.int not in gone]
         assert bool(find_held_back(left, (), find_holds(left, (), AFTER, NOW)[0], {A: 0, B: 0}, NOW)) is is_held, gone
+
+
+def kinds(number, choices, **more):
+    return replace(work(number, **more), choices=tuple(choices))
+
+
+def held_by_flavor(*waiting, running=(), quotas=None):
+    """The numbers of the gangs that are held back in all flavors, and the flavors in which others are."""
+    found = {}
+    for flavor, mine in by_flavor(waiting, running).items():
+        holds, _following = find_holds(mine.waiting, mine.running, AFTER, NOW)
+        found[flavor] = find_held_back(mine.waiting, mine.running, holds, (quotas or {}).get(flavor, {}), NOW)
+    whole, partly = held_in_all(waiting, found)
+    return {group.int for group in whole}, {group.int: set(flavors) for group, flavors in partly.items()}
+
+
+def test_a_gang_holds_its_own_flavor_alone():
+    first = kinds(1, [{"h100": 8}], sent=True)
+    others = [
+        kinds(2, [{"h100": 8}], ready=10), kinds(3, [{"a100": 8}], ready=10),
+        kinds(4, [{"h100": 8}, {"a100": 8}], ready=10), kinds(5, [{"h100": 4, "a100": 4}], ready=10),
+    ]  # fmt: skip
+    assert held_by_flavor(first, *others) == ({2, 5}, {4: {"h100"}})
+
+
+def test_each_flavor_of_a_leaf_has_a_gang_that_comes_first():
+    first, second = kinds(1, [{"h100": 8}], sent=True), kinds(2, [{"a100": 8}], sent=True, ready=5)
+    either = kinds(3, [{"h100": 8}, {"a100": 8}], ready=10)
+    assert held_by_flavor(first, second, either) == ({3}, {})
+
+
+def test_the_quota_of_another_leaf_counts_by_flavor():
+    first = kinds(1, [{"h100": 8}], sent=True)
+    other = kinds(2, [{"h100": 8}, {"a100": 8}], leaf=B, ready=10)
+    assert held_by_flavor(first, other, quotas={"h100": {B: 8}}) == (set(), {})
+    assert held_by_flavor(first, other, quotas={"a100": {B: 8}}) == (set(), {2: {"h100"}})
+    full = [RunningPoolWork(B, NORMAL, 8, None, "h100")]
+    assert held_by_flavor(first, other, running=full, quotas={"h100": {B: 8}}) == (set(), {2: {"h100"}})
+
+
+def test_only_work_of_the_flavor_says_when_the_gang_starts():
+    running = [RunningPoolWork(A, NORMAL, 8, NOW + 600, "h100"), RunningPoolWork(A, NORMAL, 8, None, "a100")]
+    first = kinds(1, [{"h100": 8}], sent=True)
+    assert held_by_flavor(first, kinds(2, [{"h100": 8}], ready=10, limit=600), running=running) == (set(), {})

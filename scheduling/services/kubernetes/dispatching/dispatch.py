@@ -61,8 +61,9 @@ class Dispatcher:
             return set(), None
         now = time.monotonic()
         due = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
-        sendable = keep_without_queue(context.backend, hold_back(context.backend, due))
-        admitted = admit_gangs(context.backend, sendable, before_batch=before_batch)
+        free, barred = hold_back(context.backend, due)
+        sendable = keep_without_queue(context.backend, free)
+        admitted = admit_gangs(context.backend, sendable, before_batch=before_batch, barred=barred)
         refused: set[UUID] = set()
         for batch in _batches(admitted):
             before_batch()

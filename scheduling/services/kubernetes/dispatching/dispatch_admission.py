@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, Sum
 from django.utils import timezone
 
 from pools.database.transactions import DatabaseLost, change
@@ -26,15 +27,17 @@ from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.locking import lock_cohort_trees, lock_pool_tree
 from pools.models import Backend, Pool
 from pools.selectors.quotas.quota_facts import pool_ids_below
+from scheduling.domain.engine.facts import WhenCanBorrow, WhenCanPreempt
 from scheduling.domain.flavor_choices import TaskGpus, flavors_beside, sum_by_flavor
 from scheduling.domain.judgement.dispatch_admission import (
     DispatchWait,
     dispatch_verdict,
     explain_dispatch_wait,
     idle_unlent_gpus,
+    is_within_leaf_quota,
     needs_dispatch_admission,
 )
-from scheduling.domain.judgement.flavor_room import FlavorRoom, Places
+from scheduling.domain.judgement.flavor_room import FlavorChance, FlavorRoom, Places, choose_flavor
 from scheduling.domain.judgement.plan_units import Gates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES, TaskStatus
@@ -46,20 +49,28 @@ from scheduling.selectors.queue.start_gates import build_tree_gates, read_gate_p
 from scheduling.services.kubernetes.dispatching.observation import set_waiting_reasons
 from scheduling.services.workflows.gpu_workers import reserve_for_dispatch
 
+NOTHING_BARRED: Mapping[UUID, Collection[str]] = {}
 MAX_GANGS_PER_TRANSACTION = 50
 """Every other start of work in the same tree of cohorts waits for the transaction."""
 
 
-def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Callable[[], None]) -> list[UUID]:
+def admit_gangs(
+    backend: Backend,
+    groups: Sequence[UUID],
+    *,
+    before_batch: Callable[[], None],
+    barred: Mapping[UUID, Collection[str]] = NOTHING_BARRED,
+) -> list[UUID]:
     """The gangs among these that may be sent to their cluster now. The others get a waiting reason; a gang whose pool
-    is locked by others is checked again with the next comparison. `before_batch` is called before each transaction."""
+    is locked by others is checked again with the next comparison. `before_batch` is called before each transaction;
+    `barred` are flavors that some gangs do not get, because others come first there."""
     not_admitted: set[UUID] = set()
     for root_id, gangs in _read_gangs(backend, groups).items():
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
             batch = gangs[first : first + MAX_GANGS_PER_TRANSACTION]
             before_batch()
             try:
-                refusals = _admit_batch(root_id, batch)
+                refusals = _admit_batch(root_id, batch, barred)
             except DatabaseLost:
                 raise
             except Busy:
@@ -101,7 +112,9 @@ def _read_gangs(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_G
     return found
 
 
-def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapping[str, Any] | None]:
+def _admit_batch(
+    root_id: int, gangs: Sequence[_GangToAdmit], barred: Mapping[UUID, Collection[str]]
+) -> dict[UUID, Mapping[str, Any] | None]:
     """Admit the gangs that may start. Returns the refused gangs with the reason; None where the reason is already
     written elsewhere."""
     with change(actor=SYSTEM, description="dispatched"):
@@ -118,13 +131,16 @@ def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapp
         for row in (by_id[gang.group_id] for gang in gangs if gang.group_id in by_id):
             request: _Request | None = None
             if gate is not None:
-                answer = gate.admit(row, tasks.get(row.pk, ()))
+                answer = gate.admit(row, tasks.get(row.pk, ()), barred.get(row.pk, ()))
                 if not isinstance(answer, _Request):
                     refusals[row.pk] = answer
                     continue
                 request = answer
             if reserve_for_dispatch(root, row):
                 admitted += [] if request is None else [request]
+                if request is not None and (request.passed or row.passed_flavors):
+                    row.passed_flavors = [list(each) for each in request.passed]
+                    row.save(update_fields=["passed_flavors"])
             else:
                 refusals[row.pk] = None
                 if gate is not None and request is not None:
@@ -154,6 +170,8 @@ class _Request:
     tasks: Sequence[Task]
     flavors: Sequence[str]
     places: Places = ()
+    passed: Sequence[tuple[str, str]] = ()
+    """The flavors that come before its own, each with why it did not get that."""
 
     @property
     def needs(self) -> list[tuple[str, int]]:
@@ -201,23 +219,75 @@ class StartGate:
         self._tree_gates = build_tree_gates(self.tree, [root])
         self._pool_gates = Gates(read_gate_paths(root))
         self._flavors = read_pool_flavors(root)
-        self._room = _read_room(root) if root.flavors else FlavorRoom(())
+        self._nodes = read_node_usage(backend=root.backend_id) if root.flavors else []
+        self._room = FlavorRoom((node.flavor or DEFAULT_FLAVOR, node.free_gpus) for node in self._nodes)
+        self._rooms_without: dict[int | None, FlavorRoom] = {}
+        self._taken: list[Places] = []
         for usage in dispatched:
             if usage.root == root.pk:
                 self._pool_gates.add_usage(usage.leaf, usage.priority, usage.gpus, usage.flavor)
 
-    def admit(self, row: Group, tasks: Sequence[Task]) -> _Request | Mapping[str, Any]:
+    def admit(self, row: Group, tasks: Sequence[Task], barred: Collection[str] = ()) -> _Request | Mapping[str, Any]:
         """Count a gang and return what it gets, or return the reason against it. Of the flavors whose quotas let it
-        start, it gets the first with room on its nodes, else the first."""
+        start, without those that are barred, it gets the first with room on its nodes, else the first."""
         requests = self._requests(row, tasks)
-        waits = [self._wait(request) for request in requests]
-        allowed = [request for request, wait in zip(requests, waits, strict=True) if wait is None]
+        open_ = [each for each in requests if not set(barred) & set(each.flavors)] or requests
+        waits = [self._wait(request) for request in open_]
+        allowed = [request for request, wait in zip(open_, waits, strict=True) if wait is None]
         if not allowed:
-            return _nearest_first(requests, [wait for wait in waits if wait is not None])
-        request = next(filter(None, map(self._place, allowed)), allowed[0])
+            return _nearest_first(open_, [wait for wait in waits if wait is not None])
+        chances = [self._chance(request) for request in allowed] if len(allowed) > 1 else []
+        place = choose_flavor(chances, *self._switches) if chances else 0
+        request = self._place(allowed[place]) or allowed[place]
         self._add_usage(request, 1)
+        self._take(request)
+        if not self._root.flavors:
+            return request
+        whys = {id(each): chance.why_passed for each, chance in zip(allowed, chances, strict=False)}
+        whys |= {id(each): wait.why_passed for each, wait in zip(open_, waits, strict=True) if wait is not None}
+        before = requests[: requests.index(allowed[place])]
+        passed = [(_names(each, request), whys.get(id(each), _COMES_LATER)) for each in before]
+        return replace(request, passed=passed)
+
+    @cached_property
+    def _switches(self) -> tuple[WhenCanBorrow, WhenCanPreempt]:
+        config = self._root.config
+        return (
+            WhenCanBorrow(config.get("when_can_borrow", WhenCanBorrow.BORROW)),
+            WhenCanPreempt(config.get("when_can_preempt", WhenCanPreempt.NEXT)),
+        )
+
+    def _chance(self, request: _Request) -> FlavorChance:
+        is_inside = all(
+            is_within_leaf_quota(self._pool_gates.path(request.leaf, flavor)[0], request.priority, gpus)
+            for flavor, gpus in request.gpus.items()
+        )
+        has_room = self._room.find(request.needs) is not None
+        could = not has_room and is_inside and self._room_without(request).find(request.needs) is not None
+        return FlavorChance(is_inside, has_room, could)
+
+    def _room_without(self, request: _Request) -> FlavorRoom:
+        """The room if the LOW work that this gang may preempt or reclaim was gone: that of its own leaf makes room for
+        HIGH and NORMAL work alone."""
+        spared = request.leaf if request.priority.is_preemptible else None
+        if spared not in self._rooms_without:
+            freed = _read_low_gpus(self._root, spared)
+            room = FlavorRoom(
+                (node.flavor or DEFAULT_FLAVOR, min(node.gpus, node.free_gpus + freed.get(node.name, 0)))
+                for node in self._nodes
+                if node.ready
+            )
+            for places in self._taken:
+                room.take(room.find([(flavor, gpus) for flavor, _, gpus in places]) or ())
+            self._rooms_without[spared] = room
+        return self._rooms_without[spared]
+
+    def _take(self, request: _Request) -> None:
+        """Fill the places of a gang, also where LOW work would leave."""
         self._room.take(request.places)
-        return request
+        self._taken.append(request.places)
+        for room in self._rooms_without.values():
+            room.take(room.find(request.needs) or ())
 
     def take_room_of_sent(self) -> None:
         """Fill the room that gangs will use which were sent to the cluster and have no nodes yet."""
@@ -229,12 +299,16 @@ class StartGate:
         for group, flavor, gpus in rows.order_by("admitted_at", "pk").values_list("group_id", "flavor", "gpu_count"):
             gangs[group].append((flavor, gpus))
         for needs in gangs.values():
-            self._room.take(self._room.find(needs) or ())
+            places = self._room.find(needs) or ()
+            self._room.take(places)
+            self._taken.append(places)
 
     def release(self, request: _Request) -> None:
         """Stop counting an admitted gang."""
         self._add_usage(request, -1)
         self._room.release(request.places)
+        self._taken.remove(request.places)
+        self._rooms_without.clear()
 
     def finds_other_flavor(self, row: Group, tasks: Sequence[Task]) -> bool:
         """Whether a gang that was sent to its cluster, and has no node there, has no room on nodes of its flavor, and
@@ -244,13 +318,13 @@ class StartGate:
             return False
         held = _Request(row.workflow.pool_id, Priority(row.workflow.priority), tasks, [task.flavor for task in tasks])
         if (placed := self._place(held)) is not None:
-            self._room.take(placed.places)
+            self._take(placed)
             return False
         self._add_usage(held, -1)
         others = (each for each in self._requests(row, tasks, is_sent=True) if self._wait(each) is None)
         request = next(filter(None, map(self._place, others)), None)
         self._add_usage(request or held, 1)
-        self._room.take(request.places if request else ())
+        self._take(request or held)
         return request is not None
 
     def _requests(self, row: Group, tasks: Sequence[Task], *, is_sent: bool = False) -> list[_Request]:
@@ -292,12 +366,30 @@ def _nearest_first(requests: Sequence[_Request], waits: Sequence[DispatchWait]) 
     if len(waits) == 1:
         return waits[0].as_json()
     by_need = sorted(zip(requests, waits, strict=True), key=lambda pair: pair[1].requested - pair[1].free)
-    lines = [f"{' and '.join(request.gpus)}: {wait.message.removesuffix('.')}" for request, wait in by_need]
-    return {**by_need[0][1].as_json(), "message": f"{'; '.join(lines)}. One of them is enough."}
+    lines = [f"{' and '.join(request.gpus)}: {_clause(wait.why)}" for request, wait in by_need]
+    nearest = by_need[0][1]
+    message = f"{'; '.join(lines)}. {nearest.until}".rstrip()
+    return {**nearest.as_json(), "message": f"{message} One of the flavors is enough."}
 
 
-def _read_room(root: Pool) -> FlavorRoom:
-    """The free GPUs of the nodes of the backend, as far as they are known."""
-    return FlavorRoom(
-        (node.flavor or DEFAULT_FLAVOR, node.free_gpus) for node in read_node_usage(backend=root.backend_id)
-    )
+def _clause(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}"
+
+
+_COMES_LATER = "another gang comes first there"
+
+
+def _names(request: _Request, chosen: _Request) -> str:
+    """The flavors of a choice that the gang did not get."""
+    return " and ".join(dict.fromkeys(each for each in request.flavors if each not in chosen.flavors))
+
+
+def _read_low_gpus(root: Pool, spared: int | None) -> dict[str, int]:
+    """The GPUs of running LOW work by node of the backend, without that of one leaf."""
+    running = Task.objects.filter(
+        status=TaskStatus.RUNNING, gpu_count__gt=0, group__workflow__priority=Priority.LOW,
+        group__workflow__root_pool__backend=root.backend_id,
+    )  # fmt: skip
+    if spared is not None:
+        running = running.exclude(group__workflow__pool=spared)
+    return dict(running.order_by().values_list("node_name").annotate(Sum("gpu_count")))

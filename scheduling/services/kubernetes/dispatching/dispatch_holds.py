@@ -3,7 +3,7 @@ the cluster belongs to others or does not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -51,10 +51,11 @@ def keep_without_queue(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
     return [group for group in groups if group not in kept]
 
 
-def hold_back(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
-    """Those of the gangs that may be dispatched; the others get the waiting reason `held_back`."""
+def hold_back(backend: Backend, groups: Sequence[UUID]) -> tuple[list[UUID], Mapping[UUID, frozenset[str]]]:
+    """Those of the gangs that may be dispatched, and the GPU flavors in which some of these may not; the others get the
+    waiting reason `held_back`."""
     if not groups:
-        return []
+        return [], {}
     holds = read_dispatch_holds(backend)
     kept = {group: holds.held[group] for group in groups if group in holds.held}
     if kept:
@@ -74,7 +75,7 @@ def hold_back(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
             for pk, known, root, leaf in rows
         }
         set_waiting_reasons({pk: reason for pk, (known, reason) in reasons.items() if reason != known})
-    return [group for group in groups if group not in kept]
+    return [group for group in groups if group not in kept], holds.barred
 
 
 def _reason(held: HeldBack, before: Sequence[str], pool: str, queue: str) -> dict[str, Any]:

@@ -172,14 +172,15 @@ class ObservedTransition(WorkflowTransition):
         self._decisions.append(build_decision(facts, rows, time=self.now, tasks=names, nodes=nodes))
 
     def _preferred(self, group: Group, tasks: Sequence[Task]) -> list[tuple[str, str]]:
-        """The flavors that come before the one in which the whole gang was sent. Only the gate before the dispatch knew
-        their numbers."""
+        """The flavors that come before the one in which the whole gang was sent, with why the gate before the dispatch
+        passed them; it did not always write that down."""
         if group.status == TaskStatus.RUNNING:
             return []
         requested = [TaskGpus(task.gpu_count, tuple(task.gpu_flavors), task.platform) for task in tasks]
         choices = self._pool_flavors.choices_or_named(requested)
         before = flavors_before(choices, tuple(task.flavor or DEFAULT_FLAVOR for task in tasks))
-        return [(flavor, _HAD_NO_ROOM) for flavor in before]
+        known = dict(group.passed_flavors)
+        return [(flavor, known.get(flavor, _HAD_NO_ROOM)) for flavor in before]
 
     @cached_property
     def _pool_flavors(self) -> PoolFlavors:
