@@ -5,12 +5,15 @@
   nothing is lost.
 - A queue without quota and limit of its own only groups: its children stand where it stood.
 - Every other queue with children is a cohort. Its own quota is what its children do not have.
+
+Amounts are by flavor; all queues of a tree have the same ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -18,7 +21,7 @@ from typing import Any, Final
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.names import LABEL_LIMIT, SEPARATOR
 from pools.domain.structured_input.faults import join_words
-from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
 from scheduling.moving_in.cycles import find_cycle
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
 from scheduling.moving_in.options import ImportOptions
@@ -31,17 +34,12 @@ _BEYOND_QUOTAS: Final = (
 )
 
 
-@dataclass(slots=True)
-class SourceQueue:
-    """One queue. None as quota or limit: unlimited. `parent` is empty at the top."""
+@dataclass(frozen=True, slots=True)
+class QueueAmounts:
+    """The GPUs of a queue in one flavor. None: unlimited."""
 
-    name: str
-    parent: str
     quota: Fraction | None
     limit: Fraction | None
-    weight: Fraction
-    place: SourcePlace
-    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def whole_quota(self) -> int | None:
@@ -53,6 +51,32 @@ class SourceQueue:
     def whole_limit(self) -> int | None:
         """Whole GPUs of the limit, None for unlimited."""
         return None if self.limit is None else math.floor(self.limit)
+
+
+@dataclass(slots=True)
+class SourceQueue:
+    """One queue. `parent` is empty at the top; `amounts` are by flavor, where there are none of `default` alone."""
+
+    name: str
+    parent: str
+    amounts: Mapping[str, QueueAmounts]
+    weight: Fraction
+    place: SourcePlace
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it has no quota and no limit of its own."""
+        return all(each.quota is None and each.limit is None for each in self.amounts.values())
+
+    @property
+    def has_flavors(self) -> bool:
+        """Whether its GPUs have flavors."""
+        return list(self.amounts) != [DEFAULT_FLAVOR]
+
+    def of(self, flavor: str) -> str:
+        """The flavor in a sentence."""
+        return f" of {flavor}" if self.has_flavors else ""
 
 
 def add_queues(queues: list[SourceQueue], result: ImportResult, options: ImportOptions) -> None:
@@ -105,7 +129,7 @@ class _Tree:
         if self._fits_as_subpools(queue):
             self._add_pool(queue, cohort, children)
             return None
-        if queue.quota is None and queue.limit is None:
+        if queue.is_group:
             text = "has no quota and no limit of its own, so it only groups: its children stand in its place"
             self.result.became(queue.place, f"{text}.")
             if len(self.children[queue.parent]) > 1:
@@ -117,68 +141,97 @@ class _Tree:
 
     def _fits_as_subpools(self, queue: SourceQueue) -> bool:
         children = self.children[queue.name]
-        quotas = [each.whole_quota for each in children]
-        own = queue.whole_quota
-        return (
-            all(not self.children[each.name] and each.limit is None and not each.extra for each in children)
-            and len({each.weight for each in children}) == 1
-            and None not in quotas
-            and (own is None or sum(quota or 0 for quota in quotas) <= own)
-        )
+        if len({each.weight for each in children}) != 1:
+            return False
+        for flavor, own in queue.amounts.items():
+            amounts = [each.amounts[flavor] for each in children]
+            quotas = [each.whole_quota for each in amounts]
+            if None in quotas or any(each.limit is not None for each in amounts):
+                return False
+            if own.whole_quota is not None and sum(quota or 0 for quota in quotas) > own.whole_quota:
+                return False
+        return all(not self.children[each.name] and not each.extra for each in children)
 
     def _add_pool(self, queue: SourceQueue, cohort: str, children: list[SourceQueue]) -> None:
         name = self.pools.claim(queue.name, queue.place)
-        quota, limit = queue.whole_quota, queue.whole_limit
-        gpu = {"guarantee": NO_LIMIT if quota is None else quota, "maximum": NO_LIMIT if limit is None else limit}
-        body: dict[str, Any] = {"backend": self.options.backend, "resources": {"gpu": gpu}, **queue.extra}
+        body: dict[str, Any] = {
+            "backend": self.options.backend, "resources": self._resources(queue, name), **queue.extra
+        }  # fmt: skip
         if cohort:
             body["cohort"] = cohort
         shorts = NameRegister("subpool", longest_subpool_name(self.options.namespace, name), self.result)
-        subpools: dict[str, int] = {}
+        subpools: dict[str, Any] = {}
         for each in children:
             self._report_fractions(each)
             short = shorts.claim(each.name.removeprefix(f"{queue.name}{SEPARATOR}"), each.place)
-            subpools[short] = each.whole_quota or 0
-            self.result.became(each.place, f"pools.{name}.subpools.{short} has the quota {subpools[short]}.")
+            quotas = {flavor: amounts.whole_quota or 0 for flavor, amounts in each.amounts.items()}
+            subpools[short] = quotas if queue.has_flavors else quotas[DEFAULT_FLAVOR]
+            shown = ", ".join(f"{quota}{queue.of(flavor)}" for flavor, quota in quotas.items())
+            self.result.became(each.place, f"pools.{name}.subpools.{short} has the quota {shown}.")
         if subpools:
             body["subpools"] = subpools
         self._keep(OwnedKind.POOL, name, body, cohort, queue)
-        words = f"pools.{name} has the quota {_number(quota)} and the maximum {_number(limit)}"
-        if limit == 0:
-            self.result.decide(queue.place, f"{words}: its limit is 0 or is not given, so nothing may run. Confirm it.")
-        else:
-            self.result.became(queue.place, f"{words}.")
-        if queue.quota is not None and queue.limit is not None and queue.quota > queue.limit:
-            self.result.decide(queue.place, f"the quota was above the limit, so pools.{name} has the quota {quota}.")
+
+    def _resources(self, queue: SourceQueue, name: str) -> dict[str, Any]:
+        """The amounts of a pool."""
+        rows: dict[str, dict[str, int]] = {}
+        for flavor, amounts in queue.amounts.items():
+            quota, limit = amounts.whole_quota, amounts.whole_limit
+            of = queue.of(flavor)
+            if quota is None and queue.has_flavors:
+                self.result.decide(
+                    queue.place, f"a quota{of} is a number where there are flavors: pools.{name} has 0. Give it one."
+                )
+                quota = 0
+            bound = {} if limit is None and queue.has_flavors else {"maximum": NO_LIMIT if limit is None else limit}
+            rows[flavor] = {"guarantee": NO_LIMIT if quota is None else quota, **bound}
+            words = f"pools.{name} has the quota {_number(quota)} and the maximum {_number(limit)}{of}"
+            if limit == 0:
+                self.result.decide(
+                    queue.place, f"{words}: its limit is 0 or is not given, so nothing may run. Confirm it."
+                )
+            else:
+                self.result.became(queue.place, f"{words}.")
+            if amounts.quota is not None and amounts.limit is not None and amounts.quota > amounts.limit:
+                self.result.decide(
+                    queue.place, f"the quota{of} was above the limit, so pools.{name} has the quota {quota}."
+                )
+        return {"gpu": {}, "flavors": rows} if queue.has_flavors else {"gpu": rows[DEFAULT_FLAVOR]}
 
     def _add_cohort(self, queue: SourceQueue, above: str) -> str:
         name = self.cohorts.claim(queue.name, queue.place)
-        below = sum(each.whole_quota or 0 for each in self.children[queue.name])
-        own = math.floor(queue.quota) if queue.quota is not None else below
-        if queue.quota is None:
-            self.result.decide(queue.place, f"a cohort has no unlimited quota: cohorts.{name} has none of its own.")
+        rows = [self._cohort_row(queue, flavor, name, above) for flavor in queue.amounts]
+        body: dict[str, Any] = {"quotas": rows}
+        if above:
+            body["parent"] = above
+        self._keep(OwnedKind.COHORT, name, body, above, queue)
+        self.result.decide(queue.place, _BEYOND_QUOTAS)
+        return name
+
+    def _cohort_row(self, queue: SourceQueue, flavor: str, name: str, above: str) -> dict[str, Any]:
+        amounts, of = queue.amounts[flavor], queue.of(flavor)
+        below = sum(each.amounts[flavor].whole_quota or 0 for each in self.children[queue.name])
+        own = math.floor(amounts.quota) if amounts.quota is not None else below
+        if amounts.quota is None:
+            self.result.decide(queue.place, f"a cohort has no unlimited quota: cohorts.{name} has none{of} of its own.")
         elif below > own:
-            self.result.decide(queue.place, f"its children have the quotas {below} together, above its own {own}.")
-        row: dict[str, Any] = {"resource": "gpu", "nominal": max(0, own - below)}
-        limit = queue.whole_limit
+            self.result.decide(queue.place, f"its children have the quotas {below}{of} together, above its own {own}.")
+        row: dict[str, Any] = {"flavor": flavor} if queue.has_flavors else {}
+        row |= {"resource": "gpu", "nominal": max(0, own - below)}
+        limit = amounts.whole_limit
         if limit == 0:
             self.result.decide(
-                queue.place, "its limit is 0 or is not given, so nothing may run below it there. Confirm it."
+                queue.place, f"its limit{of} is 0 or is not given, so nothing may run below it there. Confirm it."
             )
         if limit is not None and above:
             row["borrowing_limit"] = max(0, limit - max(own, below))
         elif limit is not None:
-            self.result.lost(queue.place, f"the limit {limit}: the top of a tree has no limit here.")
-        body: dict[str, Any] = {"quotas": [row]}
-        if above:
-            body["parent"] = above
-        self._keep(OwnedKind.COHORT, name, body, above, queue)
+            self.result.lost(queue.place, f"the limit {limit}{of}: the top of a tree has no limit here.")
         self.result.became(
             queue.place,
-            f"cohorts.{name} has {row['nominal']} GPUs of its own: {own} without the {below} of the queues below it.",
+            f"cohorts.{name} has {row['nominal']} GPUs{of} of its own: {own} without the {below} of those below it.",
         )
-        self.result.decide(queue.place, _BEYOND_QUOTAS)
-        return name
+        return row
 
     def _keep(self, kind: OwnedKind, name: str, body: dict[str, Any], above: str, queue: SourceQueue) -> None:
         self.bodies[kind, name] = body
@@ -203,12 +256,14 @@ class _Tree:
                     self.result.became(queue.place, f"weight {weight}: all weights of its parent are times {factor}.")
 
     def _report_fractions(self, queue: SourceQueue) -> None:
-        for word, amount in (("quota", queue.quota), ("limit", queue.limit)):
-            if amount is not None and amount.denominator != 1:
-                self.result.decide(
-                    queue.place,
-                    f"quotas are whole GPUs: the {word} {float(amount):g} became {math.floor(amount)}.",
-                )
+        for flavor, amounts in queue.amounts.items():
+            for word, amount in (("quota", amounts.quota), ("limit", amounts.limit)):
+                if amount is not None and amount.denominator != 1:
+                    self.result.decide(
+                        queue.place,
+                        f"quotas are whole GPUs: the {word}{queue.of(flavor)} {float(amount):g} became "
+                        f"{math.floor(amount)}.",
+                    )
 
 
 def _number(amount: int | None) -> str:

@@ -1,11 +1,13 @@
 """Run:ai: projects and departments (JSON of its REST API, or lines of `runai project create`) → a tree of queues.
 
-A department is above its projects. A project has numbers for each node pool: with one node pool it is one queue, with
-several one for each, named PROJECT-NODEPOOL on the platform of the node pool. An amount that is null is unlimited.
+A department is above its projects. A project has numbers for each node pool: with one node pool it is one queue.
+Several are flavors where the files say which label their nodes have; otherwise there is one queue for each, named
+PROJECT-NODEPOOL on the platform of the node pool. An amount that is null is unlimited.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,15 +15,21 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pools.domain.configuration.platforms import is_platform_name
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.cluster.quantities import read_quantity
+from scheduling.moving_in.kubernetes.nodes import read_nodes
+from scheduling.moving_in.kubernetes.objects import read_objects
 from scheduling.moving_in.options import ImportOptions
-from scheduling.moving_in.queue_tree import SourceQueue, add_queues
+from scheduling.moving_in.queue_tree import QueueAmounts, SourceQueue, add_queues
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
-from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
+from scheduling.moving_in.runai_node_pools import RunaiNodePool, find_flavors, is_node_pool, read_node_pool
+from scheduling.moving_in.simulated_backend import add_backend
 from scheduling.moving_in.source_text import SourceText, read_values
 
-NODES_HINT: Final = "Add the nodes to its file by hand, or connect the cluster and use --existing-backend."
+NODES_HINT: Final = "Add them to the files: kubectl get nodes -o yaml."
 COMMANDS: Final = ("project", "department")
+LISTS: Final = ("projects", "departments", "orgUnits", "nodePools", "nodepools")
+_OF_KUBERNETES: Final = re.compile(r'^\s*"?apiVersion"?\s*:', re.MULTILINE)
 STATE_KEYS: Final = frozenset(
     {
         "id", "name", "parentId", "parent", "departmentId", "departmentName", "clusterId", "status", "effective",
@@ -33,7 +41,6 @@ STATE_KEYS: Final = frozenset(
 )  # fmt: skip
 LOST_KEYS: Final = {
     "schedulingRules": "rules about idle GPUs and times: a pool has max_exec_timeout for all of its work.",
-    "defaultNodePools": "work names its platform, or takes the default one of the pool.",
     "nodeTypes": "work names a platform; node types have no counterpart.",
     "enforceRunaiScheduler": "all work of a pool is scheduled here.",
 }
@@ -48,41 +55,51 @@ class _Unit:
     parent: str
     place: SourcePlace
     pools: dict[str, dict[str, Fraction | None]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    """Its default node pools, the preferred one first."""
 
 
 def read_runai(sources: list[SourceText], result: ImportResult, options: ImportOptions) -> None:
-    """Read exports of Run:ai. Raises BadSource."""
+    """Read exports of Run:ai, and the nodes of its cluster. Raises BadSource."""
     units: list[_Unit] = []
+    node_pools: dict[str, RunaiNodePool] = {}
+    of_cluster = [source for source in sources if _OF_KUBERNETES.search(source.text)]
     for source in sources:
-        is_json = source.text.lstrip()[:1] in ("{", "[")
-        units += _read_json(source, result) if is_json else _read_commands(source, result)
-    add_backend(FoundNodes(), result, options, hint=NODES_HINT)
-    add_queues(list(_queues(units, result)), result, options)
+        if source not in of_cluster:
+            is_json = source.text.lstrip()[:1] in ("{", "[")
+            units += _read_json(source, node_pools, result) if is_json else _read_commands(source, result)
+    used = {pool for unit in units for pool in unit.pools}
+    found = find_flavors(used, node_pools, result, options)
+    objects = read_objects(of_cluster, result)
+    for each in objects:
+        if each.kind != "Node":
+            result.lost(each.place(), "this kind of object is not read here: of Kubernetes the import reads nodes.")
+    nodes = read_nodes(objects, result, kept_labels={key for each in found.flavors for key in each.node_labels})
+    add_backend(nodes, result, options, hint=NODES_HINT, flavors=found.flavors)
+    add_queues(list(_queues(units, found.names, result)), result, options)
     if not units:
         result.decide(SourcePlace("options", 1), "the files have no project, so there are no pools.")
 
 
-def _queues(units: list[_Unit], result: ImportResult) -> Iterator[SourceQueue]:
-    """One queue for each unit and node pool. Departments have a prefix, because a project may have the same name."""
+def _queues(units: list[_Unit], flavors: Mapping[str, str], result: ImportResult) -> Iterator[SourceQueue]:
+    """The queues of all units. Departments have a prefix, because a project may have the same name."""
     node_pools = {pool for unit in units for pool in unit.pools}
+    has_suffix = len(node_pools) > 1 and not flavors
     departments = {unit.name for unit in units if unit.kind == "department"}
     seen: dict[str, SourcePlace] = {}
     for unit in units:
-        has_several = len(node_pools) > 1
-        for pool, numbers in sorted((unit.pools or {"default": {}}).items()):
-            suffix = f"-{pool}" if has_several else ""
+        if unit.kind == "project" and unit.parent and unit.parent not in departments:
+            result.decide(unit.place, f"the files do not have the department {unit.parent}, so its quota is unknown.")
+        for pool, amounts, weight in _parts(unit, flavors, result):
+            suffix = f"-{pool}" if has_suffix else ""
             prefix = "department " if unit.kind == "department" else ""
             name = f"{prefix}{unit.name}{suffix}"
             if name in seen:
                 raise BadSource.at(unit.place, f"{name} is given twice, here and in {seen[name]}. Keep one.")
             seen[name] = unit.place
             above = f"department {unit.parent}{suffix}" if unit.kind == "project" and unit.parent in departments else ""
-            if unit.kind == "project" and unit.parent and unit.parent not in departments:
-                result.decide(
-                    unit.place, f"the files do not have the department {unit.parent}, so its quota is unknown."
-                )
             extra: dict[str, Any] = {}
-            if has_several and unit.kind == "project":
+            if has_suffix and unit.kind == "project":
                 if not is_platform_name(pool):
                     raise BadSource.at(unit.place, f"the node pool {pool[:60]} is not a valid name of a platform.")
                 extra = {"platforms": {pool: {}}, "default_platform": pool}
@@ -90,18 +107,38 @@ def _queues(units: list[_Unit], result: ImportResult) -> Iterator[SourceQueue]:
                     unit.place,
                     f"{name} is for the node pool {pool}: give its nodes the platform {pool} (osmo.platform).",
                 )
-            yield SourceQueue(
-                name, above, numbers.get("deserved", Fraction(0)), numbers.get("limit"),
-                numbers.get("weight") or Fraction(0), unit.place, extra,
-            )  # fmt: skip
+            yield SourceQueue(name, above, amounts, weight, unit.place, extra)
 
 
-def _read_json(source: SourceText, result: ImportResult) -> Iterator[_Unit]:
+def _parts(
+    unit: _Unit, flavors: Mapping[str, str], result: ImportResult
+) -> Iterator[tuple[str, Mapping[str, QueueAmounts], Fraction]]:
+    """(Node pool, amounts, weight) of each queue of a unit: one for each node pool, or one with the flavors of all."""
+    if not flavors:
+        for pool, numbers in sorted((unit.pools or {DEFAULT_FLAVOR: {}}).items()):
+            yield pool, {DEFAULT_FLAVOR: _amounts(numbers)}, numbers.get("weight") or Fraction(0)
+        return
+    order = [*(pool for pool in unit.order if pool in flavors), *sorted(flavors)]
+    amounts = {flavors[pool]: _amounts(unit.pools.get(pool, {})) for pool in order}
+    weights = {numbers.get("weight") or Fraction(0) for numbers in unit.pools.values()} or {Fraction(0)}
+    if len(weights) > 1:
+        result.decide(
+            unit.place,
+            f"its weights differ between node pools, and a pool has one: {float(max(weights)):g}, the largest.",
+        )
+    yield "", amounts, max(weights)
+
+
+def _amounts(numbers: Mapping[str, Fraction | None]) -> QueueAmounts:
+    return QueueAmounts(numbers.get("deserved", Fraction(0)), numbers.get("limit"))
+
+
+def _read_json(source: SourceText, node_pools: dict[str, RunaiNodePool], result: ImportResult) -> Iterator[_Unit]:
     for file, value, lines in read_values([source], result):
         lists = value if isinstance(value, dict) else {"projects": value}
         for key, items in lists.items():
             place = SourcePlace(file, lines.get(key, 1), key)
-            if key not in ("projects", "departments", "orgUnits") or not isinstance(items, list):
+            if key not in LISTS or not isinstance(items, list):
                 result.state(place, "not a list of projects or departments.")
                 continue
             for at, item in enumerate(items):
@@ -109,6 +146,10 @@ def _read_json(source: SourceText, result: ImportResult) -> Iterator[_Unit]:
                 line = lines.get(path, 1)
                 if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
                     raise BadSource.at(SourcePlace(file, line, path), "a project is a map with a name.")
+                if is_node_pool(item):
+                    name = item["name"]
+                    node_pools[name] = read_node_pool(item, SourcePlace(file, line, f"node pool {name}"), result)
+                    continue
                 kind = "department" if key == "departments" or item.get("type") == "department" else "project"
                 yield _unit(kind, item, SourcePlace(file, line, f"{kind} {item['name']}"), result)
 
@@ -128,6 +169,10 @@ def _unit(kind: str, item: Mapping[str, Any], place: SourcePlace, result: Import
         _read_row(unit, row, result)
     for key, value in item.items():
         at = SourcePlace(place.file, place.line, f"{place.key} {key}")
+        if key == "defaultNodePools" and isinstance(value, list) and all(isinstance(each, str) for each in value):
+            unit.order = value
+            result.became(at, "where node pools are flavors, the order of those of the pool; a subpool has its pool's.")
+            continue
         if key == "resources" or (key == "type" and value in COMMANDS):
             continue
         if key in STATE_KEYS or value in (None, "", [], {}):

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.moving_in.kubernetes.nodes import read_nodes
 from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason, read_objects, report_other_kind
 from scheduling.moving_in.kubernetes.priorities import read_priority_classes
 from scheduling.moving_in.kubernetes.topologies import read_topologies
 from scheduling.moving_in.options import ImportOptions
-from scheduling.moving_in.queue_tree import SourceQueue, add_queues
+from scheduling.moving_in.queue_tree import QueueAmounts, SourceQueue, add_queues
 from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
 from scheduling.moving_in.simulated_backend import add_backend
 from scheduling.moving_in.source_text import SourceText
@@ -86,8 +87,11 @@ def _read_queue(each: KubernetesObject, result: ImportResult) -> SourceQueue:
     queue = SourceQueue(
         each.name,
         each.take_text("spec.parentQueue"),
-        _unlimited(numbers["quota"] or Fraction(0)),
-        _unlimited(numbers["limit"] or Fraction(0)),
+        {
+            DEFAULT_FLAVOR: QueueAmounts(
+                _unlimited(numbers["quota"] or Fraction(0)), _unlimited(numbers["limit"] or Fraction(0))
+            )
+        },
         max(numbers["overQuotaWeight"] or Fraction(0), Fraction(0)),
         each.place(),
     )

@@ -173,6 +173,73 @@ class TestRunai:
         assert gpu(result, "vision-a100") == (1, 8, 2)
         assert pool(result, "vision-a100")["platforms"] == {"a100": {}}
 
+    NODE_POOLS = [
+        {"name": "h100", "labelKey": "gpu", "labelValue": "h100", "id": "1", "placementStrategy": {"gpu": "binpack"}},
+        {"name": "a100", "labelKey": "gpu", "labelValue": "a100", "overProvisioningRatio": 1},
+    ]
+    NODES = """\
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, apiVersion: v1, metadata: {name: n1, labels: {gpu: h100}}, status: {allocatable: {nvidia.com/gpu: 8}}}
+- {kind: Node, apiVersion: v1, metadata: {name: n2, labels: {gpu: a100}}, status: {allocatable: {nvidia.com/gpu: 8}}}
+- {kind: Pod, apiVersion: v1, metadata: {name: p}}
+"""
+
+    def test_node_pools_with_labels_are_flavors(self) -> None:
+        project = self.PROJECT | {"defaultNodePools": ["h100"]}
+        files = {"projects": [project], "departments": [self.DEPARTMENT], "nodePools": self.NODE_POOLS}
+        result = imported("runai", json.dumps(files), self.NODES)
+        assert list(pool(result, "vision")["resources"]["flavors"].items()) == [
+            ("h100", {"guarantee": 4}), ("a100", {"guarantee": 1, "maximum": 8})
+        ]  # fmt: skip
+        assert (pool(result, "vision")["cohort"], "platforms" in pool(result, "vision")) == (
+            "department-research",
+            False,
+        )
+        assert body(result, OwnedKind.COHORT, "department-research")["quotas"] == [
+            {"flavor": "a100", "resource": "gpu", "nominal": 15}, {"flavor": "h100", "resource": "gpu", "nominal": 12}
+        ]  # fmt: skip
+        backend = body(result, OwnedKind.BACKEND, "imported")
+        assert [each["name"] for each in backend["flavors"]] == ["h100", "a100"]
+        assert [node["labels"] for node in backend["nodes"]] == [{"gpu": "h100"}, {"gpu": "a100"}]
+        lost = told(result, PartOutcome.NO_COUNTERPART)
+        assert all(words in lost for words in ("h100 placementStrategy: how a", "a100 overProvisioningRatio", "Pod p"))
+        assert "quotas are whole GPUs: the quota of a100 1.5 became 1." in told(result, PartOutcome.TO_DECIDE)
+
+    def test_projects_below_a_department_are_subpools_by_flavor(self) -> None:
+        rows = [
+            {"nodePool": {"name": name}, "gpu": {"deserved": 2, "limit": None, "overQuotaWeight": 1}}
+            for name in ("default", "a100")
+        ]
+        department = {"name": "d", "resources": [row | {"gpu": {"deserved": 5, "limit": 8}} for row in rows]}
+        projects = [{"name": name, "departmentName": "d", "resources": rows} for name in ("x", "y")]
+        node_pools = [self.NODE_POOLS[1], {"name": "default", "labelKey": None, "labelValue": None}]
+        files = {"projects": projects, "departments": [department], "nodePools": node_pools}
+        result = imported("runai", json.dumps(files))
+        assert pool(result, "department-d")["subpools"] == {name: {"a100": 2, "default": 2} for name in ("x", "y")}
+        assert pool(result, "department-d")["resources"]["flavors"]["default"] == {"guarantee": 5, "maximum": 8}
+        told_nodes = told(imported("runai", json.dumps(files), writes_backend=False), PartOutcome.TO_DECIDE)
+        assert "give the cluster imported this flavor with its label" in told_nodes
+
+    def test_an_unlimited_quota_and_different_weights_of_flavors_are_to_be_decided(self) -> None:
+        rows = [
+            {"nodePool": {"name": "h100"}, "gpu": {"deserved": None, "limit": None, "overQuotaWeight": 1}},
+            {"nodePool": {"name": "a100"}, "gpu": {"deserved": 2, "limit": None, "overQuotaWeight": 3}},
+        ]
+        files = {"projects": [{"name": "x", "resources": rows}], "nodePools": self.NODE_POOLS}
+        result = imported("runai", json.dumps(files))
+        assert pool(result, "x")["resources"]["flavors"]["h100"] == {"guarantee": 0}
+        decide = told(result, PartOutcome.TO_DECIDE)
+        assert "a quota of h100 is a number where there are flavors" in decide
+        assert "its weights differ between node pools, and a pool has one: 3" in decide
+
+    def test_node_pools_without_labels_stay_pools(self) -> None:
+        files = {"projects": [self.PROJECT], "nodePools": self.NODE_POOLS[:1]}
+        result = imported("runai", json.dumps(files))
+        assert {name for kind, name in result.objects if kind is OwnedKind.POOL} == {"vision-h100", "vision-a100"}
+        assert "the label of the node pools a100 is not known" in told(result, PartOutcome.TO_DECIDE)
+
     def test_rules_and_ranks_are_named(self) -> None:
         lost = told(imported("runai", json.dumps({"projects": [self.PROJECT]})), PartOutcome.NO_COUNTERPART)
         for word in (
@@ -193,7 +260,10 @@ class TestRunai:
             "enforceRunaiScheduler": True, "description": "x", "status": {"phase": "Ready"}, "new": 1,
         }  # fmt: skip
         rows = [{**row, "memory": {"deserved": 1, "limit": None}, "priority": "High"} for row in project["resources"]]
-        text = json.dumps({"projects": [project | {"resources": rows}], "departments": [self.DEPARTMENT]})
+        node_pools = [each | {"status": {"phase": "Ready"}, "new": 1} for each in self.NODE_POOLS]
+        text = json.dumps(
+            {"projects": [project | {"resources": rows}], "departments": [self.DEPARTMENT], "nodePools": node_pools}
+        )
         named_with_the_part_around = (
             ".nodePool.id", ".parent.type", ".schedulingRules.", ".nodeTypes.", ".status.", ".cpu.", ".memory.",
         )  # fmt: skip
