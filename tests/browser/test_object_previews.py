@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from pools.domain.people.role_changes import right_changes
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import expect_text
+from tests.unit.moving_in.test_slurm import DUMP, NODES
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -77,3 +78,40 @@ def test_back_from_a_preview_keeps_the_input_and_no_secret(scene: PoolScene, sig
     page.get_by_role("button", name="Preview").click()
     expect(page).to_have_url(re.compile("name=kept"))
     assert "secret" not in page.url
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_preview_of_an_import_and_back(scene: PoolScene, signed_in: Callable[..., Any], width: int) -> None:
+    """Nothing is imported: the installation is that of other tests, too."""
+    tab = signed_in("admin", viewport={"width": width, "height": 900})
+    page = tab.open("/import")
+    page.get_by_label("Files", exact=True).set_input_files([
+        {"name": "tux.cfg", "mimeType": "text/plain", "buffer": DUMP.encode()},
+        {"name": "nodes.txt", "mimeType": "text/plain", "buffer": NODES.encode()},
+    ])  # fmt: skip
+    tab.assert_accessible_in_both_colours()
+    page.get_by_role("button", name="Preview").click()
+    expect_text(page.locator("main"), "To decide", "tux.cfg:6", "pools.ops", "All of them are written, or none.")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tab.screenshot(f"import-{width}")
+    tab.assert_accessible_in_both_colours()
+    page.get_by_role("button", name="Change the input").click()
+    expect(page.get_by_label("tux.cfg, nodes.txt")).to_be_checked()
+    page.locator("select[name=kind]").select_option("kai")
+    page.get_by_role("button", name="Preview").click()
+    expect_text(page.get_by_role("alert"), "tux.cfg:", "nothing was written")
+
+
+def test_files_that_are_too_large_are_named_before_they_are_sent(
+    scene: PoolScene, signed_in: Callable[..., Any]
+) -> None:
+    page = signed_in("admin").open("/import")
+    page.get_by_label("Or the text of a file").fill("kept")
+    files = page.get_by_label("Files", exact=True)
+    files.set_input_files([{"name": "big.cfg", "mimeType": "text/plain", "buffer": b"# x\n" * 2**22}])
+    page.get_by_role("button", name="Preview").click()
+    said = files.evaluate("input => input.validationMessage")
+    assert said.startswith("These files have 16 MiB together, and the server takes 16 MiB. osmo-admin import reads")
+    files.set_input_files([{"name": "small.cfg", "mimeType": "text/plain", "buffer": b"# x\n"}])
+    assert files.evaluate("input => input.validity.valid")
+    expect(page.get_by_label("Or the text of a file")).to_have_value("kept")

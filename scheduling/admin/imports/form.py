@@ -33,7 +33,7 @@ KINDS: Final = {
     SourceKind.SLURM: "Slurm: sacctmgr dump, scontrol show node, slurm.conf",
     SourceKind.KUEUE: "Kueue: ClusterQueues, Cohorts, ResourceFlavors",
     SourceKind.KAI: "KAI: Queues, Topologies",
-    SourceKind.RUNAI: "Run:ai: projects, departments",
+    SourceKind.RUNAI: "Run:ai: projects, departments, node pools, nodes",
     SourceKind.RESOURCEQUOTA: "Kubernetes: ResourceQuotas of namespaces",
     SourceKind.OSMO: "OSMO 6, or files of this software",
 }

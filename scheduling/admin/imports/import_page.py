@@ -31,7 +31,10 @@ COMMANDS: Final = {
         )
     ],
     "KAI": ["kubectl get queues.scheduling.run.ai,topologies.kai.scheduler,nodes -o yaml > kai.yaml"],
-    "Run:ai": ["answers of /api/v1/org-unit/projects and /api/v1/org-unit/departments, as JSON"],
+    "Run:ai": [
+        "answers of /api/v1/org-unit/projects, /api/v1/org-unit/departments and /api/v2/node-pools, as JSON",
+        "kubectl get nodes -o yaml > nodes.yaml",
+    ],
     "ResourceQuotas": ["kubectl get resourcequotas,namespaces,nodes -A -o yaml > quotas.yaml"],
     "OSMO 6": ["osmo config show POOL -o json > pools.json", "the values of its chart, with services.configs"],
 }
