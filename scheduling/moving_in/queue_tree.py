@@ -36,10 +36,11 @@ _BEYOND_QUOTAS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueueAmounts:
-    """The GPUs of a queue in one flavor. None: unlimited."""
+    """The GPUs of a queue in one flavor, and how many of an idle quota others may use. None: unlimited."""
 
     quota: Fraction | None
     limit: Fraction | None
+    lending: Fraction | None = None
 
     @property
     def whole_quota(self) -> int | None:
@@ -67,7 +68,7 @@ class SourceQueue:
     @property
     def is_group(self) -> bool:
         """Whether it has no quota and no limit of its own."""
-        return all(each.quota is None and each.limit is None for each in self.amounts.values())
+        return all(each == QueueAmounts(None, None) for each in self.amounts.values())
 
     @property
     def has_flavors(self) -> bool:
@@ -146,7 +147,7 @@ class _Tree:
         for flavor, own in queue.amounts.items():
             amounts = [each.amounts[flavor] for each in children]
             quotas = [each.whole_quota for each in amounts]
-            if None in quotas or any(each.limit is not None for each in amounts):
+            if None in quotas or any(each.limit is not None or each.lending is not None for each in amounts):
                 return False
             if own.whole_quota is not None and sum(quota or 0 for quota in quotas) > own.whole_quota:
                 return False
@@ -159,6 +160,9 @@ class _Tree:
         }  # fmt: skip
         if cohort:
             body["cohort"] = cohort
+        for flavor in queue.amounts:
+            row = body["resources"]["flavors"][flavor] if queue.has_flavors else body
+            row |= self._lending(queue, flavor, cohort)
         shorts = NameRegister("subpool", longest_subpool_name(self.options.namespace, name), self.result)
         subpools: dict[str, Any] = {}
         for each in children:
@@ -198,6 +202,18 @@ class _Tree:
                 )
         return {"gpu": {}, "flavors": rows} if queue.has_flavors else {"gpu": rows[DEFAULT_FLAVOR]}
 
+    def _lending(self, queue: SourceQueue, flavor: str, above: str) -> dict[str, int]:
+        """The lending limit, which a node has inside a cohort alone."""
+        lending = queue.amounts[flavor].lending
+        if lending is None:
+            return {}
+        words = f"the lending limit {math.floor(lending)}{queue.of(flavor)}"
+        if not above:
+            self.result.lost(queue.place, f"{words}: without a cohort above it LOW work of all may use what is idle.")
+            return {}
+        self.result.became(queue.place, f"{words}.")
+        return {"lending_limit": math.floor(lending)}
+
     def _add_cohort(self, queue: SourceQueue, above: str) -> str:
         name = self.cohorts.claim(queue.name, queue.place)
         rows = [self._cohort_row(queue, flavor, name, above) for flavor in queue.amounts]
@@ -227,6 +243,7 @@ class _Tree:
             row["borrowing_limit"] = max(0, limit - max(own, below))
         elif limit is not None:
             self.result.lost(queue.place, f"the limit {limit}{of}: the top of a tree has no limit here.")
+        row |= self._lending(queue, flavor, above)
         self.result.became(
             queue.place,
             f"cohorts.{name} has {row['nominal']} GPUs{of} of its own: {own} without the {below} of those below it.",
@@ -257,7 +274,8 @@ class _Tree:
 
     def _report_fractions(self, queue: SourceQueue) -> None:
         for flavor, amounts in queue.amounts.items():
-            for word, amount in (("quota", amounts.quota), ("limit", amounts.limit)):
+            whole = (("quota", amounts.quota), ("limit", amounts.limit), ("lending limit", amounts.lending))
+            for word, amount in whole:
                 if amount is not None and amount.denominator != 1:
                     self.result.decide(
                         queue.place,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from pools.domain.errors import Fault
-from pools.domain.values.amounts import flavor_of, is_gpu
+from pools.domain.values.amounts import DEFAULT_FLAVOR, flavor_of, is_gpu
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.history.traces.faults import FileFaults
+from scheduling.history.traces.trace import FlavorsOf
 from scheduling.scenario import parse_scenario_text
 from scheduling.scenario.parse import ScenarioError
 
@@ -45,6 +47,17 @@ def _line_of(text: str, beginning: str) -> int | None:
 def flavors_of_nodes(facts: ClusterFacts) -> frozenset[str]:
     """The GPU flavors of the nodes."""
     return frozenset(flavor_of(key) for node in facts.nodes or () for key in node.resources if is_gpu(key))
+
+
+def flavors_of_kinds(flavors: Collection[str]) -> FlavorsOf:
+    """A job of a history uses the flavor of its kind of GPU; without a kind that the nodes have, every one of them."""
+    names = {name.lower(): name for name in sorted(flavors)}
+    every = () if set(names) <= {DEFAULT_FLAVOR} else tuple(sorted(flavors))
+
+    def choose(_team: str, kind: str, _nodes: str) -> tuple[str, ...]:
+        return (names[kind.lower()],) if every and kind.lower() in names else every
+
+    return choose
 
 
 def leaf_names(facts: ClusterFacts) -> frozenset[str]:

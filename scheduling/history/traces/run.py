@@ -6,7 +6,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,7 +20,7 @@ from scheduling.history.replay.jobs import SECOND, JobTable
 from scheduling.history.replay.measures import Course, Measures, compare
 from scheduling.history.traces import values
 from scheduling.history.traces.calibration_plot import calibration_svg
-from scheduling.history.traces.cluster import flavors_of_nodes, leaf_names, read_cluster
+from scheduling.history.traces.cluster import flavors_of_kinds, flavors_of_nodes, leaf_names, read_cluster
 from scheduling.history.traces.faults import FileFaults, ReplayFault
 from scheduling.history.traces.runs_file import RunsWriter
 from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
@@ -100,7 +100,7 @@ def read_input(request: ReplayRequest) -> ReplayInput:
         teams=known,
         flavors=flavors if is_known else None,
         priority=request.priority,
-        options=request.options,
+        options=replace(request.options, flavors_of=flavors_of_kinds(flavors or ())),
     )
     trace = reader.read()
     jobs = None if trace is None else jobs_between(trace, request.since, request.until, options)

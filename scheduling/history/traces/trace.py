@@ -52,6 +52,9 @@ NO_TEAMS = frozenset({"", "-1"})
 MAX_WORD = 256
 """Characters of a name, a user or a team."""
 
+FlavorsOf = Callable[[str, str, str], tuple[str, ...]]
+"""The flavors that a job of a history may use, by its queue, the kind of GPU of its record, and its nodes."""
+
 T = TypeVar("T")
 
 
@@ -61,7 +64,7 @@ class TraceOptions:
     the column or the field that is the team, None for the first choice of the form; `skips_unusable`: whether jobs
     without a run time, GPUs or a team are left out and counted; `renames`: the queue for a team of another name;
     `priorities`: the priority for a QOS or a priority class; `keeps_records`: the recorded starts and ends are needed
-    too. `flavors_of`: the GPU flavors that a job may use, by its queue, the kind of GPU and the nodes of its record."""
+    too. `flavors_of`: the GPU flavors of jobs of a history."""
 
     team: str | None = None
     team_from: str | None = None
@@ -69,7 +72,7 @@ class TraceOptions:
     renames: Mapping[str, str] = field(default_factory=dict)
     priorities: Mapping[str, Priority] = field(default_factory=dict)
     keeps_records: bool = False
-    flavors_of: Callable[[str, str, str], tuple[str, ...]] = lambda _team, _kind, _nodes: ()
+    flavors_of: FlavorsOf = lambda _team, _kind, _nodes: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +313,7 @@ class TraceReader:
             self._records.add(self._row, JobRecord(started, started + duration, 0, duration, self._line, "", ""))
         self._jobs.add(
             self._row, submit, duration, gpus, team, priority=priority, limit=limit, name=name, user=user,
-            checkpoint=checkpoint, flavors=flavors or self._options.flavors_of(team, "", ""),
+            checkpoint=checkpoint, flavors=flavors or (self._options.flavors_of(team, "", "") if self._is_swf else ()),
         )  # fmt: skip
 
     def _value(self, row: Mapping[str, str], column: str, read: Callable[[str], T | None], what: str) -> T | None:

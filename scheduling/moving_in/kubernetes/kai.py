@@ -89,7 +89,9 @@ def _read_queue(each: KubernetesObject, result: ImportResult) -> SourceQueue:
         each.take_text("spec.parentQueue"),
         {
             DEFAULT_FLAVOR: QueueAmounts(
-                _unlimited(numbers["quota"] or Fraction(0)), _unlimited(numbers["limit"] or Fraction(0))
+                _unlimited(numbers["quota"] or Fraction(0)),
+                _unlimited(numbers["limit"] or Fraction(0)),
+                _number(each, "spec.resources.gpu.lendingLimit"),
             )
         },
         max(numbers["overQuotaWeight"] or Fraction(0), Fraction(0)),

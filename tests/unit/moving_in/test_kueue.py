@@ -289,10 +289,27 @@ spec:
       - {name: nvidia.com/gpu, nominalQuota: 8, borrowingLimit: 3, lendingLimit: 1}
 status: {conditions: [{type: Active}]}
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: b}
+spec:
+  cohortName: all
+  namespaceSelector: {}
+  flavorFungibility: {whenCanBorrow: TryNextFlavor, whenCanPreempt: TryNextFlavor, preference: PreemptionOverBorrowing}
+  preemption: {reclaimWithinCohort: Any, borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: 5}}
+  admissionChecksStrategy: {admissionChecks: [{name: x, onFlavors: [h100]}]}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {name: q, namespace: ns}
-spec: {clusterQueue: a, stopPolicy: Hold, fairSharing: {weight: 1}}
+spec:
+  clusterQueue: a
+  stopPolicy: Hold
+  fairSharing: {weight: 1}
+  wallTimePolicy: {wallTimeAllocatedHours: 5, actionWhenWallTimeExhausted: Hold}
 ---
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: WorkloadPriorityClass
@@ -318,7 +335,7 @@ def test_every_key_does_something_or_stands_in_the_report() -> None:
         ".metadata.labels", ".metadata.annotations", ".spec.nodeTaints[", ".spec.tolerations[", ".description",
         ".spec.flavorFungibility.", ".spec.namespaceSelector.", ".spec.admissionChecksStrategy.",
         ".spec.admissionScope.", ".status.", ".spec.taints[", ".spec.controllerName", ".spec.fairSharing.weight",
-        ".resources[0].nominalQuota",
+        ".resources[0].nominalQuota", ".borrowWithinCohort.maxPriorityThreshold", ".wallTimePolicy.",
     )  # fmt: skip
     silent = silent_keys("kueue", EVERY_KEY.replace("kind: AdmissionCheck", "kind: Other"))
     rest = [key for key in silent if not any(each in key for each in named_with_the_part_around)]

@@ -85,6 +85,18 @@ class TestKai:
         assert [name for _, name in result.objects] == ["a"]
         assert "cohort" not in pool(result, "a")
 
+    def test_lending_limits(self) -> None:
+        result = read(
+            queue("corp", "quota: 40, limit: -1, lendingLimit: 5"),
+            queue("dep", "quota: 16, limit: 20, lendingLimit: 3", "corp"),
+            queue("x", "quota: 4, limit: -1, lendingLimit: 1.5", "dep"),
+            queue("y", "quota: 4, limit: -1, lendingLimit: 0", "dep"),
+        )
+        assert body(result, OwnedKind.COHORT, "dep")["quotas"][0]["lending_limit"] == 3
+        assert [pool(result, name)["lending_limit"] for name in ("x", "y")] == [1, 0]
+        assert "the lending limit 5: without a cohort above it" in told(result, PartOutcome.NO_COUNTERPART)
+        assert "the lending limit 1.5 became 1" in told(result, PartOutcome.TO_DECIDE)
+
     def test_a_missing_parent_and_a_cycle(self) -> None:
         assert "does not have" in told(read(queue("a", "limit: -1", "gone")), PartOutcome.TO_DECIDE).replace(
             "do not", "does not"
@@ -123,7 +135,7 @@ spec:
   reclaimMinRuntime: 5m
   somethingNew: 1
   resources:
-    gpu: {quota: 2, limit: 8, overQuotaWeight: 3}
+    gpu: {quota: 2, limit: 8, overQuotaWeight: 3, lendingLimit: 1}
     cpu: {quota: 2000, limit: 8000, overQuotaWeight: 2}
     memory: {quota: 2, limit: 8, overQuotaWeight: 2}
 status: {childQueues: [x]}

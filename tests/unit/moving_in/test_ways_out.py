@@ -156,6 +156,7 @@ class TestKai:
         assert leaves(result.objects) == wanted
         assert pool(result, "vision")["subpools"] == {"detect": 24, "segment": 16}
         assert gpu(result, "vision") == (64, 96, 3)
+        assert pool(result, "vision")["lending_limit"] == 20
         assert gpu(result, "speech") == (8, 12, 2)
         assert gpu(result, "alone") == (5, 5, 1)
         research = body(result, OwnedKind.COHORT, "research")
@@ -165,8 +166,8 @@ class TestKai:
     def test_what_has_no_counterpart_is_named(self) -> None:
         lost = "\n".join(exported("kai", FILES).lost)
         for words in (
-            "pools.mixed: a queue of KAI has one number of GPUs", "the lending limit 20", "pools.alone.hold_after: KAI",
-            "the 24 GPUs that no subpool has",
+            "pools.mixed: a queue of KAI has one number of GPUs", "pools.mixed: the lending limit 1 is of some flavors",
+            "pools.alone.hold_after: KAI", "the 24 GPUs that no subpool has", "pools.vision: lendingLimit: versions",
         ):  # fmt: skip
             assert words in lost
         found = exported("kai", "pools: {b: {backend: dgx}}")

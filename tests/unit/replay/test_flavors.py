@@ -17,6 +17,8 @@ from osmo_admin.cli.client import app
 from scheduling.domain.priorities import Priority
 from scheduling.history.traces.trace import TraceReader
 from scheduling.history.traces.trace_file import COLUMNS, TraceJob, csv_trace
+from tests.unit.replay.test_proof import job
+from tests.unit.replay.test_sacct import HEADER as SACCT_HEADER
 
 HEADER = "submit_time,duration_s,gpus,team,flavor"
 
@@ -48,6 +50,22 @@ def test_a_job_runs_in_the_first_of_its_flavors_that_serves(tmp_path: Path) -> N
     team = answer["teams"]["lab"]
     assert team["capacity_gpu_h"] == team["quota_gpu_h"] == pytest.approx(16 * 200 / 3600)
     assert team["used_gpu_h"] + team["idle_quota_gpu_h"] == pytest.approx(team["quota_gpu_h"])
+
+
+def test_a_job_of_slurm_uses_the_flavor_of_its_type(tmp_path: Path) -> None:
+    types = ["gres/gpu=8,gres/gpu:h100=8", "gres/gpu=8,gres/gpu:H100=8", "gres/gpu=8"]
+    rows = [job(n, 0, 1, AllocTRES=tres, Account="lab") for n, tres in enumerate(types, 1)]
+    (tmp_path / "month.txt").write_text(SACCT_HEADER + "".join(rows))
+    (tmp_path / "cluster.yaml").write_text(
+        "nodes:\n- {name: h, resources: {h100/gpu: 8}}\n- {name: a, resources: {a100/gpu: 8}}\n"
+        "queues: [{name: lab, quota: {h100/gpu: 8, a100/gpu: 8}}]\n"
+    )
+    files = [str(tmp_path / name) for name in ("month.txt", "cluster.yaml", "runs.csv")]
+    result = CliRunner().invoke(app, ["replay", files[0], "--on", files[1], "--runs", files[2]])
+    assert result.exit_code == 0, result.output
+    with Path(files[2]).open() as runs:
+        found = [(run["job"], run["nodes"], run["start"]) for run in csv.DictReader(runs)]
+    assert found == [("1", "h:8", "0"), ("3", "a:8", "0"), ("2", "h:8", "3600")]
 
 
 def test_what_is_borrowed_in_one_flavor_is_not_lent_by_another(tmp_path: Path) -> None:
