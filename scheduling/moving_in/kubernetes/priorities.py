@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from scheduling.moving_in.kubernetes.objects import KubernetesObject
-from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
+from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason
+from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
+
+_REASONS: Final[Mapping[str, Reason]] = {
+    "description": (PartOutcome.STATE, "priorities have no descriptions here."),
+    "preemptionPolicy": (PartOutcome.NO_COUNTERPART, "here only HIGH and NORMAL work preempts, and only LOW work."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ def report_priorities(classes: list[PriorityClass], result: ImportResult) -> Non
         result.decide(
             each.place,
             f"priority {each.name} ({each.value}): submit its work as {word}. Only LOW work borrows and is preempted; "
-            "HIGH and NORMAL work stays within its quota. Confirm it.",
+            f"HIGH and NORMAL work stays within its quota. In the proof: --priority-of {each.name}={word}. Confirm it.",
         )
 
 
@@ -38,6 +45,6 @@ def read_priority_classes(objects: list[KubernetesObject], result: ImportResult)
         if not isinstance(value, int) or isinstance(value, bool):
             raise BadSource.at(each.place("value"), "a priority has a whole number as its value.")
         found.append(PriorityClass(each.name, value, each.take("globalDefault") is True, each.place()))
-        each.used.update(("kind", "metadata.name", "description", "preemptionPolicy"))
-        each.report_rest(result, lambda _path: None)
+        each.used.update(("kind", "metadata.name"))
+        each.report_rest(result, _REASONS.get)
     report_priorities(found, result)

@@ -460,7 +460,7 @@ def _report_qos(lines: list[SlurmLine], result: ImportResult) -> None:
         result.decide(
             line.place,
             f"priority {priority}: submit its work as {word}. Only LOW work borrows and is preempted; "
-            "HIGH and NORMAL work stays within its quota. Confirm it.",
+            f"HIGH and NORMAL work stays within its quota. In the proof: --priority-of {line.name}={word}. Confirm it.",
         )
         for key, value in line.fields.items():
             place = SourcePlace(line.place.file, line.place.line, f"QOS {line.name} {line.keys[key]}={value}")

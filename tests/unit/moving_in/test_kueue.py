@@ -332,7 +332,7 @@ status: {allocatable: {nvidia.com/gpu: 8, cpu: 96, memory: 64Gi, ephemeral-stora
 
 def test_every_key_does_something_or_stands_in_the_report() -> None:
     named_with_the_part_around = (
-        ".metadata.labels", ".metadata.annotations", ".spec.nodeTaints[", ".spec.tolerations[", ".description",
+        ".metadata.labels", ".metadata.annotations", ".spec.nodeTaints[", ".spec.tolerations[",
         ".spec.flavorFungibility.", ".spec.namespaceSelector.", ".spec.admissionChecksStrategy.",
         ".spec.admissionScope.", ".status.", ".spec.taints[", ".spec.controllerName", ".spec.fairSharing.weight",
         ".resources[0].nominalQuota", ".borrowWithinCohort.maxPriorityThreshold", ".wallTimePolicy.",

@@ -150,6 +150,8 @@ kind: PriorityClass
 metadata: {name: train}
 value: 50
 globalDefault: true
+description: training
+preemptionPolicy: Never
 """
         named = (".cpu.overQuotaWeight", ".memory.overQuotaWeight", ".status.", ".gpu.overQuotaWeight")
         assert [key for key in silent_keys("kai", text) if not any(part in key for part in named)] == []
