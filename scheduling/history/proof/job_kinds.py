@@ -3,13 +3,15 @@ pool."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from pools.domain.errors import BadInput
-from pools.domain.values.amounts import flavor_of
+from pools.domain.values.amounts import DEFAULT_FLAVOR, flavor_of
 from pools.domain.values.counting import counted
 from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.history.replay.jobs import SECOND, JobTable
+from scheduling.history.replay.jobs import SECOND, Job, JobTable
+from scheduling.history.traces.records import JobRecord
 from scheduling.moving_in.result import SourcePlace
 from scheduling.moving_in.slurm.lines import expand_hosts
 
@@ -47,6 +49,39 @@ def hosts_of(text: str) -> list[str]:
         return [host.lower() for host in expand_hosts(text, SourcePlace("NodeList", 1))]
     except BadInput:
         return [text]
+
+
+@dataclass(frozen=True, slots=True)
+class KindUse:
+    """One kind of GPU: its GPUs, and the GPU-microseconds held before and after. Without a name: jobs of which nobody
+    can tell the kind, before."""
+
+    name: str
+    gpus: int
+    before: int
+    after: int
+
+
+def use_by_kind(jobs: Iterable[tuple[Job, JobRecord]], begin: int) -> dict[str, int]:
+    """The recorded GPU-microseconds since the begin of the month, by the flavor in which a job counts; the name is
+    empty where nobody can tell it."""
+    found: dict[str, int] = {}
+    for job, record in jobs:
+        name = job.flavors[0] if len(job.flavors) == 1 else ""
+        found[name] = found.get(name, 0) + job.gpus * min(record.held, record.ended - begin)
+    return found
+
+
+def kind_uses(facts: ClusterFacts, before: Mapping[str, int], after: Mapping[str, int]) -> tuple[KindUse, ...]:
+    """The use of each flavor of the nodes, those with the most GPUs first; nothing without flavors."""
+    gpus: dict[str, int] = {}
+    for node in facts.nodes or ():
+        for key, amount in node.resources.items():
+            gpus[flavor_of(key)] = gpus.get(flavor_of(key), 0) + int(amount)
+    if set(gpus) <= {DEFAULT_FLAVOR}:
+        return ()
+    names = sorted({*gpus, *after, *before}, key=lambda name: (name == "", -gpus.get(name, 0), name))
+    return tuple(KindUse(name, gpus.get(name, 0), before.get(name, 0), after.get(name, 0)) for name in names)
 
 
 def kind_sentences(jobs: JobTable) -> Iterator[str]:

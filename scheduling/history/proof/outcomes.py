@@ -78,9 +78,9 @@ class OutcomeObserver(ReplayObserver):
     """Notes what a replay does with each job, in little memory."""
 
     def __init__(self, begin: int, horizon: int) -> None:
-        """`begin`: when the month begins; `horizon`: the last recorded end, on the clock of the replay. `used` counts
-        between them."""
-        self.used = 0
+        """`begin`: when the month begins; `horizon`: the last recorded end, on the clock of the replay. `used`: the
+        GPU-microseconds between them, by flavor."""
+        self.used: dict[str, int] = {}
         self._begin, self._horizon = begin, horizon
         self.places: dict[int, int] = {}
         self.first_start: array[int] = array("q")
@@ -111,7 +111,8 @@ class OutcomeObserver(ReplayObserver):
         place = self._place(live.job)
         self.lost[place] += lost
         assert live.start is not None
-        self.used += live.job.gpus * max(0, min(now, self._horizon) - max(live.start, self._begin))
+        used = live.job.gpus * max(0, min(now, self._horizon) - max(live.start, self._begin))
+        self.used[live.flavor] = self.used.get(live.flavor, 0) + used
         if reason is EndReason.PREEMPTED:
             self.stops[place] += 1
         else:

@@ -7,8 +7,10 @@ from html import escape
 from typing import Final
 
 from pools.domain.values.counting import counted
+from scheduling.history.proof.job_kinds import KindUse
 from scheduling.history.proof.jobs_file import moment_text
 from scheduling.history.proof.numbers import (
+    NONE,
     hours_text,
     later_text,
     pairs,
@@ -64,6 +66,9 @@ def _parts(proof: Proof) -> Iterator[str]:
     yield "<h2>In sum</h2>"
     sums = ([_text(cell) for cell in pair] for pair in pairs(proof))
     yield from _table(("", "Before", "After", "Difference"), sums)
+    if proof.kinds:
+        yield "<h2>Kinds of GPU</h2>"
+        yield from _table(("Kind", "GPUs", "Used before (GPU-h)", "Used after (GPU-h)"), map(_kind, proof.kinds))
     yield "<h2>Teams: who gets less, who gets more</h2>"
     yield from _shares("Team", list(proof.comparison.teams.values()), MOST_TEAMS)
     people = [each for each in proof.comparison.people.values() if each.name != NOBODY]
@@ -88,6 +93,11 @@ def _parts(proof: Proof) -> Iterator[str]:
     )
     yield from (f"<p>{_text(sentence, 600)}</p>" for sentence in proof.counted)
     yield "</main>\n</body>\n</html>"
+
+
+def _kind(each: KindUse) -> tuple[str, ...]:
+    used = (hours_text(each.before), hours_text(each.after))
+    return (_text(each.name), f"{each.gpus:,}", *used) if each.name else ("Nobody can tell", NONE, used[0], NONE)
 
 
 def _shares(title: str, sums: Sequence[Sums], most: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from scheduling.domain.engine.facts import ClusterFacts, NodeFacts
 from scheduling.domain.priorities import Priority
 from scheduling.garbage_collector import garbage_collector
 from scheduling.history.proof.configured_cluster import ConfiguredCluster, configured_cluster
-from scheduling.history.proof.job_kinds import JobKinds, hosts_of, kind_sentences
+from scheduling.history.proof.job_kinds import JobKinds, KindUse, hosts_of, kind_sentences, kind_uses, use_by_kind
 from scheduling.history.proof.jobs_file import JobsWriter, moment_text
 from scheduling.history.proof.month import ProvedMonth, begin_sentence, choose_month
 from scheduling.history.proof.names_of_teams import TeamNames
@@ -51,8 +51,8 @@ class ProofRequest:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """The answer. `before_use`, `after_use`: GPU-microseconds held from the begin of the month to the last recorded end
-    (`horizon`, both on the clock of the replay); `start` is the time of instant 0. `counted`: how jobs are counted;
-    `untold`: what the history cannot say."""
+    (`horizon`, both on the clock of the replay); `start` is the time of instant 0. `kinds`: the use of each flavor;
+    `counted`: how jobs are counted; `untold`: what the history cannot say."""
 
     comparison: BeforeAndAfter
     summary: Summary
@@ -65,6 +65,7 @@ class Proof:
     after_use: int
     nodes: int
     gpus: int
+    kinds: tuple[KindUse, ...]
     counted: tuple[str, ...]
     untold: tuple[str, ...]
     sources: tuple[str, str]
@@ -96,15 +97,15 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
     gpus = int(sum(gpus_in(node.resources) for node in facts.nodes or ()))
     has_names = request.nodes is None
     begin = jobs.start + month.begin
-    held = ((job.gpus, records.of(job.id)) for job in jobs)
-    before_use = sum(job_gpus * min(record.held, record.ended - begin) for job_gpus, record in held)
+    before = use_by_kind(((job, records.of(job.id)) for job in jobs), begin)
     untold = [
         begin_sentence(month, trace), *_untold(jobs, trace, gpus),
         *_elsewhere(jobs, trace, facts if has_names else None), *cluster.notes, *trace.notes,
     ]  # fmt: skip
     return Proof(
         comparison, measures.summaries()[0], {**worst.reasons, **never}, jobs.start, trace.is_dated, month.begin,
-        horizon, before_use, observer.used, len(facts.nodes or ()), gpus, tuple(kind_sentences(jobs)), tuple(untold),
+        horizon, sum(before.values()), sum(observer.used.values()), len(facts.nodes or ()), gpus,
+        kind_uses(facts, before, observer.used), tuple(kind_sentences(jobs)), tuple(untold),
         (request.folder.name, Path(request.history).name),
     )  # fmt: skip
 

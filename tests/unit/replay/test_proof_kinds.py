@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,19 +52,21 @@ def test_jobs_wait_for_their_own_kind_alone(firm: Path) -> None:
         job(4, 0, 1, AllocTRES="gres/gpu=4", NodeList="v[1-2]", Account="chem"),
     )
     assert [rows[f"{line}"]["wait_after_s"] for line in (2, 3, 4, 5)] == ["0", "14400", "0", "0"]
+    assert "<td>a100</td><td>8</td><td>36</td><td>32</td>" in re.sub(" class=.text.", "", page)
     told = "Jobs count in the kind of GPU that they had: 2 in a100, 2 in v100."
     assert told in text
     assert told in page
 
 
 def test_a_kind_that_nobody_can_tell_is_every_one_of_the_pool(firm: Path) -> None:
-    text, rows, _page = prove(
+    text, rows, page = prove(
         firm,
         job(1, 0, 4, AllocTRES="gres/gpu=8,gres/gpu:a100=8"),
         job(2, 0, 1, AllocTRES="gres/gpu=4"),
         job(3, 0, 1, AllocTRES="gres/gpu=4,gres/gpu:a100=2,gres/gpu:v100=2", NodeList="a1,v1"),
     )
     assert sorted(rows[f"{line}"]["wait_after_s"] for line in (3, 4)) == ["0", "3600"]  # v100: 4 of the pool
+    assert "Nobody can tell" in page
     assert "Of 2 jobs (8 GPU-hours) nobody can tell the kind of GPU" in text
 
 
