@@ -13,4 +13,10 @@
     input.setCustomValidity(size >= most * MIB ? text : "");
     input.reportValidity();
   });
+
+  // The browser does not check the form itself, because the server says what is wrong with other input.
+  input.form.addEventListener("submit", (event) => {
+    if (input.reportValidity()) return;
+    event.preventDefault();
+  });
 })();
