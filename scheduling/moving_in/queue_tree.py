@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.names import LABEL_LIMIT, SEPARATOR
+from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
 from scheduling.moving_in.cycles import find_cycle
@@ -28,6 +29,7 @@ from scheduling.moving_in.options import ImportOptions
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.weights import whole_weights
 
+_BORROWING, _LENDING = LIMIT_KEYS
 _BEYOND_QUOTAS: Final = (
     "LOW work of its pools shares the quotas of the cohort, and no GPUs that belong to no quota. Give the cohort the "
     "rest of the cluster as its own quota if it shall."
@@ -212,7 +214,7 @@ class _Tree:
             self.result.lost(queue.place, f"{words}: without a cohort above it LOW work of all may use what is idle.")
             return {}
         self.result.became(queue.place, f"{words}.")
-        return {"lending_limit": math.floor(lending)}
+        return {_LENDING: math.floor(lending)}
 
     def _add_cohort(self, queue: SourceQueue, above: str) -> str:
         name = self.cohorts.claim(queue.name, queue.place)
@@ -240,7 +242,7 @@ class _Tree:
                 queue.place, f"its limit{of} is 0 or is not given, so nothing may run below it there. Confirm it."
             )
         if limit is not None and above:
-            row["borrowing_limit"] = max(0, limit - max(own, below))
+            row[_BORROWING] = max(0, limit - max(own, below))
         elif limit is not None:
             self.result.lost(queue.place, f"the limit {limit}{of}: the top of a tree has no limit here.")
         row |= self._lending(queue, flavor, above)

@@ -21,11 +21,12 @@ from scheduling.history.traces.trace import Trace
 @dataclass(frozen=True, slots=True)
 class ProvedMonth:
     """`jobs`: all that take part; `warm_up`: the numbers of those that are left out of the sums; `begin`: when the
-    month begins, on the clock of the replay."""
+    month begins, on the clock of the replay; `since`: the same on the clock of the history, if it was given."""
 
     jobs: JobTable
     warm_up: Collection[int]
     begin: int
+    since: int | None
 
     def __iter__(self) -> Iterator[Job]:
         """The jobs of the month, in the order of their submission."""
@@ -38,7 +39,7 @@ def choose_month(trace: Trace, since: str | None, until: str | None, faults: Fil
     if faults.count:
         return None
     if begin is None and end is None:
-        return ProvedMonth(trace.jobs, (), 0)
+        return ProvedMonth(trace.jobs, (), 0, None)
     chosen, warm_up = JobTable(trace.jobs.default_priority), set[int]()
     for job in trace.jobs:
         submit = job.submit + trace.jobs.start
@@ -58,20 +59,23 @@ def choose_month(trace: Trace, since: str | None, until: str | None, faults: Fil
         faults.add(None, "--since", Fault.BAD_VALUE, "No job of the trace was submitted in the given time.")
         return None
     chosen.sort()
-    return ProvedMonth(chosen, warm_up, 0 if begin is None else max(0, begin - chosen.start))
+    return ProvedMonth(chosen, warm_up, 0 if begin is None else max(0, begin - chosen.start), begin)
 
 
 def begin_sentence(month: ProvedMonth, trace: Trace) -> str:
     """What was on the nodes when the month began."""
     jobs, records = month.jobs, trace.records
-    if month.begin:
-        at = jobs.start + month.begin
+    if month.since is not None:
+        at = month.since
+        at_text = moment_text(at, is_dated=trace.is_dated)
+        if not month.warm_up:
+            return f"No job of the history ran or waited at {at_text}, so the replay begins on empty nodes."
         warm = [(job, records.of(job.id)) for job in jobs if job.id in month.warm_up]
         left = sum(job.gpus * min(job.duration, record.ended - at) for job, record in warm)
         running = sum(job.gpus for job, record in warm if record.ended - job.duration < at)
         return (
             f"{counted(len(warm), 'job')} ran (on {running:,} GPUs) or waited at "
-            f"{moment_text(at, is_dated=trace.is_dated)}: so "
+            f"{at_text}: so "
             f"they do in the replay. They are left out of the sums, with the {_hours(left)} that they still ran."
         )
     first = min(records.of(job.id).ended for job in jobs)

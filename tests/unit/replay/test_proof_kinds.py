@@ -144,6 +144,11 @@ def test_what_ran_at_the_begin_runs_at_the_begin(firm: Path) -> None:
     assert "50.0%" in text  # 8 of 16 GPUs in the four hours of the month
 
 
+def test_a_begin_at_which_nothing_ran(firm: Path) -> None:
+    text, _rows, _page = prove(firm, job(1, 0, 4), options=("--since", f"{OCT_1}09:00:00"))
+    assert "No job of the history ran or waited at 2026-10-01T09:00:00, so the replay begins on empty nodes." in text
+
+
 def test_without_a_begin_the_page_says_how_much_is_uncertain(firm: Path) -> None:
     early = {"Submit": f"{OCT_1}08:00:00", "Eligible": f"{OCT_1}08:00:00"}
     text, _rows, _page = prove(firm, job(1, 0, 4, **early), job(2, 9, 1, Submit=f"{OCT_1}18:30:00"))
