@@ -31,7 +31,7 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, RuleName, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.changes.dry_run import EffectAnswer, warnings_of
-from pools.services.changes.shown_effects import confirmed_effect, previewing
+from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing
 from pools.services.configuration.approvals import request_approval
 
 REFUSALS = (BadInput, Conflict, Busy)
@@ -397,11 +397,10 @@ class ConfirmFlow(Generic[ResultT]):
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
             return self._redirect_to_preview(form, sent, is_repeated=True)
         try:
-            with confirmed_effect(
-                self.change.command(form),
-                actor=actor_of(self.request),
-                title=self.change.title,
-                description=form.cleaned_data["description"],
+            command, actor, note = self.change.command(form), actor_of(self.request), form.cleaned_data["description"]
+            with (
+                confirming(command, actor),
+                confirmed_effect(command, actor=actor, title=self.change.title, description=note),
             ):
                 result = self._make(form, form.cleaned_data["version"])
         except Stale:

@@ -11,6 +11,7 @@ The declarations of the changes are in :mod:`pools.domain.changes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -46,7 +47,7 @@ from pools.domain.people.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.changes.dry_run import EffectAnswer, read_effect
-from pools.services.changes.shown_effects import confirmed_effect, previewing
+from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing
 from pools.services.configuration.approvals import request_approval
 
 ResultT = TypeVar("ResultT")
@@ -129,10 +130,11 @@ def answer_change(
         return answer.render(result)
 
     try:
-        if view.request.method != "POST" or not answer.keeps_answers:
-            return respond()
-        repeat = partial(answer.repeat_secret, command) if answer.repeat_secret else None
-        return view.run_once(respond, require=require, is_preview=is_preview, repeat_secret=repeat)
+        with nullcontext() if is_preview else confirming(command, view.actor):
+            if view.request.method != "POST" or not answer.keeps_answers:
+                return respond()
+            repeat = partial(answer.repeat_secret, command) if answer.repeat_secret else None
+            return view.run_once(respond, require=require, is_preview=is_preview, repeat_secret=repeat)
     except ApprovalNeeded as need:
         # Stored after the transaction of the refused change; a repetition finds the same request.
         if not asks:

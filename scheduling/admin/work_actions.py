@@ -14,7 +14,7 @@ from pools.domain.changes.command import fields_of, title_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.services.changes.dry_run import impact_body
-from pools.services.changes.shown_effects import confirmed_effect, keep_memos
+from pools.services.changes.shown_effects import confirmed_effect, confirming, keep_memos
 from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.changes.workflows import CancelWorkflow
@@ -99,7 +99,10 @@ def _retry_obstacle(actor: Actor, workflow: Workflow) -> str:
 
 def _cancel(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
     shown, message = CancelWorkflow(name=workflow.name), form.cleaned_data["message"]
-    with confirmed_effect(shown, actor=actor, title=title_of(shown), description=message):
+    with (
+        confirming(shown, actor),
+        confirmed_effect(shown, actor=actor, title=title_of(shown), description=message),
+    ):
         cancel_workflow(replace(shown, message=message), actor=actor)
     return workflow, f"{workflow.name} was cancelled."
 

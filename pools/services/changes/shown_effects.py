@@ -26,6 +26,7 @@ from pools.signals import effect_confirmed
 KEPT_MINUTES = 60
 Memos = list[Mapping[str, Any]]
 _collected: ContextVar[Memos | None] = ContextVar("collected_memos", default=None)
+_confirmed: ContextVar[Sequence[Mapping[str, Any]]] = ContextVar("confirmed_memos", default=())
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def note_memos(memos: Iterable[Mapping[str, Any]]) -> None:
 
 @contextmanager
 def previewing(command: ChangeCommand, actor: Actor) -> Iterator[None]:
-    """Inside, a dry run shows the actor the effect of this change; its memos are kept for :func:`confirmed_effect`."""
+    """Inside, a dry run shows the actor the effect of this change; its memos are kept for :func:`confirming`."""
     with collecting_memos() as memos:
         yield
     keep_memos(command, actor, memos)
@@ -66,20 +67,34 @@ def keep_memos(command: ChangeCommand, actor: Actor, memos: Sequence[Mapping[str
         cache.delete(_address(command, actor))
 
 
+@contextmanager
+def confirming(command: ChangeCommand, actor: Actor) -> Iterator[None]:
+    """Inside, the actor makes this change, after a preview perhaps. It stands around all transactions of the change,
+    because what was kept is read over the network."""
+    memos = _kept_memos(command, actor) if command.has_preview else []
+    mark = _confirmed.set(memos)
+    try:
+        yield
+    finally:
+        _confirmed.reset(mark)
+    if memos:
+        cache.delete(_address(command, actor))
+
+
 def confirmed_effect(
     command: ChangeCommand, *, actor: Actor, title: str, description: str
 ) -> AbstractContextManager[None]:
-    """Inside, the service of this change is called. If a preview of it has shown its effect to the actor, the memos are
-    given back in the transaction of the change."""
-    if not (command.has_preview and command.is_one_transaction):
+    """Inside, the service of this change is called. If a preview of it has shown its effect to the actor
+    (:func:`confirming`), the memos are given back in the transaction of the change."""
+    if not command.is_one_transaction:
         return nullcontext()
-    return effect_in_transaction(command, actor=actor, title=title, description=description)
+    return effect_in_transaction(actor=actor, title=title, description=description)
 
 
 @contextmanager
-def effect_in_transaction(command: ChangeCommand, *, actor: Actor, title: str, description: str) -> Iterator[None]:
+def effect_in_transaction(*, actor: Actor, title: str, description: str) -> Iterator[None]:
     """As :func:`confirmed_effect`, within a service that has several transactions: inside, the change is made."""
-    memos = _kept_memos(command, actor)
+    memos = _confirmed.get()
     if not memos:
         yield
         return
@@ -87,7 +102,6 @@ def effect_in_transaction(command: ChangeCommand, *, actor: Actor, title: str, d
         before = read_tokens()
         yield
         effect_confirmed.send(sender=None, actor=actor, title=title, memos=memos, before=before)
-    cache.delete(_address(command, actor))
 
 
 def _kept_memos(command: ChangeCommand, actor: Actor) -> Memos:

@@ -159,7 +159,7 @@ def approve(command: Approve, *, actor: Actor, description: str = "") -> Approva
             title, note = f"Approve request {row.pk}", _description(row, actor)
             with (
                 transaction.atomic(),
-                effect_in_transaction(command, actor=actor, title=title, description=note),
+                effect_in_transaction(actor=actor, title=title, description=note),
             ):
                 run_requested(actor, row)
             return _decide(row, ApprovalState.APPROVED, actor, description)

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.core.cache import cache
+from django.db import connection, transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,6 +17,7 @@ from osmo_admin.monitoring.work_metrics import _collect_wait_faults
 from pools.domain.approvals import ApprovalState
 from pools.domain.changes.pools import PatchPool
 from pools.models import ApprovalRequest, Pool, User
+from pools.services.changes import shown_effects
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.history.starts import background as forecasts
@@ -179,6 +181,33 @@ def test_the_preview_of_a_cancellation_is_compared(cluster: Cluster, where: str)
     assert (row.title, row.lost, row.started) == (f"Cancel workflow {name}", [], [group_of("low3")])
     cluster.reconcile()
     assert outcomes() == [("kept", "")]
+
+
+class Watched:
+    """A cache that notes in how many transactions it is asked."""
+
+    def __init__(self) -> None:
+        self.depths: set[int] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.depths.add(len(connection.savepoint_ids))
+        return getattr(cache, name)
+
+
+def test_what_was_kept_is_read_and_forgotten_outside_of_all_transactions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a cache that does not answer would keep the locks of a change, or the stored answer of a request."""
+    watched, outside = Watched(), {len(connection.savepoint_ids)}
+    monkeypatch.setattr(shown_effects, "cache", watched)
+    cluster.submit("low3", "b", "LOW", gpus=8)
+    cluster.reconcile()
+    address = f"/api/workflow/{Workflow.objects.get(spec_name='low1').name}/cancel"
+    assert post(cluster, f"{address}?dry_run=True").status_code == 200
+    once = cluster.admin.post(address, {}, content_type="application/json", headers={"Idempotency-Key": "one"})
+    assert once.status_code == 200
+    assert len(outcomes()) == 1
+    assert watched.depths == outside
 
 
 @pytest.mark.parametrize("where", ["page", "rest"])
