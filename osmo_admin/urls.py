@@ -15,6 +15,8 @@ from pools.api.unsupported import UnsupportedConfiguration
 from pools.api.version import client_version
 from scheduling.api import webhook_urls
 
+admin.autodiscover()  # the pages, which only those processes need that have addresses
+
 urlpatterns = [
     path("health", csrf_exempt(health.health)),
     path("ready", csrf_exempt(health.ready)),

@@ -12,6 +12,7 @@ checks.refuse_unsafe_settings()  # before the setup, which takes a second: the s
 set_up_django()
 django_application = get_wsgi_application()
 
+import osmo_admin.urls  # noqa: E402, F401  (before the first request, which would wait for all pages)
 from osmo_admin.web.review_path import ReviewPath  # noqa: E402  (its models need Django)
 
 application = ReviewPath(django_application)

@@ -61,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _point_django_at(_services(config))
     static_files.read_static_files_once()
     _use_quick_hashes()
+    _load_pages()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -112,6 +113,13 @@ def _use_quick_hashes() -> None:
     from osmo_admin.access.password_hashing import OneAtATimeHasher
 
     OneAtATimeHasher.iterations = 1000
+
+
+def _load_pages() -> None:
+    """The addresses load them, in a process that has addresses. No test depends on one before it that asked for one."""
+    from django.contrib import admin
+
+    admin.autodiscover()
 
 
 def _point_django_at(here: Services) -> None:
