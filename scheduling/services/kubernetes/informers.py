@@ -17,9 +17,9 @@ from scheduling.domain.cluster.naming import (
 )
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import Cluster
 from scheduling.kube.informer import Informer, InformerTiming
+from scheduling.kube.informer_group import InformerGroup
 from scheduling.selectors.work.pending_manifests import ClusterContext
 
 
@@ -51,7 +51,7 @@ def _queue_state(queue: Object) -> Object:
     }
 
 
-class ClusterInformers:
+class ClusterInformers(InformerGroup):
     """The informers of one cluster. They collect the ids of changed gangs, whether a node changed, and whether another
     client changed a queue of ours."""
 
@@ -83,7 +83,6 @@ class ClusterInformers:
             labels=context.shard_selector,
             **common,
         )
-        self._needed: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
         self.queues: Informer[str] = Informer(
             resource_kinds.QUEUE,
             key_of=lambda queue: str(queue["metadata"]["name"]),
@@ -94,35 +93,13 @@ class ClusterInformers:
         )
         self._queue_states: dict[str, Object] = {}
         self._queues_changed = False
-        self._all: tuple[Informer[Any], ...] = (*self._needed, self.queues)
+        # Without the right to watch queues, their changes wait for the regular sync: that is not a fault.
+        super().__init__(self.pods, self.pod_groups, self.nodes, others=(self.queues,))
 
     @property
     def has_synced(self) -> bool:
         """Whether pods and PodGroups are known. The agent can work without nodes."""
         return self.pods.has_synced and self.pod_groups.has_synced
-
-    @property
-    def error_message(self) -> str:
-        """The first error of an informer, with the kind of its objects; empty when all informers work. Without the
-        right to watch queues, their changes wait for the regular sync: that is not a fault."""
-        failed = next((informer for informer in self._needed if informer.error is not None), None)
-        return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
-
-    def relist(self) -> None:
-        """List everything now, as far as the cluster permits."""
-        for informer in self._all:
-            informer.relist()
-
-    def retry_now(self) -> None:
-        """The cluster answers again: end all pauses after failures."""
-        for informer in self._all:
-            informer.retry_now()
-
-    def start(self, stop: threading.Event, name: str) -> None:
-        """Run each informer in a daemon thread, which ends with its current call after `stop` is set."""
-        for informer in self._all:
-            title = f"{name}-{informer.kind.plural}"
-            threading.Thread(target=informer.run, args=[stop], name=title, daemon=True).start()
 
     def find_pod_group(self, group: UUID) -> Object | None:
         """The known PodGroup of a gang."""

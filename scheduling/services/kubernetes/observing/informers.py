@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from scheduling.domain.cluster.node import trim_pod
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import Informer, InformerTiming
+from scheduling.kube.informer_group import InformerGroup
 
 
 def full_name(item: Object) -> str:
@@ -26,7 +25,7 @@ def _trim(pod: Object) -> Object:
     return trimmed | {"metadata": trimmed["metadata"] | kept}
 
 
-class ObservedInformers:
+class ObservedInformers(InformerGroup):
     """The informers of one observed cluster."""
 
     def __init__(
@@ -43,34 +42,12 @@ class ObservedInformers:
             on_change=self._on_node_change,
             **common | {"name_of": lambda node: str(node["metadata"]["name"])},
         )
-        self._all: tuple[Informer[Any], ...] = (self.pods, self.nodes)
+        super().__init__(self.pods, self.nodes)
 
     @property
     def has_synced(self) -> bool:
         """Whether pods and nodes are known."""
         return all(informer.has_synced for informer in (self.pods, self.nodes))
-
-    @property
-    def error_message(self) -> str:
-        """The first error of an informer, with the kind of its objects; empty when all work."""
-        failed = next((informer for informer in self._all if informer.error is not None), None)
-        return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
-
-    def relist(self) -> None:
-        """List everything now, as far as the cluster permits."""
-        for informer in self._all:
-            informer.relist()
-
-    def retry_now(self) -> None:
-        """The cluster answers again: end all pauses after failures."""
-        for informer in self._all:
-            informer.retry_now()
-
-    def start(self, stop: threading.Event, name: str) -> None:
-        """Run each informer in a daemon thread, which ends with its current call after `stop` is set."""
-        for informer in self._all:
-            title = f"{name}-{informer.kind.plural}"
-            threading.Thread(target=informer.run, args=[stop], name=title, daemon=True).start()
 
     def pop_nodes_changed(self) -> bool:
         """Whether a node changed since the last call."""
