@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -144,12 +143,11 @@ class Tab:
         name, value = cookie
         self.context.add_cookies([{"name": name, "value": value, "url": self.base_url}])
 
-    def screenshot(self, name: str) -> Path:
-        """Store a screenshot under `artifacts/`."""
-        ARTIFACTS.mkdir(exist_ok=True)
-        path = ARTIFACTS / f"{self._test}-{name}.png"
-        self.page.screenshot(path=path, full_page=True)
-        return path
+    def screenshot(self, name: str) -> None:
+        """With the variable SCREENSHOTS: store a picture under `artifacts/`, for people."""
+        if os.environ.get("SCREENSHOTS"):
+            ARTIFACTS.mkdir(exist_ok=True)
+            self.page.screenshot(path=ARTIFACTS / f"{self._test}-{name}.png", full_page=True)
 
     def assert_accessible(self) -> None:
         """Raises AssertionError for each serious or critical finding of axe."""
