@@ -45,7 +45,7 @@ GARBAGE_THRESHOLDS = (2000, 10, 100)
 """The whole heap is visited seldom: it takes a second here, and requests leave little garbage of that age."""
 
 hypothesis.settings.register_profile(
-    "default", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "default", max_examples=30, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.register_profile("nightly", parent=hypothesis.settings.get_profile("default"), max_examples=1000)
 

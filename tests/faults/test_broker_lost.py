@@ -78,8 +78,15 @@ def assert_recovered(installation: FaultyInstallation, pool: str, pids: dict[str
     assert installation.process_ids() == pids
 
 
-@pytest.mark.parametrize("first", ["normal", "pubsub"])
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [
+        pytest.param(signal.SIGTERM, "normal", id="SIGTERM-normal"),
+        pytest.param(signal.SIGTERM, "pubsub", id="SIGTERM-pubsub", marks=pytest.mark.nightly),
+        pytest.param(signal.SIGKILL, "normal", id="SIGKILL-normal", marks=pytest.mark.nightly),
+        pytest.param(signal.SIGKILL, "pubsub", id="SIGKILL-pubsub"),
+    ],
+)
 def test_a_restart_of_the_broker(installation: FaultyInstallation, how: signal.Signals, first: str) -> None:
     """`first`: which connection of the worker ends first, the one that waits for messages or the one for commands of
     Celery."""

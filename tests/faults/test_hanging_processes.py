@@ -113,8 +113,15 @@ def test_a_process_that_hangs_is_found(hangable: FaultyInstallation) -> None:
         assert ended.stderr.startswith(f"No {name} runs here."), "a file of a dead process is not believed"
 
 
-@pytest.mark.parametrize("lost", ["database", "broker"])
-@pytest.mark.parametrize("how", ["dead", "silent"])
+@pytest.mark.parametrize(
+    ("how", "lost"),
+    [
+        pytest.param("dead", "database", id="dead-database", marks=pytest.mark.nightly),
+        pytest.param("dead", "broker", id="dead-broker"),
+        pytest.param("silent", "database", id="silent-database"),
+        pytest.param("silent", "broker", id="silent-broker", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_lost_server_is_no_hang(hangable: FaultyInstallation, lost: str, how: str) -> None:
     pids = hangable.process_ids()
     if how == "dead":

@@ -24,7 +24,7 @@ from tests.support import world
 from tests.support.threads import run_concurrently
 
 FLAVORS = ("h100", "a100", "l40", "default")
-WRITES = {"default": 300, "nightly": 10_000}
+WRITES = {"default": 200, "nightly": 10_000}
 POOLS = tuple(f"p{count}" for count in range(1, len(FLAVORS) + 1))
 PARTS = ("a", "b", "c")
 

@@ -87,7 +87,7 @@ def _assert_changed_files_are_answered(send_texts: SendTexts, count: int, seed: 
 
 @pytest.mark.timeout(900)
 def test_good_files_with_something_changed(send_texts: SendTexts) -> None:
-    _assert_changed_files_are_answered(send_texts, 40, seed=5)
+    _assert_changed_files_are_answered(send_texts, 25, seed=5)
 
 
 @pytest.mark.nightly
