@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 from cryptography.fernet import Fernet
@@ -42,7 +43,7 @@ MODULES = (
     "billiard.heap",
     "billiard.popen_fork",
     "billiard.sharedctypes",
-    "celery.bin.celery",  # with the shell of its plugins, 180 modules that nobody uses
+    "celery.bin.celery",
     "celery.app.amqp",
     "celery.app.control",
     "celery.app.events",
@@ -87,6 +88,7 @@ def main() -> None:
 
 
 def _load() -> None:
+    _leave_out_terminals()
     _build_static_files()
     for module in MODULES:
         __import__(module)
@@ -98,6 +100,18 @@ def _load() -> None:
         raise RuntimeError(f"A module started a thread while it was loaded: {threading.enumerate()}.")
     gc.collect()
     gc.freeze()  # a collection in a service would write to the shared memory of these objects
+
+
+def _leave_out_terminals() -> None:
+    """What libraries load for people at a terminal, 14 MB that no service uses: `celery amqp` as a shell, and coloured
+    tracebacks of structlog, which does without them where they are not installed."""
+
+    def register_repl(*_: Any, **__: Any) -> None: ...
+
+    shell = ModuleType("click_repl")
+    vars(shell).update(register_repl=register_repl)
+    sys.modules["click_repl"] = shell
+    sys.modules["rich"] = None  # type: ignore[assignment]  # an import of it fails as if it were not installed
 
 
 def _build_static_files() -> None:

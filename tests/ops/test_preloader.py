@@ -55,7 +55,7 @@ def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log
 ) -> None:
     (tmp_path / "own_service.py").write_text(
         "import os, signal, sys\n"
-        "loaded = 'osmo_admin.urls' in sys.modules\n"
+        "loaded = 'osmo_admin.urls' in sys.modules and not {'prompt_toolkit', 'rich.console'} & set(sys.modules)\n"
         "print(sys.argv, os.environ['COLOUR'], 'LOST' in os.environ, loaded, __name__, os.getsid(0) == os.getpid(),"
         " flush=True)\n"
         "signal.pause() if sys.argv[1] == 'stay' else sys.exit(7)\n"
