@@ -119,7 +119,7 @@ def test_the_receipt_has_the_rule_the_numbers_the_others_and_what_came_next(
     assert attempt["lost_since"] == attempt["start_time"]
     assert receipt["lost_gpu_s"] == attempt["lost_gpu_s"] == found["lost_gpu_s"]
     page = _text(as_person("root"), f"{WORK}/{victim}")
-    assert "Could also have gonenight" in page
+    assert "Other candidatesnight" in page
     assert "it was submitted earlier" in page
 
 

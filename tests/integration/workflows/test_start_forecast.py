@@ -196,11 +196,11 @@ def test_the_queue_page_tells_how_forecasts_came_true(admin: Any) -> None:
 
     client = sign_in(admin.user)
     StartForecast.objects.bulk_create([scored(wait) for wait in waits[:19]] + [scored(None)])
-    assert "How forecasts came true" not in client.get("/queue").content.decode()
+    assert "Forecasts so far" not in client.get("/queue").content.decode()
     StartForecast.objects.bulk_create(scored(wait) for wait in waits[19:])
     page = " ".join(client.get("/queue").content.decode().split())
-    assert "of the last 40 that could be checked, 30 % of the work had started by the time for half" in page
-    assert "and 90 % by the time for nine of ten" in page
+    assert "of the last 40 that could be checked, 30 % of the work had started by the time at which half" in page
+    assert "and 90 % by the time at which nine of ten should have" in page
 
 
 def scores_of(backend: Any, number: int, **changes: Any) -> StartForecast:
