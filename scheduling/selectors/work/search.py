@@ -20,6 +20,7 @@ from pools.selectors.quotas.quota_facts import visible_cohorts
 from pools.selectors.saved_views import list_views
 from scheduling.domain.search.name_match import LEAST_WITH_MISTAKE, Fit, mistyped_fit, name_fit, words_of
 from scheduling.domain.search.pages import OF_THE_PLATFORM, OTHER_WORDS, SearchAction, SearchPage
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.models import Workflow
 
 MAX_SEARCH_TEXT = 100
@@ -168,7 +169,7 @@ def _find_cohorts(question: _SearchText) -> Iterator[SearchHit]:
 
 def _find_workflows(question: _SearchText) -> Iterator[SearchHit]:
     """By the beginning of the name among all, on the index of names; by a part of it among the newest. A table of all
-    names would be read as a whole, and it grows for ever."""
+    names would be read as a whole, and it grows for ever. Of those that fit alike active work comes first."""
     visible = Workflow.objects.visible_to(question.actor)
     newest = visible.order_by("-submit_time", "-name")
     fields = ("name", "status", "pool__name")
@@ -182,7 +183,7 @@ def _find_workflows(question: _SearchText) -> Iterator[SearchHit]:
             recent = Workflow.objects.filter(pk__in=newest.values("pk")[:PARTS_AMONG])
             inside = recent.filter(question.containing("name")).order_by("-submit_time", "-name")
             rows = rows.union(inside.values_list(*fields)[: question.limit], all=True)
-    for name, status, pool in question.sort(rows):
+    for name, status, pool in question.sort(sorted(rows, key=lambda row: row[1] not in ACTIVE_WORKFLOW_STATUSES)):
         yield SearchHit(SearchKind.WORKFLOW, name, f"workflow in {pool}, {status}")
 
 

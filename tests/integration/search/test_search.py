@@ -18,6 +18,8 @@ from pools.domain.people.saved_views import FilteredList
 from pools.models import Backend, Node, User
 from pools.security.tokens import issue_jwt
 from scheduling.domain.search.pages import OTHER_WORDS, SearchAction, SearchPage
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
+from scheduling.models import Workflow
 from scheduling.page_addresses import address_of
 from scheduling.selectors.work.search import SearchKind, search
 from tests.support.addresses import create_example_installation
@@ -207,6 +209,13 @@ def test_the_best_come_first(installation: None) -> None:
     assert names == ["team", "teams", "a-team", "xteam"]
     names = [hit.name for hit in search(root, "tea", limit=50) if hit.kind is SearchKind.USER]
     assert names[0] == "tea"
+
+
+def test_active_work_comes_before_ended_work(installation: None) -> None:
+    root = User.objects.get(username="root").as_actor()
+    found = [hit.name for hit in search(root, "i 1", limit=50) if hit.kind is SearchKind.WORKFLOW]
+    active = [Workflow.objects.get(name=name).status in ACTIVE_WORKFLOW_STATUSES for name in found]
+    assert active == sorted(active, reverse=True) and True in active and False in active
 
 
 @pytest.mark.parametrize(
