@@ -1,4 +1,4 @@
-"""Times: the server sends naive UTC, people read and write local time."""
+"""Times: the server sends UTC, people read and write local time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ AGE_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(
 
 
 def format_local_time(timestamp: str | None) -> str | None:
-    """A naive UTC time of the server as local time with its zone; any other text unchanged."""
+    """A time of the server (naive ones are UTC) as local time with its zone; any other text unchanged."""
     time = _read_server_time(timestamp)
     return f"{time.astimezone():%Y-%m-%d %H:%M:%S %Z}" if time else timestamp or None
 
 
 def utc_time(timestamp: str | None) -> str | None:
-    """A naive UTC time of the server with its zone, in whole seconds; any other text unchanged."""
+    """A time of the server (naive ones are UTC) in UTC with its zone, in whole seconds; any other text unchanged."""
     time = _read_server_time(timestamp)
     return time.astimezone(UTC).isoformat(timespec="seconds") if time else timestamp or None
 
 
 def _read_server_time(timestamp: str | None) -> datetime | None:
-    """A time that the server sent, naive in UTC; None for any other text."""
+    """A time that the server sent, in UTC where it names no zone; None for any other text."""
     try:
         parsed = datetime.fromisoformat(timestamp or "")
     except ValueError:
