@@ -12,11 +12,11 @@ from django import forms
 from django.forms.widgets import Script
 from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
-from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain.errors import DomainError, Stale, Violation
 from pools.domain.structured_input import join_words
+from pools.domain.values.query_values import parse_datetime
 
 MAX_TEXT_LENGTH = 2_000
 MINUTE_FORMAT = "%Y-%m-%dT%H:%M"

@@ -69,7 +69,7 @@ def _read_strictly(kind: Any) -> Any:
 
     def read(value: Any, parameter: Any, ctx: Any) -> Any:
         # What Python reads as a whole number and writes back as it was: without the import of the reader of files.
-        if isinstance(value, str) and not (value.lstrip("-").isdecimal() and value == str(int(value))):
+        if isinstance(value, str) and not (value.removeprefix("-").isdecimal() and value == str(int(value))):
             kind.fail("must be a whole number, as 10.", parameter, ctx)
         return convert(value, parameter, ctx)
 

@@ -37,18 +37,18 @@ def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False) 
     A date or time without an offset is local, or UTC with `in_utc`; `90m`, `12h`, `7d` and `2w` are relative to now.
     Raises :class:`ClientError` on anything else, and for a local time that clocks skip or show twice.
     """
-    if match := re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text):
-        time = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
-    else:
-        try:
+    try:
+        if match := re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text):
+            time = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
+        else:
             time = datetime.fromisoformat(text)
-        except ValueError:
-            raise ClientError(
-                "This is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for a past time."
-            ) from None
         if time.tzinfo is None:
             time = time.replace(tzinfo=UTC) if in_utc else _from_local(time)
-    return time.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
+        return time.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
+    except (ValueError, OverflowError):  # also for a time whose moment is beyond the years 1 to 9999
+        raise ClientError(
+            "This is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for a past time."
+        ) from None
 
 
 def _from_local(time: datetime) -> datetime:

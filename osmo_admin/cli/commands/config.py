@@ -67,7 +67,7 @@ def show(
 
 
 def _fetch_revision(session: ClientSession, kind: str, revision: str) -> Any:
-    if not revision.isdigit():
+    if not revision.isdecimal():
         raise ClientError(f"A revision is a number: {kind}:3.")
     query = {"config_types": [kind], "omit_data": False, "revision": int(revision)}
     entries = session.http().get("api/configs/history", query)["configs"]
@@ -89,7 +89,7 @@ def _index_by_name(data: Any) -> Any:
 def _select_part(data: Any, name: str) -> Any:
     if isinstance(data, dict) and name in data:
         return data[name]
-    if isinstance(data, list) and name.isdigit() and int(name) < len(data):
+    if isinstance(data, list) and name.isdecimal() and int(name) < len(data):
         return data[int(name)]
     if not isinstance(data, dict) or not data:
         raise ClientError("There is nothing of this name here.")

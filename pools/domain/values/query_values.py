@@ -47,9 +47,11 @@ def parse_datetime(text: str) -> datetime | None:
         return None
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+        found.astimezone(UTC)
+    except (ValueError, OverflowError):  # no such time, or one that is before year 1 or after 9999 in UTC
         return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return found
 
 
 def parse_descending(text: str) -> bool | None:

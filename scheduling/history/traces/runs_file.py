@@ -6,6 +6,7 @@ from collections import deque
 from decimal import Decimal
 from typing import TextIO
 
+from pools.domain.values.spreadsheet_cells import plain_cell
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayObserver
 from scheduling.history.replay.jobs import SECOND
 
@@ -47,6 +48,7 @@ def seconds_text(microseconds: int) -> str:
 
 
 def _quoted(text: str) -> str:
+    text = plain_cell(text)
     if any(character in text for character in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -106,7 +106,7 @@ def _window_of_days(since_text: str, until_text: str, now: datetime) -> UsageWin
     try:
         last = date.fromisoformat(until_text) if until_text else today
         first = date.fromisoformat(since_text) if since_text else last - timedelta(days=29)
-    except ValueError:
+    except (ValueError, OverflowError):
         return "Give days as 2026-10-31. The period is shown instead."
     if first > last or first > today:
         return "The first day is after the last one, or in the future. The period is shown instead."

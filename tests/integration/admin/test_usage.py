@@ -168,7 +168,8 @@ def test_periods_months_and_own_days(query: dict[str, str], name: str, since: st
 
 
 @pytest.mark.parametrize(
-    "days", [("soon", ""), ("2026-11-05", "2026-11-01"), ("2026-12-24", ""), ("1990-01-01", "2026-01-01")]
+    "days",
+    [("soon", ""), ("2026-11-05", "2026-11-01"), ("2026-12-24", ""), ("1990-01-01", "2026-01-01"), ("", "0001-01-01")],
 )
 def test_wrong_days_are_said(as_person: SignedIn, days: tuple[str, str]) -> None:
     window, fault = chosen_window({"since": days[0], "until": days[1], "period": "7d"}, NOW)

@@ -10,13 +10,14 @@ import pytest
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.yaml_files import read_yaml_text
+from pools.admin.forms import time_field
 from pools.domain.configuration.pool_config import parse_pool
 from pools.domain.configuration.quota_file import parse_quota_file
 from pools.domain.errors import BadInput, Violation
 from pools.domain.quota.pool_balance import parse_quota
 from pools.domain.values.byte_sizes import parse_size
 from pools.domain.values.durations import parse_duration
-from pools.domain.values.query_values import parse_integer
+from pools.domain.values.query_values import parse_datetime, parse_integer
 from pools.domain.values.scalars import typed_number
 from pools.models import Pool
 from scheduling.configuration.files import ConfigurationFiles, read_file
@@ -219,3 +220,9 @@ def test_flags(text: str) -> None:
     readers = (by_rest, by_client, by_git)
     assert [reader("enable_maintenance", text) for reader in readers] == [FLAGS[text]] * 3
     assert by_workflow("privileged", text) == FLAGS[text]
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+23:00", "9999-12-31T23:59-05:00", "2026-13-01", "2026-12-01T24:00"])
+def test_a_time_that_has_no_moment_in_utc_is_none(text: str) -> None:
+    assert parse_datetime(text) is None
+    assert time_field("Until").widget.format_value(text) == text

@@ -263,7 +263,7 @@ workflow:
     assert sent.splitlines()[7].endswith("# one")
 
 
-@pytest.mark.parametrize("text", ["010", "1_0", "0x10", "+3", " 3", "３", "1e1", "3.0"])
+@pytest.mark.parametrize("text", ["010", "1_0", "0x10", "+3", " 3", "３", "1e1", "3.0", "--5"])
 def test_a_number_of_an_option_is_written_as_in_files(osmo, stub, text):
     result = osmo("workflow", "list", "--limit", text)
     assert result.exit_code == 2

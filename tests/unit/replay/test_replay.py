@@ -275,6 +275,13 @@ def test_priority_is_the_default_of_rows_without_one(folder):
     assert answer["summary"]["never"] == 1
 
 
+def test_no_name_is_a_formula_for_a_spreadsheet(folder):
+    folder.write_trace([(0, 10, 1, "=a")])
+    folder.write_cluster([1], {"=a": 1})
+    folder.answer()
+    assert folder.lines()[0].startswith("1,1,'=a,")
+
+
 def test_the_standard_workload_format_gives_the_same_runs(folder):
     folder.write_cluster([8], {"a": 4, "7": 4})
     folder.write_trace([(3, 50, 8, "7", "", "u1"), (4, 60, 1, "7", 30, "u2")], header=f"{HEADER},limit_s,user")

@@ -235,6 +235,7 @@ def test_records_of_a_requeued_job_are_its_attempts(tmp_path: Path) -> None:
         ({"AllocTRES": "gres/gpu=no"}, ("AllocTRES", "The value has a number of GPUs that")),
         ({"AllocTRES": f"gres/gpu={10**9}P"}, ("AllocTRES", "The value has more than 1,000,000,000,000,000 GPUs.")),
         ({"Timelimit": "soon"}, ("Timelimit", "The value is not a time of Slurm")),
+        ({"ElapsedRaw": "--5"}, ("ElapsedRaw", "The value is not a whole number of seconds.")),
         ({"Account": ""}, ("Account", "The value is missing, so the job has no team.")),
         ({"User": "u" * 300}, ("user", "The text has 300 characters")),
     ],
@@ -243,6 +244,16 @@ def test_a_row_that_cannot_be_used(tmp_path: Path, values: dict[str, str], fault
     ((line, column, message),) = faults_of(tmp_path, HEADER + row() + row(**{"JobID": "9", **values}))
     assert (line, column) == (3, fault[0])
     assert message.startswith(fault[1])
+
+
+def test_a_limit_in_minutes_is_read_or_refused(tmp_path: Path) -> None:
+    header = HEADER.replace("Timelimit", "TimelimitRaw")
+    text = header + row(Timelimit="600") + row(JobID="2", Timelimit="UNLIMITED")
+    trace, _reader = read(tmp_path, text)
+    assert trace is not None
+    assert [job.limit for job in trace.jobs] == [36_000_000_000, None]
+    ((line, column, message),) = faults_of(tmp_path, header + row(Timelimit="1-00:00:00"))
+    assert (line, column, message) == (2, "TimelimitRaw", "The value is not a whole number of minutes.")
 
 
 def test_rows_that_cannot_be_used_are_left_out_on_demand(tmp_path: Path) -> None:

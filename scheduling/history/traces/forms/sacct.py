@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
+from pools.domain.values.scalars import whole_number
 from scheduling.domain.slurm.jobs import JobFate, SlurmJobId, is_step, read_job_id, read_state
 from scheduling.domain.slurm.resources import AllocatedGpus, read_gpus
-from scheduling.domain.slurm.times import MICROSECONDS, BadSlurmValue, read_moment, read_span
+from scheduling.domain.slurm.times import MICROSECONDS, NO_LIMITS, BadSlurmValue, read_moment, read_span
 from scheduling.history.traces.forms.found_job import FormNotes, FormOptions, FoundJob, LeftOut, Tell, columns_of
 
 TEAM_COLUMNS: Final = ("account", "user", "partition", "qos", "group")
@@ -63,6 +64,7 @@ class _Words:
 _NUMBERS: Final = ("row", "line", "submit", "start", "end", "duration", "limit", "gpus", "is_open", "tasks")
 _TEXTS: Final = ("team", "name", "user", "kind", "nodes", "gpu_kind")
 _UNKNOWN: Final = -(2**62)
+_LONGEST_SECONDS: Final = 12
 
 
 class SacctReader:
@@ -190,9 +192,9 @@ class SacctReader:
         start, end = times["start"], times["end"]
         text = values.get("seconds", "")
         if text:
-            if not (text.isascii() and text.lstrip("-").isdigit() and len(text) <= 12):
+            found = whole_number(text) if len(text) <= _LONGEST_SECONDS else None
+            if found is None:
                 raise _BadColumn("ElapsedRaw", "is not a whole number of seconds")
-            found = int(text)
         elif values.get("elapsed"):
             with _Column("Elapsed"):
                 seconds = read_span(values["elapsed"])
@@ -226,8 +228,12 @@ class SacctReader:
                 seconds = read_span(values["limit"])
             return _UNKNOWN if seconds is None else seconds * MICROSECONDS
         minutes = values.get("minutes", "")
-        is_number = minutes.isascii() and minutes.isdigit() and len(minutes) < 10
-        return int(minutes) * 60 * MICROSECONDS if is_number else _UNKNOWN
+        if minutes.lower() in NO_LIMITS:
+            return _UNKNOWN
+        found = whole_number(minutes) if len(minutes) < _LONGEST_SECONDS - 1 else None
+        if found is None or found < 0:
+            raise _BadColumn("TimelimitRaw", "is not a whole number of minutes")
+        return found * 60 * MICROSECONDS
 
     def _keep(
         self, job: SlurmJobId, fate: JobFate, values: Mapping[str, str], times: Mapping[str, int | None],
