@@ -278,9 +278,20 @@ class MomentInput(forms.DateTimeInput):
     _render = render_from_templates
 
 
+class _MomentField(forms.DateTimeField):
+    """A time that there is in UTC, too."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        found: datetime | None = super().to_python(value)
+        try:
+            return found and found.astimezone(UTC)
+        except OverflowError:
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from None
+
+
 def time_field(label: str, *, help_text: str = "", has_choices: bool = False) -> forms.DateTimeField:
     """An optional date and time, in UTC where nothing else is said."""
-    field = forms.DateTimeField(
+    field = _MomentField(
         label=label,
         help_text=help_text,
         required=False,

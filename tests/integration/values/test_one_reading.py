@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.yaml_files import read_yaml_text
@@ -224,5 +225,8 @@ def test_flags(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00+23:00", "9999-12-31T23:59-05:00", "2026-13-01", "2026-12-01T24:00"])
 def test_a_time_that_has_no_moment_in_utc_is_none(text: str) -> None:
+    field = time_field("Until")
     assert parse_datetime(text) is None
-    assert time_field("Until").widget.format_value(text) == text
+    assert field.widget.format_value(text) == text
+    with pytest.raises(ValidationError):
+        field.clean(text)
