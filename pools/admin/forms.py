@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 from pools.domain.errors import DomainError, Stale, Violation
 from pools.domain.structured_input import join_words
 from pools.domain.values.query_values import parse_datetime
+from pools.domain.values.scalars import whole_number
 
 MAX_TEXT_LENGTH = 2_000
 MINUTE_FORMAT = "%Y-%m-%dT%H:%M"
@@ -232,6 +233,17 @@ def hidden_text_field(max_length: int = 200_000) -> forms.CharField:
 def hidden_number_field() -> forms.IntegerField:
     """A hidden whole number."""
     return forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+
+class WholeNumberField(forms.IntegerField):
+    """A whole number, written as in files."""
+
+    def to_python(self, value: Any) -> int | None:
+        text = value.strip() if isinstance(value, str) else value
+        if isinstance(text, str) and text and whole_number(text) is None:
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid")
+        found: int | None = super().to_python(text)
+        return found
 
 
 def code_field(label: str, *, rows: int, max_length: int | None = None, help_text: str = "") -> forms.CharField:

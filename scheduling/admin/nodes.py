@@ -11,7 +11,7 @@ from django.utils.http import urlencode
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.backends import cluster_tabs
 from pools.admin.filters import FilterChip, unread_filter
-from pools.admin.forms import MAX_TEXT_LENGTH, script_media
+from pools.admin.forms import MAX_TEXT_LENGTH, WholeNumberField, script_media
 from pools.admin.paging import parse_page_number
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Permission, is_allowed
@@ -45,7 +45,7 @@ class NodeFilterForm(django_forms.Form):
         widget=django_forms.TextInput(attrs={"autocomplete": "off"}),
     )
     flavor = django_forms.CharField(label="Flavor", required=False, max_length=MAX_TEXT_LENGTH)
-    free = django_forms.IntegerField(
+    free = WholeNumberField(
         label="Free GPUs, at least",
         required=False,
         min_value=0,
@@ -90,7 +90,7 @@ class LossForm(django_forms.Form):
         max_length=MAX_TEXT_LENGTH,
         widget=django_forms.TextInput(attrs={"placeholder": "n1 n2, rack7-*, rack=r7", "autocomplete": "off"}),
     )
-    gpus = django_forms.IntegerField(
+    gpus = WholeNumberField(
         label="GPUs left",
         required=False,
         min_value=0,

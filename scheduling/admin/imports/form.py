@@ -16,6 +16,7 @@ from pools.admin.kept_input import KEPT_MINUTES
 from pools.domain.errors import BadInput, DomainError, Violation
 from pools.domain.people.roles import Actor
 from pools.domain.structured_input.faults import shorten
+from pools.domain.values.scalars import whole_number
 from pools.models import Backend
 from scheduling.admin.imports.kept_files import keep_files, read_files
 from scheduling.configuration.bodies import SECTION_BY_KIND
@@ -176,10 +177,10 @@ class ImportForm(ChangeForm):
     def _options(self, data: dict[str, Any]) -> ImportOptions:
         """The options of the import; faults are noted."""
         backend = data["backend"] or "imported"
-        depth = data["depth"]
-        if depth and not (depth.isascii() and depth.isdigit() and 0 < int(depth) < 100):
+        depth = whole_number(data["depth"])
+        if data["depth"] and not 0 < (depth or 0) < 100:
             self.add_error("depth", "The level is a whole number from 1 to 99.")
-            depth = ""
+            depth = None
         if not data["cluster"] and backend in self.facts.kubernetes:
             self.add_error("backend", "A Kubernetes cluster has this name. Choose it above, or another name.")
         return ImportOptions(
@@ -187,7 +188,7 @@ class ImportForm(ChangeForm):
             self.facts.namespaces.get(data["cluster"], data["namespace"] or "default"),
             not data["cluster"],
             GuaranteeFrom.LIMIT if data["guarantee"] else GuaranteeFrom.NONE,
-            int(depth) if depth else None,
+            depth,
         )
 
     def add_errors(self, refusal: DomainError) -> None:

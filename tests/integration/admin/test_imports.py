@@ -179,7 +179,7 @@ class TestRefusals:
     def test_other_input(self, root: Client) -> None:
         assert "Choose files, or paste" in text_of(send(root, "kai"))
         assert "not a known value" in text_of(send(root, "lsf", ("f", b"a: 1\n")))
-        for depth in ("0", "x", "1.5", "9" * 5000, "²"):
+        for depth in ("0", "x", "1.5", "9" * 5000, "²", "02"):
             assert send(root, "slurm", ("f", DUMP.encode()), depth=depth).status_code == 400
         assert send(root, "kai", ("f", queues(a=1)), backend="Not a Name").status_code == 400
         assert send(root, "kai", ("f", queues(a=1)), namespace="Not a Name").status_code == 400

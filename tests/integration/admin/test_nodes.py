@@ -160,6 +160,7 @@ def test_filters_and_pages(as_person: Callable[[str], Client]) -> None:
     assert [node["name"] for node in _map(root, name="n1", limit=2, offset=1)["nodes"]] == ["n10", "n11"]
     assert root.get("/api/backend/sim/nodes?free=many").status_code == 400
     assert root.get("/nodes?free=many&page=x&name=n19").context["map"].total == 1
+    assert root.get("/nodes?free=８").context["map"].total == _map(root)["total"]
     assert "No node matches" in root.get("/nodes?name=nothing").content.decode()
 
 
