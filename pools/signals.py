@@ -12,6 +12,10 @@ changes_committed = Signal()
 """Sent after the commit of :func:`pools.database.transactions.change` with `changes`, if triggers noted any: work may
 start there. The signal only saves time, so a receiver may miss it."""
 
+observation_ends = Signal()
+"""Sent inside the transaction in which a cluster is no longer observed, with `backend`, under the locks of its trees;
+receivers end the record of the work that was seen there."""
+
 workflows_on_nodes_requested = Signal()
 """Sent inside a transaction with `backend` and `nodes` (names); receivers return the names of the workflows that run
 on these nodes."""

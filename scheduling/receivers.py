@@ -18,6 +18,7 @@ from pools.signals import (
     effect_confirmed,
     impact_requested,
     node_labels_requested,
+    observation_ends,
     overfull_nodes_requested,
     usable_gpus_requested,
     workflows_on_nodes_requested,
@@ -27,6 +28,7 @@ from scheduling.models import NodeState, Task, WorkflowConfig
 from scheduling.selectors.cluster.nodes import read_node_usage, usable_and_excess_gpus
 from scheduling.selectors.queue.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.what_if.impact import read_impact
+from scheduling.services.kubernetes.observing.record import end_observation
 from scheduling.services.notifications import backends_changed
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 from scheduling.services.simulated.shown_effects import save_shown_effects
@@ -36,6 +38,12 @@ from scheduling.services.simulated.shown_effects import save_shown_effects
 def notify_backends(changes: Changes, **_: Any) -> None:
     """Work may start on the backends that changed, and on those whose pools use a GPU namespace with new headroom."""
     backends_changed(changes.backend_ids | backends_of_namespaces(changes.namespaces))
+
+
+@receiver(observation_ends)
+def hand_over_observed_work(backend: Backend, **_: Any) -> None:
+    """The cluster is managed from now on, or its work is ours: what was seen of another scheduler leaves the record."""
+    end_observation(backend)
 
 
 @receiver(workflows_on_nodes_requested)

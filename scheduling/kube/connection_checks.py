@@ -117,6 +117,7 @@ def _read_checks(cluster: ClusterReader) -> Iterator[ConnectionCheck]:
 _OBSERVED_KINDS: tuple[tuple[ResourceKind, str, bool], ...] = (
     (NODE, "nodes", True),
     (POD, "pods", True),
+    (POD_GROUP, "PodGroups of KAI", False),
 )
 
 

@@ -98,6 +98,7 @@ OBSERVER = "osmo-admin-observer"
 OBSERVER_KINDS: tuple[ResourceKind, ...] = (
     resource_kinds.NODE,
     resource_kinds.POD,
+    resource_kinds.POD_GROUP,
     resource_kinds.DEVICE_LIST,
     resource_kinds.DEVICE_CLAIM,
 )

@@ -14,6 +14,7 @@ from scheduling.models.leases.beat_lease import BeatLease
 from scheduling.models.leases.cluster import ClusterState, NodeState
 from scheduling.models.leases.gpu_controller import GpuControllerLease
 from scheduling.models.leases.queue_sync import QueueDrift, QueueSync
+from scheduling.models.observed_work import ObservedWork
 from scheduling.models.receipt import Interruption, Receipt, ReceiptedTask
 from scheduling.models.scheduling_cycle import SchedulingCycle
 from scheduling.models.start_reservation import StartReservation
@@ -58,6 +59,7 @@ __all__ = [
     "LostCount",
     "NodeSpan",
     "NodeState",
+    "ObservedWork",
     "OfflineSpan",
     "PoolUsageDay",
     "PoolUsageHour",

@@ -3,17 +3,20 @@
 {% load clusters %}
 {% unjudged_clusters as unjudged %}     the names of the connected clusters that nobody has judged yet; one query
 {% cluster_badge backend unjudged %}    the state of a cluster
+{% unassigned_work backend as unassigned %}  what of an observed cluster counts in no pool; one query
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from django import template
 from django.utils.safestring import SafeString
 
 from pools.models import Backend
 from pools.templatetags.osmo import badge, tone_badge
+from scheduling.models import ClusterState
 from scheduling.selectors.cluster.contact import read_unjudged
 
 register = template.Library()
@@ -23,6 +26,12 @@ register = template.Library()
 def unjudged_clusters() -> frozenset[str]:
     """The clusters of which it is not known yet whether they answer."""
     return read_unjudged()
+
+
+@register.simple_tag
+def unassigned_work(backend: Backend) -> list[dict[str, Any]]:
+    """The queues and namespaces of an observed cluster that no pool has."""
+    return ClusterState.objects.filter(backend=backend).values_list("unassigned", flat=True).first() or []
 
 
 @register.simple_tag

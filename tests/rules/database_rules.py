@@ -12,6 +12,7 @@ _CONSTRAINTS = "tests/integration/ledger/test_constraints.py"
 _GPU_CONSTRAINTS = "tests/integration/ledger/test_gpu_constraints.py"
 _OWNERSHIP = "tests/integration/configuration/test_ownership.py"
 _OBSERVED = "tests/integration/observing/test_no_write.py"
+_SEEN_WORK = "tests/integration/observing/test_seen_work.py"
 _NAMED_RULES = "tests/integration/ledger/test_named_rules.py"
 _RAW_WRITES = "tests/integration/ledger/test_raw_writes.py"
 _RECEIPTS = "tests/integration/engine/test_receipts.py"
@@ -189,6 +190,7 @@ DATABASE_RULES: dict[str, str] = {
     "scheduling_schedulingcycle:append_only": (
         f"{_NAMED_RULES}::test_history_stays[scheduling_schedulingcycle:append_only]"
     ),
+    "scheduling_observedwork:observed_object_once": f"{_SEEN_WORK}::test_the_database_counts_an_object_once",
     "scheduling_schedulingcycle:cycle_planned_something": (
         f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cycle_planned_something]"
     ),

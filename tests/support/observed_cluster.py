@@ -9,7 +9,7 @@ from typing import Any
 from pools.models import Backend, KubernetesSettings
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.connection.port import Cluster, ClusterReader
+from scheduling.kube.connection.port import Cluster, ClusterReader, ResourceKind
 from scheduling.services.kubernetes.observing.observer import ClusterObserver, ObserverIntervals
 
 FIRM = "firm"
@@ -77,3 +77,42 @@ class Firm:
         self.cluster.merge(
             resource_kinds.POD, name, {"status": {"phase": phase}}, field_manager=FIRM, namespace=namespace, status=True
         )
+
+    def add_pod_group(self, name: str, *, namespace: str, queue: str, pods: int = 1, **spec: Any) -> list[Object]:
+        """A PodGroup of KAI with waiting pods of one GPU each."""
+        body: Object = {"metadata": {"name": name, "namespace": namespace}, "spec": {"queue": queue, "minMember": pods}}
+        body["spec"] |= spec
+        self.cluster.create(resource_kinds.POD_GROUP, body, field_manager=FIRM)
+        return [self.add_member(name, f"{name}-{number}", namespace=namespace) for number in range(pods)]
+
+    def add_member(self, group: str, name: str, *, namespace: str, gpus: int = 1, **spec: Any) -> Object:
+        """A pod of a PodGroup."""
+        return self.add_pod(name, namespace=namespace, gpus=gpus, annotations={"pod-group-name": group}, **spec)
+
+    def start(self, name: str, node: str, *, namespace: str) -> None:
+        """The firm's scheduler gives a waiting pod a node."""
+        self.cluster.merge(
+            resource_kinds.POD, name, {"spec": {"nodeName": node}}, field_manager=FIRM, namespace=namespace
+        )
+        self.set_phase(name, "Running", namespace=namespace)
+
+    def preempt(self, name: str, *, namespace: str, message: str = "") -> None:
+        """The firm's scheduler marks a pod and deletes it."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": message,
+        }
+        self.cluster.merge(
+            resource_kinds.POD,
+            name,
+            {"status": {"conditions": [condition]}},
+            field_manager=FIRM,
+            namespace=namespace,
+            status=True,
+        )
+
+    def delete(self, name: str, *, namespace: str, kind: ResourceKind = resource_kinds.POD) -> None:
+        """The object goes at once."""
+        self.cluster.delete(kind, name, namespace=namespace, grace_seconds=0)

@@ -78,14 +78,15 @@ def _labels(form_class: type[ChangeForm]) -> Callable[[str], str]:
 def _state(name: str) -> dict[str, Any]:
     row = Backend.objects.filter(name=name).first()
     if row is None:
-        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "capacity": None, "node_flavors": {}}
+        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "live": 0, "capacity": None, "node_flavors": {}}
     pools = Pool.objects.roots().filter(backend=row, archived=False).order_by("name")
-    held = Reservation.objects.filter(Q(pool__backend=row) | Q(pool__parent__backend=row), held_gpus__gt=0)
+    live = Reservation.objects.filter(Q(pool__backend=row) | Q(pool__parent__backend=row))
     return {
         CONFIGS: _configuration(row),
         "name": name,
         "pools": list(pools.values_list("name", flat=True)),
-        "running": held.count(),
+        "running": live.filter(held_gpus__gt=0).count(),
+        "live": live.count(),
         "capacity": read_capacities([row.pk]).get(row.pk),
         "node_flavors": dict(row.nodes.order_by("name").values_list("name", "flavor")),
     }
@@ -148,6 +149,11 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     yield from _policy_messages(old, new)
     if "mode" in new and any(old.get(key) != new[key] for key in ("mode", "sync_mode")):
         yield _mode_effect(new)
+    if old.get("mode") == cluster_config.OBSERVE != new.get("mode") and before["live"]:
+        yield (
+            f"{counted(before['live'], 'observed workflow')} of its own scheduler leave the record: they go on in the "
+            "cluster, nothing stops them, and their pods count on the nodes as those of others until they end."
+        )
     if old.get("server") and old["server"] != new.get("server"):
         yield f"OSMO Admin connects to {new.get('server')} instead of {old['server']}."
 

@@ -25,6 +25,7 @@ from pools.domain.errors import Conflict, Fault, Violation
 from pools.locking import lock_pool_trees
 from pools.models import Backend, KubernetesSettings, Reservation
 from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
+from pools.signals import observation_ends
 
 IN_CLUSTER_SERVER = "in-cluster"
 _SHOWN_POOLS = 10
@@ -78,9 +79,11 @@ def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool
 
 
 def _require_no_work(row: Backend) -> None:
-    """The mode of a cluster changes while none of its pools has active work: what runs there belongs to one scheduler.
-    The trees stay locked, so that no submission comes between."""
+    """The mode of a cluster changes while none of its pools has active work of ours: what runs there belongs to one
+    scheduler. Work that was only observed leaves the record and goes on. The trees stay locked, so that no submission
+    comes between."""
     pools = {pool.pk: pool.name for pool in lock_pool_trees(list(row.pools.values_list("pk", flat=True)))}
+    observation_ends.send(sender=None, backend=row)
     held = Reservation.objects.filter(Q(pool__in=pools) | Q(pool__parent__in=pools))
     counts = Counter(pools[parent or pool] for pool, parent in held.values_list("pool_id", "pool__parent_id"))
     if counts:

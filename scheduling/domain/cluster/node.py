@@ -168,7 +168,7 @@ def foreign_usage_by_node(
         claimers[node] += bool(spec.get("resourceClaims"))
         claimed[node] |= claimed_devices(pod, devices_of)
         parts[node] += _holds_unreserved_part(metadata)
-        for position, amount in enumerate(_pod_request(spec)):
+        for position, amount in enumerate(pod_request(spec)):
             sums[node][position] += amount
     for each in device_lists:
         spec = each.get("spec") or {}
@@ -243,7 +243,7 @@ def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
 _NAMES = (GPU_RESOURCE, "cpu", "memory", "ephemeral-storage")
 
 
-def _pod_request(spec: ReadOnlyObject) -> list[Any]:
+def pod_request(spec: ReadOnlyObject) -> list[Any]:
     """The request of a pod as Kubernetes counts it, with the overhead of the pod.
 
     Init containers run one after another, before the containers; those with `restartPolicy: Always` stay. So each init

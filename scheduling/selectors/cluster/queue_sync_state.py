@@ -56,6 +56,14 @@ class UntouchedAnswer(TypedDict):
     note: str
 
 
+class UnassignedAnswer(TypedDict):
+    """A queue or namespace of an observed cluster that no pool has, with its workloads and their GPUs."""
+
+    queue: str
+    workloads: int
+    gpus: int
+
+
 class QueueSyncAnswer(TypedDict):
     """How far the queues of a cluster follow the ledger."""
 
@@ -72,6 +80,7 @@ class QueueSyncAnswer(TypedDict):
     failures: int
     queues: Annotated[int, "The queue objects that were seen in the cluster."]
     untouched: list[UntouchedAnswer]
+    unassigned: Annotated[list[UnassignedAnswer], "Of an observed cluster; at most 50, the most GPUs first."]
     drift: list[DriftAnswer]
     connection: Annotated[ConnectionAnswer | None, "The report of the last connection test; null before the first."]
     connection_at: datetime | None
@@ -90,6 +99,7 @@ def queue_sync_body(backend: Backend) -> QueueSyncAnswer:
     row = find_queue_sync(backend)
     settings = KubernetesSettings.objects.filter(backend=backend).first()
     desired = read_generation(backend.pk)
+    state = ClusterState.objects.filter(backend=backend).first() or ClusterState(backend=backend)
     return {
         "backend": backend.name,
         "mode": settings.sync_in_force if settings is not None else None,
@@ -103,13 +113,14 @@ def queue_sync_body(backend: Backend) -> QueueSyncAnswer:
             "message": row.message,
             "since": row.since if row.attempted_at else None,
         },
-        "lease": _cluster_lease_body(backend),
+        "lease": _cluster_lease_body(state),
         "attempted_at": row.attempted_at,
         "succeeded_at": row.succeeded_at,
         "next_try_at": row.retry_at,
         "failures": row.failures,
         "queues": row.objects_observed,
         "untouched": row.untouched,
+        "unassigned": state.unassigned,
         "drift": [drift_body(each, backend.namespace) for each in list_drift(backend)],
         "connection": row.connection_test,
         "connection_at": row.connection_tested_at,
@@ -123,9 +134,8 @@ def read_closed_queues(backend_id: int) -> dict[str, str]:
     return found or {}
 
 
-def _cluster_lease_body(backend: Backend) -> LeaseAnswer:
+def _cluster_lease_body(state: ClusterState) -> LeaseAnswer:
     """The state of the Lease in the cluster, as our agent saw it last."""
-    state = ClusterState.objects.filter(backend=backend).first() or ClusterState(backend=backend)
     return {
         "state": state.cluster_lease or "unknown",
         "message": state.cluster_lease_message,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -11,11 +13,13 @@ from pools.domain.people.roles import SYSTEM
 from pools.domain.values.stored_text import as_storable
 from pools.models import Backend
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
+from scheduling.domain.observed.seen_work import SeenWork
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.error_messages import condition_reason
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 
+MAX_UNASSIGNED = 50
 _TOO_MANY_REQUESTS = condition_reason(errors.TooManyRequests(""))
 
 
@@ -51,6 +55,18 @@ def record_cluster_lease(backend: Backend, state: str, message: str) -> None:
     rows = ClusterState.objects.filter(backend=backend)
     rows.exclude(cluster_lease=state).update(cluster_lease=state, cluster_lease_since=timezone.now())
     rows.exclude(cluster_lease_message=message).update(cluster_lease_message=message)
+
+
+def record_unassigned(backend: Backend, works: Iterable[SeenWork]) -> None:
+    """Record the work of an observed cluster whose queue or namespace no pool has: the most GPUs first."""
+    found: dict[str, list[int]] = {}
+    for work in works:
+        counts = found.setdefault(as_storable(work.queue), [0, 0])
+        counts[0] += 1
+        counts[1] += sum(pod.gpus for pod in work.pods if not pod.status.is_finished)
+    ordered = sorted(found.items(), key=lambda each: (-each[1][1], each[0]))[:MAX_UNASSIGNED]
+    rows = [{"queue": queue, "workloads": count, "gpus": gpus} for queue, (count, gpus) in ordered]
+    ClusterState.objects.filter(backend=backend).exclude(unassigned=rows).update(unassigned=rows)
 
 
 def set_silent_offline() -> list[str]:

@@ -18,6 +18,7 @@ from typing import Self
 from django.db import close_old_connections
 
 from pools.models import Backend
+from pools.selectors.clusters import is_observed
 from scheduling.domain.cluster.naming import host_name, pod_group_name, pod_name
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object
@@ -26,7 +27,7 @@ from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError, InvalidObject, ObjectNotFound
 from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.connection.resource_kinds import EVENT
-from scheduling.models import Group, Task
+from scheduling.models import Group, ObservedWork, Task
 from scheduling.selectors.work.workflow_log import attempt_label
 from scheduling.services.kubernetes import connections
 
@@ -55,6 +56,9 @@ class ClusterEvent:
 def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_LINES) -> Iterator[str]:
     """The last lines of each attempt's container, each line after `[task]`; a problem is a line, too."""
     dispatched = [task for task in attempts if task.dispatched_at is not None]
+    if is_observed(backend):
+        yield from _where_observed(attempts)
+        return
     if not dispatched:
         yield "No pod of these tasks has been created on the cluster yet, so there is no output.\n"
         return
@@ -69,6 +73,16 @@ def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_L
             yield from _read_pod(reading.cluster, backend.namespace, task, min(last, MAX_LINES))
     if len(dispatched) > MAX_PODS:
         yield f"The first {MAX_PODS} of {len(dispatched)} pods: ask for the others with task_name.\n"
+
+
+def _where_observed(attempts: Sequence[Task]) -> Iterator[str]:
+    """How to read the output of pods that are not ours."""
+    yield "The cluster is observed, and the output of its pods is not read from here:\n"
+    groups = {task.group_id for task in attempts[:MAX_PODS]}
+    marks = ObservedWork.objects.filter(workflow__groups__in=groups).values_list("workflow__groups", "namespace")
+    namespaces = dict(marks)
+    for task in attempts[:MAX_PODS]:
+        yield f"kubectl -n {namespaces.get(task.group_id, 'NAMESPACE')} logs {task.name}\n"
 
 
 def read_cluster_events(

@@ -87,6 +87,13 @@ class TaskAttempts:
         self._open[task.group_id].remove(task)
         self._ended[status, message, exit_code].append(task.pk)
 
+    def add(self, task: Task) -> None:
+        """A task that a cluster made beside those of the gang."""
+        self._new.append(task)
+        self.open_attempts(task.group_id)
+        assert self._open is not None
+        self._open[task.group_id].append(task)
+
     def retry(self, task: Task, node: str | None = None) -> None:
         """Retry a task whose attempt ended: it waits, or starts on `node` at once, in the same GPU flavor."""
         following = Task(

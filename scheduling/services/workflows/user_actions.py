@@ -14,7 +14,7 @@ from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, Tag
 from scheduling.domain.receipts.causes import EndCause, InterruptionFacts
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
-from scheduling.models import Workflow
+from scheduling.models import ObservedWork, Workflow
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.transitions import WorkflowTransition
 
@@ -33,6 +33,7 @@ def cancel_workflow(command: CancelWorkflow, *, actor: Actor, description: str =
         root = _lock_root(visible)
         work = WorkflowTransition(root, [visible.pk], now=database_time())
         workflow = work.workflows[visible.pk]
+        _require_ours(workflow)
         if WorkflowStatus(workflow.status).is_active:
             _cancel_all(work, actor, reason)
         elif not command.force:
@@ -42,9 +43,10 @@ def cancel_workflow(command: CancelWorkflow, *, actor: Actor, description: str =
 
 
 def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
-    """Cancel every PENDING workflow of a leaf (design, D3). The caller holds the tree's lock."""
-    pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING).values_list("pk", flat=True)
-    work = WorkflowTransition(leaf.root, list(pending), now=database_time())
+    """Cancel every PENDING workflow of a leaf (design, D3), except those of an observed cluster, which its own
+    scheduler keeps. The caller holds the tree's lock."""
+    pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING, observed=None)
+    work = WorkflowTransition(leaf.root, list(pending.values_list("pk", flat=True)), now=database_time())
     _cancel_all(work, actor, f"{leaf.name} was deleted")
 
 
@@ -118,6 +120,17 @@ def require_manage(actor: Actor, name: str) -> Workflow:
     workflow = get_visible_workflow(actor, name)
     require_permission(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
     return workflow
+
+
+def _require_ours(workflow: Workflow) -> None:
+    """Raises Conflict for work of an observed cluster, to which nothing is written."""
+    mark = ObservedWork.objects.filter(workflow=workflow).select_related("backend").first()
+    if mark is not None:
+        message = (
+            f"{workflow.name} is the {mark.kind} {mark.namespace}/{mark.name} of cluster {mark.backend.name}, which is "
+            "observed; OSMO Admin writes nothing there. Stop it with the tools of that cluster."
+        )
+        raise Conflict(message, [Violation("name", Fault.CLUSTER_OBSERVED, message)], workflow_id=workflow.name)
 
 
 def _lock_root(workflow: Workflow) -> Pool:

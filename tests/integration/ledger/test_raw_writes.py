@@ -74,6 +74,7 @@ MAY_BE_DELETED = MAY_BE_TRUNCATED | {
     "pools_node": "a service removes nodes; the trigger of the audit trail records it",
     "pools_kubernetessettings": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_suspectnode": "deleted with its node; the trigger of the audit trail records its beginning and its end",
+    "scheduling_observedwork": "deleted with its backend; the workflows that it marks stay",
     "scheduling_queueguard": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_webhookinstallation": "deleted with its backend; the trigger of the audit trail records it",
     "scheduling_startforecast": "it is made anew every minute, and counts for nothing",

@@ -1,16 +1,17 @@
-"""The informers of an observed cluster: its nodes and all its pods, trimmed, in memory."""
+"""The informers of an observed cluster: its nodes, all its pods (trimmed) and the PodGroups of KAI, in memory."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
-from scheduling.domain.cluster.node import trim_pod
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube.connection import resource_kinds
+from scheduling.domain.observed.seen_work import trim_observed_pod
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import Informer, InformerTiming
-from scheduling.kube.informer_group import InformerGroup
 
 
 def full_name(item: Object) -> str:
@@ -19,13 +20,11 @@ def full_name(item: Object) -> str:
     return f"{metadata.get('namespace', '')}/{metadata['name']}"
 
 
-def _trim(pod: Object) -> Object:
-    trimmed = trim_pod(pod)
-    kept = {key: pod["metadata"][key] for key in ("name", "resourceVersion")}
-    return trimmed | {"metadata": trimmed["metadata"] | kept}
+def _is_not_served(informer: Informer[Any]) -> bool:
+    return informer.kind is resource_kinds.POD_GROUP and isinstance(informer.error, errors.KindMissing)
 
 
-class ObservedInformers(InformerGroup):
+class ObservedInformers:
     """The informers of one observed cluster."""
 
     def __init__(
@@ -34,7 +33,10 @@ class ObservedInformers(InformerGroup):
         self._wake, self._nodes_changed = wake, True
         common: dict[str, Any] = {"connect": connect, "timing": timing, "name_of": full_name}
         self.pods: Informer[str] = Informer(
-            resource_kinds.POD, key_of=full_name, on_change=lambda _: wake(), transform=_trim, **common
+            resource_kinds.POD, key_of=full_name, on_change=lambda _: wake(), transform=trim_observed_pod, **common
+        )
+        self.pod_groups: Informer[str] = Informer(
+            resource_kinds.POD_GROUP, key_of=full_name, on_change=lambda _: wake(), **common
         )
         self.nodes: Informer[str] = Informer(
             resource_kinds.NODE,
@@ -42,12 +44,35 @@ class ObservedInformers(InformerGroup):
             on_change=self._on_node_change,
             **common | {"name_of": lambda node: str(node["metadata"]["name"])},
         )
-        super().__init__(self.pods, self.nodes)
+        self._all: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
 
     @property
     def has_synced(self) -> bool:
-        """Whether pods and nodes are known."""
-        return all(informer.has_synced for informer in (self.pods, self.nodes))
+        """Whether everything is known that the cluster serves."""
+        return all(informer.has_synced or _is_not_served(informer) for informer in self._all)
+
+    @property
+    def error_message(self) -> str:
+        """The first error of an informer, with the kind of its objects; empty when all work. A cluster without KAI has
+        no PodGroups: that is not a fault."""
+        failed = next((each for each in self._all if each.error is not None and not _is_not_served(each)), None)
+        return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
+
+    def relist(self) -> None:
+        """List everything now, as far as the cluster permits."""
+        for informer in self._all:
+            informer.relist()
+
+    def retry_now(self) -> None:
+        """The cluster answers again: end all pauses after failures."""
+        for informer in self._all:
+            informer.retry_now()
+
+    def start(self, stop: threading.Event, name: str) -> None:
+        """Run each informer in a daemon thread, which ends with its current call after `stop` is set."""
+        for informer in self._all:
+            title = f"{name}-{informer.kind.plural}"
+            threading.Thread(target=informer.run, args=[stop], name=title, daemon=True).start()
 
     def pop_nodes_changed(self) -> bool:
         """Whether a node changed since the last call."""

@@ -1,4 +1,4 @@
-"""The observer of a cluster that is only read: it keeps the nodes and the use of the cluster in the ledger.
+"""The observer of a cluster that is only read: it keeps its nodes, its work and the use of both in the ledger.
 
 It is the loop of a backend in mode observe, in place of the agent, under the same lease in the database. Its connection
 has no call that writes (:class:`scheduling.kube.connection.port.ClusterReader`), and it takes no Lease in the cluster:
@@ -10,11 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from django.utils import timezone
 
 from pools.models import Backend
 from scheduling.domain.cluster.node import foreign_usage_by_node
+from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.observed.seen_work import read_work
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.kube.connection.error_messages import error_message
@@ -27,6 +31,7 @@ from scheduling.services.kubernetes.leased_loop import LeasedLoop, observed_back
 from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
 from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
 from scheduling.services.kubernetes.observing.informers import ObservedInformers
+from scheduling.services.kubernetes.observing.record import WorkRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,7 @@ class ClusterObserver(LeasedLoop):
         self._connect, self._intervals = connect, intervals
         self._cluster: ClusterReader | None = None
         self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, intervals.informer_timing)
+        self._recorder = WorkRecorder()
         self._backend: Backend | None = None
         self._due: dict[str, float] = {}
         self._error: ClusterError | None = None
@@ -81,13 +87,20 @@ class ClusterObserver(LeasedLoop):
         self.observe()
 
     def observe(self) -> None:
-        """Write the nodes and the use of the cluster where they have changed."""
+        """Write the work and the nodes of the cluster where they have changed."""
         self._wake.clear()
         backend = self._read_backend()
         self._heartbeat(backend)
         if not self._informers.has_synced:
             return
-        self._write_nodes(backend)
+        pods = self._informers.pods.objects()
+        works = read_work(pods.values(), self._informers.pod_groups.objects().values(), now=timezone.now())
+        found = self._recorder.write(backend, works)
+        if found.is_busy:
+            self._wake.set()
+        heartbeats.record_unassigned(backend, found.unassigned)
+        others = [pod for pod in pods.values() if pod["metadata"].get("uid") not in found.counted]
+        self._write_nodes(backend, others)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _ensure_lease_row(self) -> None:
@@ -109,7 +122,8 @@ class ClusterObserver(LeasedLoop):
             informers_stop.set()
             self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, self._intervals.informer_timing)
 
-    def _write_nodes(self, backend: Backend) -> None:
+    def _write_nodes(self, backend: Backend, others: Sequence[Object]) -> None:
+        """The nodes, and from time to time what the pods that count in no pool hold there."""
         is_recount = self._error is None and self._is_due("recount", self._intervals.recount)
         if not is_recount and not self._informers.pop_nodes_changed():
             return
@@ -120,9 +134,7 @@ class ClusterObserver(LeasedLoop):
             except ClusterError as error:
                 self._record_error(error)
             else:
-                pods = self._informers.pods.objects().values()
-                # No pod of an observed cluster is ours.
-                usage = foreign_usage_by_node(pods, "", "", device_lists=device_lists, claims=claims)
+                usage = foreign_usage_by_node(others, "", "", device_lists=device_lists, claims=claims)
         write_cluster_nodes(backend, self._informers.nodes.objects(), usage)
 
     def _heartbeat(self, backend: Backend) -> None:

@@ -1,0 +1,243 @@
+"""From the pods and PodGroups of an observed cluster to the work that counts in pools.
+
+A PodGroup of KAI is one piece of work with its pods, in the queue that it names. A pod without a PodGroup is work of
+its own: in the queue of its label, else in its namespace. Pods that ask for no GPU and are in no PodGroup are no work
+here. Work that KAI may not preempt is NORMAL, all other work LOW: here only LOW work goes over its quota.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pools.domain.values.stored_text import as_storable
+from scheduling.domain.cluster.devices import asks_for_uncounted_devices
+from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
+from scheduling.domain.cluster.node import pod_request, trim_pod
+from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES, read_pod_status
+from scheduling.domain.cluster.pods.timestamps import parse_time
+from scheduling.domain.kubernetes_json import Object, ReadOnlyObject, read_texts
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+
+POD, POD_GROUP = "pod", "podgroup"
+QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
+NOT_PREEMPTIBLE: Final = 100
+"""From this priority on KAI does not preempt, unless the PodGroup says otherwise."""
+
+_CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""The priority classes that KAI brings."""
+_DEFAULT_CLASS: Final = 50
+_PREEMPTED: Final = "PreemptionByScheduler"
+_MAX_NOTES: Final = 8
+_GPU_NAME: Final = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod: whole GPUs, cores and bytes. `status` is that of a task; an ended pod has `message` and `exit_code`."""
+
+    uid: str
+    name: str
+    gpus: int
+    cpu: int
+    memory_bytes: int
+    storage_bytes: int
+    status: TaskStatus
+    node: str = ""
+    started: datetime | None = None
+    message: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWork:
+    """A piece of work that the scheduler of the cluster starts together. `queue` is what its pool is found by,
+    `minimum` the number of pods that start together (None: all), `notes` name what it asks for and nothing counts. A
+    PodGroup may have no pods for a while."""
+
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    priority: Priority
+    created: datetime
+    pods: tuple[SeenPod, ...]
+    minimum: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a pod has not ended."""
+        return any(not pod.status.is_finished for pod in self.pods)
+
+
+def trim_observed_pod(pod: ReadOnlyObject) -> Object:
+    """The part of a pod that is read of an observed cluster."""
+    trimmed, metadata, spec, status = trim_pod(pod), pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    annotations = read_texts(pod, "annotations")
+    kept = {
+        key: metadata[key]
+        for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
+        if key in metadata
+    }
+    kept["labels"] = {key: text for key, text in read_texts(pod, "labels").items() if key in _POD_LABELS}
+    kept["annotations"] = {
+        key: "" if asks_for_uncounted_devices(key) else text
+        for key, text in annotations.items()
+        if key == POD_GROUP_OF_POD or asks_for_uncounted_devices(key)
+    }
+    trimmed["metadata"] = kept
+    trimmed["spec"] |= {key: spec[key] for key in ("priority", "priorityClassName") if key in spec}
+    for container, full in zip(trimmed["spec"]["containers"], spec.get("containers") or [], strict=True):
+        container["name"] = full.get("name")
+    trimmed["status"] |= {
+        key: status[key]
+        for key in ("conditions", "reason", "message", "startTime", "containerStatuses")
+        if key in status
+    }
+    return trimmed
+
+
+_POD_LABELS: Final = frozenset({*QUEUE_LABELS, "runai-gpu-group", "kai.scheduler/preemptibility", "priorityClassName"})
+
+
+def read_work(pods: Iterable[ReadOnlyObject], pod_groups: Iterable[ReadOnlyObject], *, now: datetime) -> list[SeenWork]:
+    """All work in these objects, the oldest first."""
+    groups = {_full_name(each["metadata"]): each for each in pod_groups}
+    members: defaultdict[tuple[str, str], list[ReadOnlyObject]] = defaultdict(list)
+    found = []
+    for pod in pods:
+        name = read_texts(pod, "annotations").get(POD_GROUP_OF_POD, "")
+        key = (str(pod["metadata"].get("namespace") or ""), name)
+        if name and key in groups:
+            members[key].append(pod)
+        elif (work := _pod_work(pod, now)) is not None:
+            found.append(work)
+    found += [_group_work(group, members[key], now) for key, group in groups.items()]
+    return sorted(found, key=lambda work: (work.created, work.namespace, work.name))
+
+
+def _pod_work(pod: ReadOnlyObject, now: datetime) -> SeenWork | None:
+    seen, notes = _seen_pod(pod, now), _notes([pod])
+    if not seen.gpus and not notes:
+        return None
+    labels, metadata = read_texts(pod, "labels"), pod["metadata"]
+    queue = next((labels[key] for key in QUEUE_LABELS if labels.get(key)), "")
+    of_kai = _priority(labels.get("kai.scheduler/preemptibility"), pod, labels.get("priorityClassName"))
+    return SeenWork(
+        POD,
+        str(metadata["uid"]),
+        str(metadata.get("namespace") or ""),
+        str(metadata["name"]),
+        queue or str(metadata.get("namespace") or ""),
+        of_kai if queue else Priority.LOW,
+        parse_time(metadata.get("creationTimestamp")) or now,
+        (seen,),
+        notes=notes,
+    )
+
+
+def _group_work(group: ReadOnlyObject, pods: Sequence[ReadOnlyObject], now: datetime) -> SeenWork:
+    metadata, spec = group["metadata"], group.get("spec") or {}
+    ordered = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
+    minimum = spec.get("minMember")
+    # Of a PodGroup with SubGroups all of them are needed, and its own minimum is ignored.
+    is_whole = bool(spec.get("subGroups")) or not isinstance(minimum, int) or minimum >= len(ordered)
+    return SeenWork(
+        POD_GROUP,
+        str(metadata["uid"]),
+        str(metadata.get("namespace") or ""),
+        str(metadata["name"]),
+        str(spec.get("queue") or ""),
+        _priority(spec.get("preemptibility"), ordered[0] if ordered else {}, spec.get("priorityClassName")),
+        parse_time(metadata.get("creationTimestamp")) or now,
+        tuple(_seen_pod(pod, now) for pod in ordered),
+        None if is_whole else max(1, int(minimum or 1)),
+        _notes(ordered),
+    )
+
+
+def _priority(preemptibility: object, pod: ReadOnlyObject, class_name: object) -> Priority:
+    if preemptibility in {"preemptible", "non-preemptible"}:
+        return Priority.LOW if preemptibility == "preemptible" else Priority.NORMAL
+    number = _CLASSES.get(str(class_name)) if class_name else None
+    if number is None:
+        given = (pod.get("spec") or {}).get("priority")
+        number = given if isinstance(given, int) and given else _DEFAULT_CLASS
+    return Priority.NORMAL if number >= NOT_PREEMPTIBLE else Priority.LOW
+
+
+def _seen_pod(pod: ReadOnlyObject, now: datetime) -> SeenPod:
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    gpus, cpu, memory, storage = (max(0, math.ceil(amount)) for amount in pod_request(spec))
+    node = str(spec.get("nodeName") or "")
+    report = read_pod_status(pod, now=now)
+    found, message, code = _running_status(node, status), "", None
+    if status.get("phase") in ENDED_PHASES or _is_preempted(status):
+        # A cluster may keep a pod whose image or start failed: only its end is an end here.
+        found = report.status if report.status is not None and report.status.is_finished else TaskStatus.FAILED
+        message, code = report.message, report.exit_code
+    started = report.started_at or parse_time(status.get("startTime"))
+    return SeenPod(
+        str(metadata["uid"]),
+        str(metadata["name"]),
+        gpus,
+        cpu,
+        memory,
+        storage,
+        found,
+        node,
+        started if node else None,
+        message,
+        code,
+    )
+
+
+def _running_status(node: str, status: ReadOnlyObject) -> TaskStatus:
+    """A pod with a node holds its GPUs, also while it pulls its image."""
+    if not node:
+        return TaskStatus.SCHEDULING
+    return TaskStatus.RUNNING
+
+
+def _is_preempted(status: ReadOnlyObject) -> bool:
+    return any(
+        each.get("status") == "True" and each.get("reason") == _PREEMPTED for each in status.get("conditions") or []
+    )
+
+
+def _notes(pods: Sequence[ReadOnlyObject]) -> tuple[str, ...]:
+    """What these pods ask for and nothing counts, each once."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        spec = pod.get("spec") or {}
+        asked = {key for key in read_texts(pod, "annotations") if asks_for_uncounted_devices(key)}
+        asked |= {
+            name
+            for container in spec.get("containers") or []
+            for name in _requested(container)
+            if name != _GPU_NAME and (name.startswith("nvidia.com/") or name.endswith(("/gpu", "/gpu.shared")))
+        }
+        if spec.get("resourceClaims"):
+            asked.add("ResourceClaims")
+        for name in asked:
+            found[name] = found.get(name, 0) + 1
+    return tuple(
+        as_storable(f"{name} of {number} pod{'s' * (number != 1)} is not counted")
+        for name, number in sorted(found.items())[:_MAX_NOTES]
+    )
+
+
+def _requested(container: ReadOnlyObject) -> Mapping[str, Any]:
+    resources = container.get("resources") or {}
+    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+
+
+def _full_name(metadata: ReadOnlyObject) -> tuple[str, str]:
+    return str(metadata.get("namespace") or ""), str(metadata["name"])

@@ -1,0 +1,36 @@
+"""Work of observed clusters: workflows that another scheduler starts and ends."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from pools.models import Backend
+from pools.models.triggers import NoTruncateTrigger
+from scheduling.models.workflow import Workflow
+
+
+class ObservedWork(models.Model):
+    """The mark of a workflow that was seen in an observed cluster, with the object there. `pods` are the ids of its
+    tasks by the uid of the pod; `notes` name what it asks for and nothing counts. It `is_open` while the object may
+    still run; one object is counted once at a time."""
+
+    workflow = models.OneToOneField(Workflow, on_delete=models.CASCADE, primary_key=True, related_name="observed")
+    backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="+", db_index=False)
+    kind = models.TextField()
+    namespace = models.TextField()
+    name = models.TextField()
+    uid = models.TextField()
+    queue = models.TextField()
+    pods = models.JSONField(default=dict)
+    notes = models.JSONField(default=list)
+    is_open = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["backend", "uid"], condition=Q(is_open=True), name="observed_object_once"),
+        ]
+        triggers = [NoTruncateTrigger("The table of observed work")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"

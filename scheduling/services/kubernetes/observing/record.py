@@ -1,0 +1,201 @@
+"""Keeps the work of an observed cluster in the ledger: what is new, what has changed, and what is gone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pools.database.one_by_one import work_in_batch
+from pools.database.transactions import DatabaseLost, change, database_time
+from pools.domain.errors import Busy
+from pools.domain.people.roles import SYSTEM
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.locking import lock_pool_tree
+from pools.models import Backend, Node, Pool, User
+from pools.selectors.clusters import is_observed
+from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds, TaskGpus, counts_by_flavor
+from scheduling.domain.observed.leaf_names import leaf_names, plain_name
+from scheduling.domain.observed.seen_work import SeenWork
+from scheduling.models import Group, ObservedWork, Task, Workflow
+from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
+from scheduling.services.kubernetes.leased_loop import BackendRemoved
+from scheduling.services.kubernetes.observing.seen_transition import (
+    DELETED,
+    HANDED_OVER,
+    OTHER_POOL,
+    SeenTransition,
+    new_rows,
+)
+from scheduling.services.workflows.insert_rows import insert_workflows
+
+MAX_PER_TRANSACTION = 200  # every other change of that pool waits for the transaction
+OWNER_PREFIX = "observed:"
+"""Before the name of a cluster: the account that owns its observed work. Nobody can sign in as it, and no person can
+have its name, because of the colon."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordResult:
+    """What a look has written. `counted` are the uids of the pods that count in pools, `unassigned` the work whose
+    queue or namespace no pool has, `is_busy` says that some trees were locked by others: look again."""
+
+    counted: frozenset[str]
+    unassigned: tuple[SeenWork, ...]
+    is_busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Work that is followed (with both), ended (with a mark, and the reason), or new on a leaf (without a mark)."""
+
+    mark: ObservedWork | None = None
+    work: SeenWork | None = None
+    message: str = ""
+    leaf: int = 0
+
+
+class WorkRecorder:
+    """Writes the work of one backend. What it has written it does not write again while it stays the same."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, SeenWork] = {}
+        self._has_looked = False
+
+    def write(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
+        """Write what differs from the last look. Raises DatabaseLost."""
+        leaves = {leaf.name: leaf for leaf in _active_leaves(backend)}
+        by_name = leaf_names(leaves)
+        open_marks = {mark.uid: mark for mark in _open_marks(backend)}
+        trees: defaultdict[int, list[_Step]] = defaultdict(list)
+        unassigned, counted = [], set[str]()
+        for work in works:
+            name, mark = by_name.get(plain_name(work.queue)), open_marks.pop(work.uid, None)
+            leaf = None if name is None else leaves[name]
+            if mark is not None and (leaf is None or mark.workflow.pool_id != leaf.pk):
+                trees[mark.workflow.root_pool_id].append(_Step(mark, message=OTHER_POOL))
+            elif leaf is None:
+                if work.is_live:
+                    unassigned.append(work)
+                continue
+            elif mark is None:
+                if work.is_live:
+                    trees[leaf.root.pk].append(_Step(work=work, leaf=leaf.pk))
+            elif self._written.get(work.uid) != work:
+                trees[mark.workflow.root_pool_id].append(_Step(mark, work))
+            counted.update(pod.uid for pod in work.pods)
+        for mark in open_marks.values():
+            trees[mark.workflow.root_pool_id].append(_Step(mark, message=DELETED))
+        is_busy = self._write_trees(backend, trees)
+        self._written = {uid: work for uid, work in self._written.items() if uid in {each.uid for each in works}}
+        self._has_looked = self._has_looked or not is_busy
+        return RecordResult(frozenset(counted), tuple(unassigned), is_busy)
+
+    def _write_trees(self, backend: Backend, trees: Mapping[int, Sequence[_Step]]) -> bool:
+        if not trees:
+            return False
+        user_id = _owner_id(backend)
+        flavors = dict(Node.objects.filter(backend=backend).values_list("name", "flavor"))
+        busy: list[int] = []
+        for root_id, steps in sorted(trees.items()):
+            for first in range(0, len(steps), MAX_PER_TRANSACTION):
+
+                def write_some(some: Sequence[_Step], root_id: int = root_id) -> int:
+                    try:
+                        self._write_some(backend, root_id, some, user_id, flavors)
+                    except DatabaseLost:
+                        raise
+                    except Busy:
+                        busy.append(root_id)
+                    return len(some)
+
+                work_in_batch("work of an observed cluster", steps[first : first + MAX_PER_TRANSACTION], write_some)
+        return bool(busy)
+
+    def _write_some(
+        self, backend: Backend, root_id: int, steps: Sequence[_Step], user_id: int, flavors: Mapping[str, str]
+    ) -> None:
+        with change(actor=SYSTEM, description="observed", controller_of=backend.pk):
+            root = lock_pool_tree(root_id)
+            root.backend = backend
+            if not is_observed(backend):
+                raise BackendRemoved  # the mode has changed since the look
+            follows = [(step.mark, step.work) for step in steps if step.mark is not None and step.work is not None]
+            follows += _insert(root, [step for step in steps if step.mark is None], user_id)
+            ends = [(step.mark, step.message) for step in steps if step.mark is not None and step.work is None]
+            marks = [mark for mark, _ in (*follows, *ends)]
+            seen = SeenTransition(root, marks, now=database_time(), node_flavors=flavors, tells_starts=self._has_looked)
+            for mark, work in follows:
+                seen.follow(mark, work)
+            for mark, message in ends:
+                seen.end(mark, message)
+            seen.save()
+        self._written |= {work.uid: work for _, work in follows}
+
+
+def end_observation(backend: Backend) -> None:
+    """End the record of all work that was seen here; the work itself goes on. The caller holds the locks of the
+    trees."""
+    marks = defaultdict(list)
+    for mark in _open_marks(backend):
+        marks[mark.workflow.root_pool_id].append(mark)
+    for root_id, of_root in sorted(marks.items()):
+        root = Pool.objects.get(pk=root_id)
+        root.backend = backend
+        seen = SeenTransition(root, of_root, now=database_time(), node_flavors={}, tells_starts=False)
+        for mark in of_root:
+            seen.end(mark, HANDED_OVER)
+        seen.save()
+
+
+def _insert(root: Pool, new: Sequence[_Step], user_id: int) -> list[tuple[ObservedWork, SeenWork]]:
+    """The rows of new work, each as if it waited. The caller holds the lock of the tree."""
+    if not new:
+        return []
+    leaves = {leaf.pk: leaf for leaf in Pool.objects.filter(pk__in={step.leaf for step in new})}
+    for leaf in leaves.values():
+        if leaf.parent_id is not None:
+            leaf.parent = root
+        else:
+            leaves[leaf.pk] = root
+    flavors = read_pool_flavors(root)
+    seen = [(step.work, leaves[step.leaf]) for step in new if step.work is not None]
+    rows = [(work, *new_rows(work, leaf, user_id)) for work, leaf in seen]
+    workflows: list[Workflow] = [row[1] for row in rows]
+    groups: list[Group] = [row[2] for row in rows]
+    tasks: list[Task] = [task for row in rows for task in row[3]]
+    by_flavor: list[Mapping[str, tuple[int, int]]] = []
+    for _, _, group, of_group, _ in rows:
+        needs: tuple[FlavorNeed, GangNeeds] = (
+            {},
+            flavors.needs([TaskGpus(task.gpu_count, (), task.platform, "") for task in of_group], group.gpus, None),
+        )
+        by_flavor.append(counts_by_flavor([needs]) if flavors.names else {})
+    owner = User.objects.values_list("username", flat=True).get(pk=user_id)
+    insert_workflows(owner, workflows, groups, tasks, [group.gpus for group in groups], by_flavor)
+    ObservedWork.objects.bulk_create([row[4] for row in rows])
+    return [(row[4], row[0]) for row in rows]
+
+
+def _active_leaves(backend: Backend) -> Collection[Pool]:
+    roots = Pool.objects.roots().filter(backend=backend, archived=False)
+    parts = Pool.objects.filter(parent__in=roots).exclude(subpool_state=SubpoolState.ARCHIVED)
+    return [*roots, *parts.select_related("parent")]
+
+
+def _open_marks(backend: Backend) -> Collection[ObservedWork]:
+    rows = ObservedWork.objects.filter(backend=backend, is_open=True).select_related("workflow")
+    return rows.defer("workflow__spec", "workflow__template_spec")
+
+
+def _owner_id(backend: Backend) -> int:
+    """The account that owns the observed work of this cluster; nobody can sign in as it."""
+    name = f"{OWNER_PREFIX}{backend.name}"
+    found = User.objects.filter(username=name).values_list("pk", flat=True).first()
+    if found is not None:
+        return found
+    with change(actor=SYSTEM, description="observed"):
+        user = User(username=name, is_active=False, created_by=SYSTEM.username)
+        user.set_unusable_password()
+        user.save()
+    return user.pk

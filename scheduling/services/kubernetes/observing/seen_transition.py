@@ -1,0 +1,238 @@
+"""Work of an observed cluster becomes rows of the ledger, and follows what its own scheduler does."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import yaml
+
+from pools.models import Pool
+from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.observed.leaf_names import plain_name
+from scheduling.domain.observed.seen_work import POD, SeenPod, SeenWork
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group, ObservedWork, Task, Workflow
+from scheduling.services.kubernetes.dispatching.observation import ObservedTransition
+from scheduling.services.workflows import bulk_sql
+
+GONE = "its pod was deleted in the cluster"
+DELETED = "it was deleted in the cluster"
+OTHER_POOL = "its queue belongs to another pool now"
+HANDED_OVER = "the cluster is not observed any more; the work itself goes on there"
+_GROUP_NAME = "work"
+_MAX_NAME = 63
+_STARTS_AGAIN = frozenset(
+    {
+        TaskStatus.FAILED_PREEMPTED,
+        TaskStatus.FAILED_EVICTED,
+        TaskStatus.FAILED_BACKEND_ERROR,
+        TaskStatus.FAILED_CANCELED,
+    }
+)
+"""Ends after which the controller of a gang makes a pod again."""
+
+
+def new_rows(work: SeenWork, leaf: Pool, user_id: int) -> tuple[Workflow, Group, list[Task], ObservedWork]:
+    """The rows of work that is seen for the first time, as if all of it waited."""
+    root = leaf.root
+    since = max(work.created, root.created_at)  # the ledger knows the pool since then
+    live = [pod for pod in work.pods if not pod.status.is_finished]
+    workflow = Workflow(
+        uuid=uuid.uuid4(),
+        spec_name=_spec_name(work),
+        pool=leaf,
+        root_pool=root,
+        submitted_by_id=user_id,
+        priority=work.priority,
+        submit_time=since,
+        labels={},
+        spec=_spec(work, live),
+        warnings=list(work.notes),
+    )
+    is_partial = work.minimum is not None and work.minimum < len(live)
+    sizes = sorted(pod.gpus for pod in live)
+    group = Group(
+        uuid=uuid.uuid4(),
+        workflow=workflow,
+        name=_GROUP_NAME,
+        position=0,
+        gpus=sum(sizes[: work.minimum] if is_partial else sizes),
+        gang={"min_member": work.minimum} if is_partial else None,
+        ready_at=since,
+    )
+    tasks = [new_task(group, pod, position) for position, pod in enumerate(live)]
+    mark = ObservedWork(
+        workflow=workflow,
+        backend=root.backend,
+        kind=work.kind,
+        namespace=work.namespace,
+        name=work.name,
+        uid=work.uid,
+        queue=work.queue,
+        notes=list(work.notes),
+        pods={pod.uid: str(task.pk) for pod, task in zip(live, tasks, strict=True)},
+    )
+    return workflow, group, tasks, mark
+
+
+def new_task(group: Group, pod: SeenPod, position: int, retry_id: int = 0) -> Task:
+    """The waiting task of a pod."""
+    return Task(
+        uuid=uuid.uuid4(),
+        group=group,
+        name=pod.name,
+        retry_id=retry_id,
+        position=position,
+        status=TaskStatus.SCHEDULING,
+        gpu_count=pod.gpus,
+        cpu_count=pod.cpu,
+        memory_bytes=pod.memory_bytes,
+        storage_bytes=pod.storage_bytes,
+    )
+
+
+def _spec_name(work: SeenWork) -> str:
+    name = plain_name(work.name)[:_MAX_NAME].strip("-")
+    return name if name[:1].isalpha() else f"w-{name}".strip("-")
+
+
+def _spec(work: SeenWork, pods: Sequence[SeenPod]) -> str:
+    """What pages show as its file."""
+    about = {"kind": work.kind, "namespace": work.namespace, "name": work.name, "queue": work.queue}
+    return yaml.safe_dump({"observed": about | {"pods": [pod.name for pod in pods]}}, sort_keys=False)
+
+
+class SeenTransition(ObservedTransition):
+    """A transition that follows from the objects of an observed cluster. `tells_starts`: its starts are decisions that
+    were seen; the work of the first look has started before."""
+
+    def __init__(
+        self,
+        root: Pool,
+        marks: Sequence[ObservedWork],
+        *,
+        now: datetime,
+        node_flavors: Mapping[str, str],
+        tells_starts: bool,
+    ) -> None:
+        super().__init__(root, [mark.workflow_id for mark in marks], now=now)
+        self._node_flavors, self._tells_starts = node_flavors, tells_starts
+        self._flavored: list[Task] = []
+        self._marks: list[ObservedWork] = []
+
+    def follow(self, mark: ObservedWork, work: SeenWork) -> None:
+        """Bring work to the state of its pods."""
+        group = self._group(mark)
+        if TaskStatus(group.status).is_finished:
+            self._close(mark)
+            return
+        pods = {pod.uid: pod for pod in work.pods}
+        ran_before = {task.pk for task in self.attempts.placed_attempts(group.pk)}
+        self._end_pods(group, mark, pods, is_single=work.kind == POD)
+        self._add_pods(group, mark, work)
+        by_task = {task: pods[uid] for uid, task in mark.pods.items() if uid in pods}
+        for task in list(self.attempts.open_attempts(group.pk)):
+            pod = by_task.get(str(task.pk))
+            if pod is not None:
+                self._follow_pod(group, task, pod)
+        placed = self.attempts.placed_attempts(group.pk)
+        if self._tells_starts:
+            self._add_decision(group, StepAction.START, [task for task in placed if task.pk not in ran_before])
+        self._follow_group(group, work)
+        self._touched[group.pk] = group
+        self._marks.append(mark)
+        if TaskStatus(group.status).is_finished:
+            self._close(mark)
+
+    def end(self, mark: ObservedWork, message: str) -> None:
+        """The object is gone, or counts elsewhere."""
+        group = self._group(mark)
+        if not TaskStatus(group.status).is_finished:
+            self.end_group(group, TaskStatus.FAILED_CANCELED, message)
+        self._close(mark)
+
+    def save(self) -> None:
+        """Write the transition, the decisions and the marks."""
+        super().save()
+        bulk_sql.update_rows(self._flavored, ["flavor"])
+        ObservedWork.objects.bulk_update(self._marks, ["pods", "is_open"])
+
+    def _group(self, mark: ObservedWork) -> Group:
+        return self.groups[mark.workflow_id][_GROUP_NAME]
+
+    def _close(self, mark: ObservedWork) -> None:
+        mark.is_open = False
+        if mark not in self._marks:
+            self._marks.append(mark)
+
+    def _end_pods(self, group: Group, mark: ObservedWork, pods: Mapping[str, SeenPod], *, is_single: bool) -> None:
+        """End the attempts whose pods have ended or are gone. A gang goes on with waiting attempts in the place of
+        those that its scheduler took away."""
+        open_tasks = {str(task.pk): task for task in self.attempts.open_attempts(group.pk)}
+        ended: dict[TaskStatus, list[Task]] = {}
+        for uid, task_id in list(mark.pods.items()):
+            pod, task = pods.get(uid), open_tasks.get(task_id)
+            if pod is not None and not pod.status.is_finished:
+                continue
+            del mark.pods[uid]
+            if task is None:
+                continue
+            status = TaskStatus.FAILED_CANCELED if pod is None else pod.status
+            message, code = (GONE, None) if pod is None else (pod.message, pod.exit_code)
+            why = self._why(group, task.flavor, message) if status is TaskStatus.FAILED_PREEMPTED else None
+            self.end_attempt(group, task, status, message, code, why=why)
+            ended.setdefault(status, []).append(task)
+            if not is_single and status in _STARTS_AGAIN:
+                self.attempts.retry(task)
+        self._add_decision(group, StepAction.PREEMPT, ended.get(TaskStatus.FAILED_PREEMPTED, []))
+
+    def _add_pods(self, group: Group, mark: ObservedWork, work: SeenWork) -> None:
+        """Give the new pods the attempts that wait without one, or new ones."""
+        known = set(mark.pods.values())
+        without = [task for task in self.attempts.open_attempts(group.pk) if str(task.pk) not in known]
+        for pod in work.pods:
+            if pod.uid in mark.pods or pod.status.is_finished:
+                continue
+            task = next((each for each in without if each.gpu_count == pod.gpus), None)
+            if task is None:
+                namesakes = Task.objects.filter(group=group, name=pod.name).count()
+                task = new_task(group, pod, len(self.attempts.open_attempts(group.pk)), namesakes)
+                self.attempts.add(task)
+            else:
+                without.remove(task)
+            mark.pods[pod.uid] = str(task.pk)
+
+    def _follow_pod(self, group: Group, task: Task, pod: SeenPod) -> None:
+        if (task.status, task.node_name) == (pod.status, pod.node) or not pod.node:
+            return
+        started = task.start_time or self._bounded_time(group, pod.started)
+        if self.root.flavors:
+            task.flavor = self._node_flavors.get(pod.node, "")
+            self._flavored.append(task)
+        self.attempts.record_observed(task, pod.status, node=pod.node, pod_ip="", started=started)
+
+    def _follow_group(self, group: Group, work: SeenWork) -> None:
+        waiting = self.attempts.open_attempts(group.pk)
+        placed = self.attempts.placed_attempts(group.pk)
+        workflow = self.workflows[group.workflow_id]
+        if not waiting or (not work.is_live and _is_over(work)):
+            failed = next((pod for pod in work.pods if pod.status.is_failed), None)
+            if failed is not None:
+                self.end_group(group, failed.status, failed.message, exit_code=failed.exit_code)
+            elif work.pods:
+                self.end_group(group, TaskStatus.COMPLETED)
+            else:
+                self.end_group(group, TaskStatus.FAILED_CANCELED, GONE)
+        elif placed and group.status != TaskStatus.RUNNING:
+            group.status = TaskStatus.RUNNING
+            group.start_time = min((task.start_time for task in placed if task.start_time), default=self.now)
+            workflow.start_time = workflow.start_time or group.start_time
+        elif not placed and group.status == TaskStatus.RUNNING:
+            self._requeue(group)
+
+
+def _is_over(work: SeenWork) -> bool:
+    """Whether the pods of a gang ended by themselves, so that none comes again."""
+    return bool(work.pods) and not any(pod.status in _STARTS_AGAIN for pod in work.pods)

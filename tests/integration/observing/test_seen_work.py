@@ -1,0 +1,254 @@
+"""Work of an observed cluster counts in pools, by the same code as work of ours."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import IntegrityError
+
+from pools.domain.changes.backends import PutBackend
+from pools.domain.errors import Conflict, NotFound
+from pools.domain.people.user_names import user_name_violations
+from pools.models import Backend, LeafUsage, Reservation
+from pools.services.configuration.backends import put_backend
+from scheduling.domain.changes.workflows import CancelWorkflow
+from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.fake import FakeCluster
+from scheduling.models import ClusterState, NodeState, ObservedWork, Task, Workflow
+from scheduling.selectors.queue.pending_queue import build_pending_queue
+from scheduling.selectors.work.workflows import get_visible_workflow
+from scheduling.services.kubernetes.leased_loop import BackendRemoved
+from scheduling.services.kubernetes.observing.observer import ClusterObserver
+from scheduling.services.kubernetes.observing.record import OWNER_PREFIX
+from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import cancel_workflow
+from tests.support import world
+from tests.support.kube_server import RecordingCluster
+from tests.support.observed_cluster import Firm, observed_backend, observer_of
+
+
+class Lab:
+    """A firm's cluster with KAI, and its observer."""
+
+    def __init__(self, name: str = "lab") -> None:
+        self.cluster = FakeCluster(namespaces=["osmo", "science", "vision"])
+        self.firm = Firm(self.cluster)
+        self.seen = RecordingCluster(self.cluster)
+        self.backend: Backend = observed_backend(name, f"osmo-{name}")
+        self.observer: ClusterObserver = observer_of(self.backend, self.seen)
+        for node in ("n1", "n2"):
+            self.firm.add_node(node, gpus=4)
+
+    def look(self) -> None:
+        self.observer.relist_and_observe()
+        assert not self.seen.writes
+
+    def states(self) -> dict[str, tuple[str, int]]:
+        """Status and GPUs held of each open piece of work, by the name of its object."""
+        held = dict(Reservation.objects.values_list("workflow", "held_gpus"))
+        marks = ObservedWork.objects.filter(backend=self.backend, is_open=True).select_related("workflow")
+        return {mark.name: (mark.workflow.status, held[mark.workflow_id]) for mark in marks}
+
+    def used(self, leaf: str) -> tuple[int, int]:
+        """Guaranteed and total use of a leaf."""
+        row = LeafUsage.objects.get(pool__name=leaf)
+        return row.used, row.total_usage
+
+    def unassigned(self) -> list[dict[str, object]]:
+        return list(ClusterState.objects.get(backend=self.backend).unassigned)
+
+    def other_gpus(self) -> dict[str, int]:
+        return dict(NodeState.objects.filter(node__backend=self.backend).values_list("node__name", "other_gpus"))
+
+
+@pytest.fixture
+def lab(ledger: None) -> Lab:
+    return Lab()
+
+
+def test_a_gang_waits_runs_and_ends(lab: Lab) -> None:
+    world.make_pool("team", 8, on=lab.backend)
+    pods = lab.firm.add_pod_group("train", namespace="science", queue="team", pods=2)
+    lab.look()
+    assert lab.states() == {"train": ("PENDING", 0)}
+    (waiting,) = build_pending_queue(lab.backend).gangs
+    assert (waiting.gpus, waiting.pool, waiting.reason.code) == (2, "team", "waiting_for_cluster")
+    for pod in pods:
+        lab.firm.start(pod["metadata"]["name"], "n1", namespace="science")
+    lab.look()
+    assert lab.states() == {"train": ("RUNNING", 2)}
+    assert set(Task.objects.values_list("node_name", "status")) == {("n1", "RUNNING")}
+    assert lab.used("team") == (0, 2)
+    assert lab.other_gpus() == {"n1": 0, "n2": 0}
+    for pod in pods:
+        lab.firm.set_phase(pod["metadata"]["name"], "Succeeded", namespace="science")
+    lab.look()
+    assert lab.states() == {}
+    assert Workflow.objects.get().status == "COMPLETED"
+    assert lab.used("team") == (0, 0)
+    assert verify() == []
+
+
+def test_work_that_may_not_be_preempted_is_guaranteed(lab: Lab) -> None:
+    world.make_pool("team", 8, on=lab.backend)
+    lab.firm.add_pod_group("serve", namespace="science", queue="team", priorityClassName="inference")
+    lab.firm.add_pod_group("train", namespace="science", queue="team", priorityClassName="train")
+    lab.firm.add_pod_group("kept", namespace="science", queue="team", preemptibility="non-preemptible")
+    lab.look()
+    found = dict(ObservedWork.objects.values_list("name", "workflow__priority"))
+    assert found == {"serve": "NORMAL", "train": "LOW", "kept": "NORMAL"}
+
+
+def test_reasons_are_by_our_rules(lab: Lab) -> None:
+    """Under the quotas that were imported: over its quota, more than it, or inside it and no node is free."""
+    world.make_pool("team", 2, on=lab.backend)
+    world.make_pool("rest", 6, on=lab.backend)
+    kept = {"preemptibility": "non-preemptible"}
+    for pod in lab.firm.add_pod_group("mine", namespace="science", queue="team", pods=2, **kept):
+        lab.firm.start(pod["metadata"]["name"], "n1", namespace="science")
+    for pod, node in zip(
+        lab.firm.add_pod_group("fill", namespace="vision", queue="rest", pods=6), "112222", strict=True
+    ):
+        lab.firm.start(pod["metadata"]["name"], f"n{node}", namespace="vision")
+    lab.firm.add_pod_group("more", namespace="science", queue="team", **kept)
+    lab.firm.add_pod_group("huge", namespace="science", queue="team", pods=3, **kept)
+    lab.firm.add_pod_group("late", namespace="vision", queue="rest", pods=2)
+    lab.look()
+    reasons = {entry.gpus: str(entry.reason.code) for entry in build_pending_queue(lab.backend).gangs}
+    assert reasons == {1: "over_quota", 3: "never_fits", 2: "no_room"}
+
+
+def test_a_preempted_gang_waits_and_starts_again(lab: Lab) -> None:
+    world.make_pool("team", 8, on=lab.backend)
+    lab.firm.add_pod_group("train", namespace="science", queue="team")
+    lab.firm.start("train-0", "n1", namespace="science")
+    lab.look()
+    lab.firm.preempt("train-0", namespace="science")
+    lab.look()
+    assert lab.states() == {"train": ("PENDING", 0)}
+    lab.firm.delete("train-0", namespace="science")
+    lab.firm.add_member("train", "train-1", namespace="science", node="n2")
+    lab.look()
+    assert lab.states() == {"train": ("RUNNING", 1)}
+    attempts = Task.objects.order_by("retry_id").values_list("status", "node_name")
+    assert list(attempts) == [("FAILED_PREEMPTED", "n1"), ("RUNNING", "n2")]
+    assert Workflow.objects.count() == 1
+
+
+def test_a_plain_pod_counts_in_the_pool_of_its_namespace(lab: Lab) -> None:
+    """A namespace without a pool is use of others, and named."""
+    world.make_pool("lab-pool", 8, on=lab.backend, science=2)
+    lab.firm.add_pod("job", namespace="science", gpus=3, node="n1")
+    lab.firm.add_pod("job", namespace="vision", gpus=2, node="n1")
+    lab.firm.add_pod("helper", namespace="science", gpus=0, node="n1")
+    lab.look()
+    assert lab.states() == {"job": ("RUNNING", 3)}
+    assert lab.used("lab-pool--science") == (0, 3)
+    assert lab.other_gpus() == {"n1": 2, "n2": 0}
+    assert lab.unassigned() == [{"queue": "vision", "workloads": 1, "gpus": 2}]
+    lab.firm.delete("job", namespace="science")
+    lab.look()
+    assert lab.states() == {}
+    work = Workflow.objects.get()
+    assert (work.status, work.failure_message) == ("FAILED_CANCELED", "it was deleted in the cluster")
+
+
+def test_what_nothing_counts_is_named(lab: Lab) -> None:
+    """A part of a GPU is not 0 GPUs."""
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("part", namespace="science", gpus=0, node="n1", annotations={"gpu-fraction": "0.5"})
+    lab.firm.add_pod("claims", namespace="science", gpus=0, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
+    lab.look()
+    notes = dict(ObservedWork.objects.values_list("name", "notes"))
+    assert notes == {
+        "part": ["gpu-fraction of 1 pod is not counted"],
+        "claims": ["ResourceClaims of 1 pod is not counted"],
+    }
+    assert Workflow.objects.get(observed__name="part").warnings == notes["part"]
+
+
+def test_a_killed_observer_counts_nothing_twice(lab: Lab) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", gpus=3, node="n1")
+    lab.look()
+    lab.observer = observer_of(lab.backend, lab.seen)
+    lab.look()
+    assert (Workflow.objects.count(), lab.states()) == (1, {"job": ("RUNNING", 3)})
+
+
+def test_a_silent_cluster_loses_nothing(lab: Lab) -> None:
+    """While the API server is away the record stays, and no work ends."""
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", gpus=3, node="n1")
+    lab.look()
+
+    def fail(*_: object) -> None:
+        raise errors.Unreachable("away")
+
+    lab.seen.before_call = fail
+    lab.observer.relist_and_observe()
+    assert lab.states() == {"job": ("RUNNING", 3)}
+    lab.observer = observer_of(lab.backend, lab.seen)  # one that has never seen the cluster
+    lab.observer.relist_and_observe()
+    assert lab.states() == {"job": ("RUNNING", 3)}
+
+
+def test_the_database_counts_an_object_once(lab: Lab) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", node="n1")
+    lab.firm.add_pod("job2", namespace="science", node="n1")
+    lab.look()
+    with pytest.raises(IntegrityError, match="observed_object_once"):
+        ObservedWork.objects.update(uid="same")
+
+
+def test_two_observed_clusters_are_apart(ledger: None) -> None:
+    one, two = Lab("one"), Lab("two")
+    world.make_pool("science", 8, on=one.backend)
+    world.make_pool("vision", 8, on=two.backend)
+    for lab in (one, two):
+        lab.firm.add_pod("job", namespace="science", gpus=1, node="n1")
+        lab.firm.add_pod("other", namespace="vision", gpus=2, node="n1")
+        lab.look()
+    assert one.states() == {"job": ("RUNNING", 1)}
+    assert two.states() == {"other": ("RUNNING", 2)}
+
+
+def test_people_see_the_work_of_their_pools_only(lab: Lab) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    world.make_pool("vision", 8, on=lab.backend)
+    lab.firm.add_pod("secret-project", namespace="vision", node="n1")
+    lab.look()
+    name = Workflow.objects.get().name
+    assert name == "secret-project-1"
+    researcher = world.make_user("ann", "osmo-science-user")
+    with pytest.raises(NotFound):
+        get_visible_workflow(researcher, name)
+    assert get_visible_workflow(world.make_user("bob", "osmo-vision-user"), name).name == name
+
+
+def test_nobody_stops_it_from_here(lab: Lab) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", node="n1")
+    lab.look()
+    with pytest.raises(Conflict, match="pod science/job of cluster lab") as refused:
+        cancel_workflow(CancelWorkflow(name="job-1", force=True), actor=world.admin_actor())
+    assert refused.value.details[0].code == "cluster_observed"
+    assert user_name_violations(f"{OWNER_PREFIX}lab"), "no person can have the name of its owner"
+
+
+def test_the_switch_to_manage_leaves_the_work_to_its_scheduler(lab: Lab) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", gpus=2, node="n1")
+    lab.look()
+    put_backend(PutBackend(name="lab", body={"mode": "manage"}), actor=world.admin_actor())
+    work = Workflow.objects.get()
+    assert work.status == "FAILED_CANCELED"
+    assert "goes on there" in work.failure_message
+    assert (lab.states(), lab.used("science")) == ({}, (0, 0))
+    assert lab.cluster.get(resource_kinds.POD, "job", namespace="science")["status"]["phase"] == "Running"
+    with pytest.raises(BackendRemoved):
+        lab.observer.relist_and_observe()
+    put_backend(PutBackend(name="lab", body={"mode": "observe"}), actor=world.admin_actor())
+    lab.observer = observer_of(lab.backend, lab.seen)
+    lab.look()
+    assert lab.states() == {"job": ("RUNNING", 2)}
