@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from scheduling.api import gpu_quotas, jobs, own_replay, simulation, usage, workflow_config
 from scheduling.api.cluster import (
+    differences,
     drains,
     losses,
     nodes,
@@ -61,6 +62,7 @@ backend_urls = [
     path("<str:backend>/nodes/<str:node>/restore", nodes.NodeRestore.as_view()),
     path("<str:backend>/nodes/<str:node>/clear", nodes.NodeClearance.as_view()),
     path("<str:backend>/losses", losses.SingleLossList.as_view()),
+    path("<str:backend>/differences", differences.DifferenceList.as_view()),
     path("<str:backend>/promises", promises.ClusterPromisesDetail.as_view()),
     path("<str:backend>/settle", reconcile.ReconcileRequest.as_view()),
     path("<str:backend>/sync", queue_sync.QueueSyncStatus.as_view()),

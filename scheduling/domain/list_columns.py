@@ -76,6 +76,18 @@ TASK_COLUMNS = list_columns(
     Column("gpu", "GPU [#]"),
 )  # fmt: skip
 
+DIFFERENCE_COLUMNS = list_columns(
+    Column("time", value=lambda row: row.time, is_time=True),
+    Column("cluster", value=lambda row: row.backend.name, cell="backend"),
+    Column("difference", value=lambda row: row.kind, cell="kind"),
+    Column("pool", value=lambda row: row.pool.name),
+    Column("workflow", value=lambda row: row.workflow.name),
+    Column("gpus", "GPUs", value=lambda row: row.gpus, is_right=True),
+    Column("rule", value=lambda row: row.rule, meaning="The code of the reason for which ours lets it wait"),
+    Column("message", "What ours would have done", value=lambda row: row.message),
+)
+"""Of the decisions of another scheduler that ours would not have made."""
+
 EVENT_COLUMNS = list_columns(Column("time", is_time=True), "task", "event")
 """Of the events of a workflow."""
 

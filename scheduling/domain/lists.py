@@ -12,6 +12,7 @@ from pools.domain.lists import NamedPools
 from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, page_limit, parameter
 from pools.domain.values.query_values import MAX_INTEGER
 from scheduling.domain.label_selectors import selector_pattern
+from scheduling.domain.observed.differences import DifferenceKind
 from scheduling.domain.priorities import Priority
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
@@ -181,6 +182,18 @@ class LineQuery:
         default=MAX_INTEGER,
         short="-n",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceQuery(Page):
+    """The query of the decisions of another scheduler that ours would not have made."""
+
+    limit: int = page_limit(100)
+    kind: list[DifferenceKind] = parameter(any_of(DifferenceKind), "Only these differences.", label="Difference")
+    pool: str = parameter(TEXT, "Only work of this pool or subpool.", default="", label="Pool or subpool", short="-p")
+    workflow: str = parameter(TEXT, "Only this workflow.", default="", label="Workflow")
+    since: datetime | None = parameter(TIME, "From this time on.", label="From")
+    until: datetime | None = parameter(TIME, "Before this time.", label="Until")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from scheduling.models.leases.beat_lease import BeatLease
 from scheduling.models.leases.cluster import ClusterState, NodeState
 from scheduling.models.leases.gpu_controller import GpuControllerLease
 from scheduling.models.leases.queue_sync import QueueDrift, QueueSync
-from scheduling.models.observed_work import ObservedWork
+from scheduling.models.observing.observed_work import ObservedWork
+from scheduling.models.observing.scheduler_difference import SchedulerDifference
 from scheduling.models.receipt import Interruption, Receipt, ReceiptedTask
 from scheduling.models.scheduling_cycle import SchedulingCycle
 from scheduling.models.start_reservation import StartReservation
@@ -72,6 +73,7 @@ __all__ = [
     "Receipt",
     "ReceiptedTask",
     "RefusedFile",
+    "SchedulerDifference",
     "SchedulingCycle",
     "ShownEffect",
     "StartCount",

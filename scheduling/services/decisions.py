@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
-from scheduling.models import Decision, SchedulingCycle
+from scheduling.models import Decision, SchedulerDifference, SchedulingCycle
 from scheduling.models.decision import MIN_RETENTION_DAYS
 
 MAX_DECISIONS = 1_000_000
@@ -62,6 +62,7 @@ def delete_old_decisions() -> int:
     now = timezone.now()
     oldest = now - timedelta(days=settings.OSMO.decision_retention_days)
     SchedulingCycle.objects.filter(time__lt=oldest).delete()
+    SchedulerDifference.objects.filter(time__lt=oldest).delete()
     deleted = 0
     while True:
         with connection.cursor() as cursor:

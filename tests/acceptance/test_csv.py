@@ -55,6 +55,7 @@ def test_every_command_that_reads_writes_csv(team: Any) -> None:
         "backend nodes": [pool.backend],
         "backend losses": [pool.backend],
         "backend promises": [pool.backend],
+        "backend differences": [pool.backend],
         "workflow receipt": [lost],
         "pool list": ["--mode", "used"],
         "pool show": [pool.name],

@@ -191,6 +191,8 @@ DATABASE_RULES: dict[str, str] = {
         f"{_NAMED_RULES}::test_history_stays[scheduling_schedulingcycle:append_only]"
     ),
     "scheduling_observedwork:observed_object_once": f"{_SEEN_WORK}::test_the_database_counts_an_object_once",
+    "scheduling_schedulerdifference:append_only": f"{_NAMED_RULES}::test_history_stays[scheduling_schedulerdifference:append_only]",
+    "scheduling_schedulerdifference:difference_kind_known": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[difference_kind_known]",
     "scheduling_schedulingcycle:cycle_planned_something": (
         f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cycle_planned_something]"
     ),

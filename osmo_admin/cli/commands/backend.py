@@ -18,8 +18,8 @@ from osmo_admin.cli.lists import list_command
 from pools.domain.columns import pick, with_flavor
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
-from scheduling.domain.list_columns import NODE_LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
-from scheduling.domain.lists import NodeQuery
+from scheduling.domain.list_columns import DIFFERENCE_COLUMNS, NODE_LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
+from scheduling.domain.lists import DifferenceQuery, NodeQuery
 
 app = command_group("Backends: the clusters on which workflows run.")
 
@@ -102,6 +102,23 @@ def promises(
     has_flavors = any(row.get("flavor") for row in answer["pools"])
     columns = [column for key, column in PROMISE_COLUMNS.items() if has_flavors or key != "flavor"]
     print_list(session, answer, columns, answer["pools"], nothing)
+
+
+@list_command(app, "differences", DifferenceQuery, watches=True)
+def differences(
+    session: ClientSession,
+    query: dict[str, Any],
+    name: Annotated[
+        str, typer.Argument(metavar="BACKEND", help="Name of the backend.", autocompletion=complete_backends)
+    ],
+) -> None:
+    """List the decisions of an observed cluster's own scheduler that ours would not have made.
+
+    Example: osmo backend differences dgx --kind left_waiting
+    """
+    answer = session.http().get(url_path("api", "backend", name, "differences"), query)
+    nothing = "No difference was seen that matches."
+    print_list(session, answer, DIFFERENCE_COLUMNS.values(), answer["differences"], nothing)
 
 
 @client_command(app, "settle", writes=True)

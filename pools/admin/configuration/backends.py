@@ -28,6 +28,7 @@ from pools.domain.people.roles import Permission, is_allowed
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
+from pools.selectors.clusters import is_observed
 from pools.selectors.quotas.backend_capacity import read_capacities, read_used_gpus
 from pools.selectors.quotas.degraded import read_degraded
 from pools.services.changes.ownership import find_owner
@@ -272,12 +273,17 @@ class BackendAdmin(PolicyAdmin):
 
 
 _PAGES = (("Overview", "admin:pools_backend_change"), ("What if it breaks", "admin:pools_node_losses"))
-_CLUSTER_PAGES = (("Sync", "admin:scheduling_queuesync_change"), ("Webhooks", "admin:scheduling_queueguard_change"))
+_CLUSTER_PAGES: tuple[tuple[str, str], ...] = (
+    ("Sync", "admin:scheduling_queuesync_change"),
+    ("Webhooks", "admin:scheduling_queueguard_change"),
+)
 
 
 def cluster_tabs(request: HttpRequest, backend: Backend) -> list[dict[str, Any]]:
     """The pages of a cluster as tabs in the head of each of them; a simulated one has no queues and no webhooks."""
     more = _CLUSTER_PAGES if backend.kind == Backend.Kind.KUBERNETES else ()
+    if is_observed(backend):
+        more = (("Differences", "admin:scheduling_schedulerdifference_change"), *more)
     pages = [(title, reverse(view, args=[backend.name])) for title, view in (*_PAGES, *more)]
     return [{"title": title, "link": link, "active": link == request.path} for title, link in pages]
 

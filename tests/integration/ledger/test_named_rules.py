@@ -45,6 +45,7 @@ from scheduling.models import (
     QueueGuard,
     QueueSync,
     RefusedFile,
+    SchedulerDifference,
     ShownEffect,
     StartReservation,
     StuckGroup,
@@ -106,6 +107,9 @@ CHECKS = {
     "placed_with_its_nodes": "UPDATE scheduling_startreservation SET placed_at = now()",
     "stuck_kind_known": "UPDATE scheduling_stuckgroup SET kind = 'x'",
     "effect_ends_truly": "UPDATE scheduling_showneffect SET outcome = 'kept', ended_at = now(), found_lost = '[1]'",
+    "difference_kind_known": "INSERT INTO scheduling_schedulerdifference (time, kind, backend_id, pool_id, workflow_id,"
+    " gpus, rule, message, instead) SELECT time, 'x', backend_id, pool_id, workflow_id, gpus, rule, message, instead"
+    " FROM scheduling_schedulerdifference",
     "promise_ends_truly": "UPDATE scheduling_promisedstart SET outcome = 'broken', ended_at = latest_start",
 }
 UNIQUE = {
@@ -157,6 +161,7 @@ HISTORY = {
     "scheduling_group:never_deleted": "DELETE FROM scheduling_group",
     "scheduling_waitspan:append_only": "UPDATE scheduling_waitspan SET gpus = 1",
     "scheduling_schedulingcycle:append_only": "UPDATE scheduling_schedulingcycle SET units = 9",
+    "scheduling_schedulerdifference:append_only": "UPDATE scheduling_schedulerdifference SET gpus = 9",
     "scheduling_showneffect:effect_stands": "UPDATE scheduling_showneffect SET lost = '[1]'",
     "scheduling_promisedstart:promise_stands": "UPDATE scheduling_promisedstart SET latest_start = 'infinity'",
 }
@@ -260,6 +265,9 @@ def filled() -> None:
         group=group, backend_id=1, gang="runs-1", waits_since=now, made_at=now, latest_start=now + timedelta(days=1)
     )
     ShownEffect.objects.create(backend_id=1, title="x", shown_at=now, made_at=now, tokens={}, lost=[], started=[])
+    SchedulerDifference.objects.create(
+        backend_id=root.backend_id, pool=root, workflow=group.workflow, time=now, kind="started", gpus=1, message="x"
+    )
     PromiseCount.objects.create(backend_id=1, outcome="kept", count=1)
     StartReservation.objects.create(group=group, backend_id=root.backend_id, since=now)
     SuspectNode.objects.create(node=Node.objects.filter(backend=root.backend_id)[0], failures=3, since=now)

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 
 from django.utils import timezone
 
+from pools.database.one_by_one import left_out_on_error
 from pools.models import Backend
 from scheduling.domain.cluster.node import foreign_usage_by_node
 from scheduling.domain.kubernetes_json import Object
-from scheduling.domain.observed.seen_work import read_work
+from scheduling.domain.observed.seen_work import SeenWork, read_work
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.kube.connection.error_messages import error_message
@@ -30,19 +31,22 @@ from scheduling.services.kubernetes import connections, heartbeats
 from scheduling.services.kubernetes.leased_loop import LeasedLoop, observed_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
 from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
+from scheduling.services.kubernetes.observing.difference_watch import DifferenceWatch, decisions_between
 from scheduling.services.kubernetes.observing.informers import ObservedInformers
-from scheduling.services.kubernetes.observing.record import WorkRecorder
+from scheduling.services.kubernetes.observing.record import RecordResult, WorkRecorder
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ObserverIntervals:
-    """Seconds between two looks at everything (`round`), counts of what other pods hold, heartbeats, reads of the
+    """Seconds between two looks at everything (`round`), counts of what other pods hold, comparisons of what waits
+    (`waiting`), heartbeats, reads of the
     backend's configuration, and attempts to claim a lease that another process holds (`standby`)."""
 
     round: float = 2.0
     recount: float = 60.0
+    waiting: float = 30.0
     heartbeat: float = 10.0
     configuration: float = 2.0
     standby: float = 1.0
@@ -65,7 +69,7 @@ class ClusterObserver(LeasedLoop):
         self._connect, self._intervals = connect, intervals
         self._cluster: ClusterReader | None = None
         self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, intervals.informer_timing)
-        self._recorder = WorkRecorder()
+        self._recorder, self._differences = WorkRecorder(), DifferenceWatch()
         self._backend: Backend | None = None
         self._due: dict[str, float] = {}
         self._error: ClusterError | None = None
@@ -95,7 +99,7 @@ class ClusterObserver(LeasedLoop):
             return
         pods = self._informers.pods.objects()
         works = read_work(pods.values(), self._informers.pod_groups.objects().values(), now=timezone.now())
-        found = self._recorder.write(backend, works)
+        found = self._write_work(backend, works)
         if found.is_busy:
             self._wake.set()
         heartbeats.record_unassigned(backend, found.unassigned)
@@ -121,6 +125,20 @@ class ClusterObserver(LeasedLoop):
         finally:
             informers_stop.set()
             self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, self._intervals.informer_timing)
+
+    def _write_work(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
+        """Write the work. First without the decisions since the last look, so that our engine can judge them from the
+        facts that the cluster's scheduler had."""
+        if self._recorder.has_looked and not backend.offline:
+            before = [self._recorder.before_decisions(work) for work in works]
+            if decided := decisions_between(before, works):
+                self._recorder.write(backend, before)
+                with left_out_on_error("the differences of a cluster", backend.name):
+                    self._differences.judge(backend, decided)
+            elif self._is_due("waiting", self._intervals.waiting):
+                with left_out_on_error("the differences of a cluster", backend.name):
+                    self._differences.judge_waiting(backend)
+        return self._recorder.write(backend, works)
 
     def _write_nodes(self, backend: Backend, others: Sequence[Object]) -> None:
         """The nodes, and from time to time what the pods that count in no pool hold there."""

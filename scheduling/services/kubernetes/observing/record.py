@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pools.database.one_by_one import work_in_batch
 from pools.database.transactions import DatabaseLost, change, database_time
@@ -16,7 +16,8 @@ from pools.models import Backend, Node, Pool, User
 from pools.selectors.clusters import is_observed
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds, TaskGpus, counts_by_flavor
 from scheduling.domain.observed.leaf_names import leaf_names, plain_name
-from scheduling.domain.observed.seen_work import SeenWork
+from scheduling.domain.observed.seen_work import SeenPod, SeenWork
+from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, ObservedWork, Task, Workflow
 from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.services.kubernetes.leased_loop import BackendRemoved
@@ -91,6 +92,17 @@ class WorkRecorder:
         self._has_looked = self._has_looked or not is_busy
         return RecordResult(frozenset(counted), tuple(unassigned), is_busy)
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether the decisions since the last look are known; before the first look they are not."""
+        return self._has_looked
+
+    def before_decisions(self, work: SeenWork) -> SeenWork:
+        """The work without the starts and preemptions since the last look, but with the ends."""
+        known = self._written.get(work.uid)
+        ran = {pod.uid for pod in known.pods if pod.status is TaskStatus.RUNNING} if known is not None else set()
+        return replace(work, pods=tuple(_before_decision(pod, did_run=pod.uid in ran) for pod in work.pods))
+
     def _write_trees(self, backend: Backend, trees: Mapping[int, Sequence[_Step]]) -> bool:
         if not trees:
             return False
@@ -131,6 +143,14 @@ class WorkRecorder:
                 seen.end(mark, message)
             seen.save()
         self._written |= {work.uid: work for _, work in follows}
+
+
+def _before_decision(pod: SeenPod, *, did_run: bool) -> SeenPod:
+    if pod.status is TaskStatus.RUNNING and not did_run:
+        return replace(pod, status=TaskStatus.SCHEDULING, node="", started=None)
+    if pod.status is TaskStatus.FAILED_PREEMPTED and did_run:
+        return replace(pod, status=TaskStatus.RUNNING, message="", exit_code=None)
+    return pod
 
 
 def end_observation(backend: Backend) -> None:

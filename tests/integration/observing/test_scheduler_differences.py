@@ -1,0 +1,104 @@
+"""Each decision of another scheduler that our engine would not have made is a row."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.models import SchedulerDifference
+from scheduling.services.kubernetes.observing import difference_watch
+from tests.integration.observing.test_seen_work import Lab
+from tests.support import world
+
+KEPT = {"preemptibility": "non-preemptible"}
+
+
+@pytest.fixture
+def lab(ledger: None) -> Lab:
+    found = Lab()
+    world.make_pool("team", 2, on=found.backend)
+    world.make_pool("rest", 6, on=found.backend)
+    found.look()  # decisions before the first look are not known
+    return found
+
+
+def differences() -> list[tuple[str, str, str]]:
+    rows = SchedulerDifference.objects.order_by("id").select_related("workflow")
+    return [(row.kind, row.workflow.name, row.rule) for row in rows]
+
+
+def test_a_start_that_ours_makes_too_is_no_difference(lab: Lab) -> None:
+    lab.firm.add_pod_group("train", namespace="science", queue="team")
+    lab.firm.start("train-0", "n2", namespace="science")
+    lab.look()
+    assert lab.states() == {"train": ("RUNNING", 1)}
+    assert differences() == []
+
+
+def test_a_start_over_the_quota(lab: Lab) -> None:
+    """The firm's scheduler has no such quota."""
+    for pod in lab.firm.add_pod_group("big", namespace="science", queue="team", pods=3, **KEPT):
+        lab.firm.start(pod["metadata"]["name"], "n1", namespace="science")
+    lab.look()
+    assert differences() == [("started", "big-1", "never_fits")]
+    row = SchedulerDifference.objects.get()
+    assert (row.gpus, row.pool.name) == (3, "team")
+    assert "It started with 3 GPUs. Ours would have kept it waiting: It asks for 3 GPUs" in row.message
+    lab.look()
+    assert len(differences()) == 1, "it is told once"
+
+
+def test_a_preemption_that_ours_would_not_make(lab: Lab) -> None:
+    lab.firm.add_pod_group("train", namespace="science", queue="team")
+    lab.firm.start("train-0", "n1", namespace="science")
+    lab.look()
+    lab.firm.preempt("train-0", namespace="science")
+    lab.look()
+    assert differences() == [("preempted", "train-1", "")]
+    assert SchedulerDifference.objects.get().message == "It lost 1 GPU. Ours would have preempted nobody."
+
+
+def test_work_that_ours_would_have_started(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difference_watch, "PATIENCE_SECONDS", 0.0)
+    lab.firm.add_pod_group("train", namespace="science", queue="team")
+    lab.look()
+    lab.look()
+    lab.look()
+    assert differences() == [("left_waiting", "train-1", "")]
+    lab.firm.start("train-0", "n1", namespace="science")
+    lab.look()
+    assert len(differences()) == 1
+
+
+def test_a_second_observer_does_not_judge_what_it_has_not_seen(lab: Lab) -> None:
+    """A process that was killed does not know the decisions that were made while it was away."""
+    from tests.support.observed_cluster import observer_of
+
+    for pod in lab.firm.add_pod_group("big", namespace="science", queue="team", pods=3, **KEPT):
+        lab.firm.start(pod["metadata"]["name"], "n1", namespace="science")
+    lab.observer = observer_of(lab.backend, lab.seen)
+    lab.look()
+    assert differences() == []
+
+
+def test_only_readers_of_the_platform_see_them(lab: Lab) -> None:
+    """A sentence may name the work of another pool."""
+    for pod in lab.firm.add_pod_group("big", namespace="science", queue="team", pods=3, **KEPT):
+        lab.firm.start(pod["metadata"]["name"], "n1", namespace="science")
+    lab.look()
+    world.make_user("ann", "osmo-team-user")
+    world.make_user("vera", "osmo-viewer")
+    address = "/api/backend/lab/differences"
+    refused = world.call_as("ann")("GET", address)
+    assert refused.status == 403
+    assert "big-1" not in str(refused.body)
+    (row,) = world.call_as("vera")("GET", address).body["differences"]
+    assert (row["backend"], row["kind"], row["workflow"], row["rule"]) == ("lab", "started", "big-1", "never_fits")
+    none = world.call_as("vera")("GET", address, query={"kind": "preempted"})
+    assert none.body["differences"] == []
+    page = world.sign_in("vera").get("/clusters/lab/differences").content.decode()
+    assert "big-1" in page
+    assert "Ours would have kept it waiting" in page
+    lines = world.sign_in("vera").get("/clusters/lab/differences?format=csv").content.decode().splitlines()
+    assert len(lines) == 2
+    assert lines[1].split(",")[1:5] == ["lab", "started", "team", "big-1"]
+    assert world.sign_in("ann").get("/clusters/lab/differences").status_code == 403

@@ -1,0 +1,95 @@
+"""From the objects of an observed cluster to the work that counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from scheduling.domain.observed.leaf_names import find_leaf
+from scheduling.domain.observed.seen_work import SeenWork, read_work, trim_observed_pod
+from scheduling.domain.statuses import TaskStatus
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def pod(name: str, gpus: int = 1, node: str = "", phase: str = "Pending", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1"} | more.pop(
+        "metadata", {}
+    )
+    resources = {"limits": {"nvidia.com/gpu": str(gpus)} if gpus else {}} | more.pop("resources", {})
+    spec = {"containers": [{"name": "main", "resources": resources}]} | more.pop("spec", {})
+    if node:
+        spec["nodeName"] = node
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase} | more.pop("status", {})}
+
+
+def read(*pods: dict[str, Any], groups: tuple[dict[str, Any], ...] = ()) -> list[SeenWork]:
+    """Also with what the informer keeps of the pods: it must be enough."""
+    found = read_work(pods, groups, now=NOW)
+    assert read_work([trim_observed_pod(each) for each in pods], groups, now=NOW) == found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("phase", "node", "conditions", "status"),
+    [
+        ("Pending", "", [], TaskStatus.SCHEDULING),
+        ("Pending", "n1", [], TaskStatus.RUNNING),
+        ("Running", "n1", [], TaskStatus.RUNNING),
+        ("Succeeded", "n1", [], TaskStatus.COMPLETED),
+        ("Failed", "n1", [], TaskStatus.FAILED),
+        ("Running", "n1", [{"status": "True", "reason": "PreemptionByScheduler"}], TaskStatus.FAILED_PREEMPTED),
+        ("Running", "n1", [{"status": "False", "reason": "PreemptionByScheduler"}], TaskStatus.RUNNING),
+    ],
+)
+def test_the_status_of_a_pod(phase: str, node: str, conditions: list[Any], status: TaskStatus) -> None:
+    """A pod with a node holds its GPUs, also while it pulls its image."""
+    (work,) = read(pod("a", node=node, phase=phase, status={"conditions": conditions}))
+    assert [each.status for each in work.pods] == [status]
+
+
+@pytest.mark.parametrize(
+    ("asked", "note"),
+    [
+        ({"metadata": {"annotations": {"gpu-fraction": "0.5"}}}, "gpu-fraction of 1 pod is not counted"),
+        ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": "1"}}}, "nvidia.com/mig-1g.5gb of 1 pod is not counted"),
+        ({"resources": {"limits": {"amd.com/gpu": "1"}}}, "amd.com/gpu of 1 pod is not counted"),
+        ({"spec": {"resourceClaims": [{"name": "c"}]}}, "ResourceClaims of 1 pod is not counted"),
+    ],
+)
+def test_what_nothing_counts_is_named(asked: dict[str, Any], note: str) -> None:
+    (work,) = read(pod("a", gpus=0, **asked))
+    assert (work.notes, work.pods[0].gpus) == ((note,), 0)
+
+
+def test_pods_without_gpus_are_no_work() -> None:
+    assert read(pod("web", gpus=0, node="n1", phase="Running")) == []
+
+
+def test_a_pod_group_has_its_pods_and_its_queue() -> None:
+    member = {"metadata": {"annotations": {"pod-group-name": "pg"}}}
+    group = {"metadata": {"name": "pg", "namespace": "ns", "uid": "g"}, "spec": {"queue": "Team_A", "minMember": 1}}
+    (work,) = read(pod("a", **member), pod("b", 0, **member), groups=(group,))
+    assert (work.queue, work.minimum, [each.name for each in work.pods]) == ("Team_A", 1, ["a", "b"])
+    (alone,) = read(pod("c", metadata={"annotations": {"pod-group-name": "other"}}))
+    assert (alone.kind, alone.queue) == ("pod", "ns"), "a PodGroup that is not there"
+
+
+@pytest.mark.parametrize(
+    ("queue", "leaf"),
+    [
+        ("team", "team"),
+        ("TEAM", "team"),
+        ("vision", "team--vision"),
+        ("team--vision", "team--vision"),
+        ("labs", None),
+        ("twice", None),
+        ("my_queue.x", "my-queue-x"),
+        ("", None),
+    ],
+)
+def test_the_leaf_of_a_queue(queue: str, leaf: str | None) -> None:
+    leaves = ["team", "team--vision", "team--twice", "other", "other--twice", "my-queue-x"]
+    assert find_leaf(queue, leaves) == leaf
