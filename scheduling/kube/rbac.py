@@ -13,6 +13,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import ResourceKind
+from scheduling.kube.observed_kinds import LOCAL_QUEUES, WORKLOADS
 from scheduling.kube.webhook_configuration import configuration_name
 
 READ_VERBS = ("get", "list", "watch")
@@ -99,6 +100,8 @@ OBSERVER_KINDS: tuple[ResourceKind, ...] = (
     resource_kinds.NODE,
     resource_kinds.POD,
     resource_kinds.POD_GROUP,
+    WORKLOADS[0],  # of Kueue; a right is for all versions
+    LOCAL_QUEUES[0],
     resource_kinds.DEVICE_LIST,
     resource_kinds.DEVICE_CLAIM,
 )

@@ -1,4 +1,4 @@
-"""From the pods and PodGroups of an observed cluster to the work that counts in pools.
+"""From the pods, PodGroups and Workloads of an observed cluster to the work that counts in pools.
 
 A PodGroup of KAI is one piece of work with its pods, in the queue that it names. A pod without a PodGroup is work of
 its own: in the queue of its label, else in its namespace. Pods that ask for no GPU and are in no PodGroup are no work
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,6 +20,13 @@ from scheduling.domain.cluster.node import pod_request, trim_pod
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES, read_pod_status
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject, read_texts
+from scheduling.domain.observed.kueue_work import (
+    WORKLOAD_ANNOTATION,
+    cluster_queues,
+    owner_uids,
+    read_workload,
+)
+from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 
@@ -37,46 +43,6 @@ _MAX_NOTES: Final = 8
 _GPU_NAME: Final = "nvidia.com/gpu"
 
 
-@dataclass(frozen=True, slots=True)
-class SeenPod:
-    """A pod: whole GPUs, cores and bytes. `status` is that of a task; an ended pod has `message` and `exit_code`."""
-
-    uid: str
-    name: str
-    gpus: int
-    cpu: int
-    memory_bytes: int
-    storage_bytes: int
-    status: TaskStatus
-    node: str = ""
-    started: datetime | None = None
-    message: str = ""
-    exit_code: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenWork:
-    """A piece of work that the scheduler of the cluster starts together. `queue` is what its pool is found by,
-    `minimum` the number of pods that start together (None: all), `notes` name what it asks for and nothing counts. A
-    PodGroup may have no pods for a while."""
-
-    kind: str
-    uid: str
-    namespace: str
-    name: str
-    queue: str
-    priority: Priority
-    created: datetime
-    pods: tuple[SeenPod, ...]
-    minimum: int | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def is_live(self) -> bool:
-        """Whether a pod has not ended."""
-        return any(not pod.status.is_finished for pod in self.pods)
-
-
 def trim_observed_pod(pod: ReadOnlyObject) -> Object:
     """The part of a pod that is read of an observed cluster."""
     trimmed, metadata, spec, status = trim_pod(pod), pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
@@ -86,11 +52,14 @@ def trim_observed_pod(pod: ReadOnlyObject) -> Object:
         for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
         if key in metadata
     }
-    kept["labels"] = {key: text for key, text in read_texts(pod, "labels").items() if key in _POD_LABELS}
+    kept["labels"] = {
+        key: text for key, text in read_texts(pod, "labels").items() if key in _POD_LABELS or key.endswith("-uid")
+    }
+    kept["ownerReferences"] = [{"uid": each.get("uid")} for each in metadata.get("ownerReferences") or []]
     kept["annotations"] = {
         key: "" if asks_for_uncounted_devices(key) else text
         for key, text in annotations.items()
-        if key == POD_GROUP_OF_POD or asks_for_uncounted_devices(key)
+        if key in {POD_GROUP_OF_POD, WORKLOAD_ANNOTATION} or asks_for_uncounted_devices(key)
     }
     trimmed["metadata"] = kept
     trimmed["spec"] |= {key: spec[key] for key in ("priority", "priorityClassName") if key in spec}
@@ -107,9 +76,20 @@ def trim_observed_pod(pod: ReadOnlyObject) -> Object:
 _POD_LABELS: Final = frozenset({*QUEUE_LABELS, "runai-gpu-group", "kai.scheduler/preemptibility", "priorityClassName"})
 
 
-def read_work(pods: Iterable[ReadOnlyObject], pod_groups: Iterable[ReadOnlyObject], *, now: datetime) -> list[SeenWork]:
+def read_work(
+    pods: Iterable[ReadOnlyObject],
+    pod_groups: Iterable[ReadOnlyObject],
+    workloads: Iterable[ReadOnlyObject] = (),
+    local_queues: Iterable[ReadOnlyObject] = (),
+    *,
+    now: datetime,
+) -> list[SeenWork]:
     """All work in these objects, the oldest first."""
     groups = {_full_name(each["metadata"]): each for each in pod_groups}
+    of_kueue = {str(each["metadata"]["uid"]): each for each in workloads}
+    owned = {uid: workload for workload, each in of_kueue.items() for uid in owner_uids(each)}
+    named = {_full_name(each["metadata"]): workload for workload, each in of_kueue.items()}
+    admitted: defaultdict[str, list[ReadOnlyObject]] = defaultdict(list)
     members: defaultdict[tuple[str, str], list[ReadOnlyObject]] = defaultdict(list)
     found = []
     for pod in pods:
@@ -117,10 +97,26 @@ def read_work(pods: Iterable[ReadOnlyObject], pod_groups: Iterable[ReadOnlyObjec
         key = (str(pod["metadata"].get("namespace") or ""), name)
         if name and key in groups:
             members[key].append(pod)
+        elif (workload := _workload_of(pod, owned, named)) is not None:
+            admitted[workload].append(pod)
         elif (work := _pod_work(pod, now)) is not None:
             found.append(work)
     found += [_group_work(group, members[key], now) for key, group in groups.items()]
+    queues = cluster_queues(local_queues)
+    for uid, each in of_kueue.items():
+        seen = sorted((_seen_pod(pod, now) for pod in admitted[uid]), key=lambda pod: pod.name)
+        work = read_workload(each, seen, queues, now=now, notes=_notes(admitted[uid]))
+        if work is not None:
+            found.append(work)
     return sorted(found, key=lambda work: (work.created, work.namespace, work.name))
+
+
+def _workload_of(pod: ReadOnlyObject, owned: Mapping[str, str], named: Mapping[tuple[str, str], str]) -> str | None:
+    """The uid of the Workload to which a pod belongs."""
+    name = read_texts(pod, "annotations").get(WORKLOAD_ANNOTATION)
+    if name and (found := named.get((str(pod["metadata"].get("namespace") or ""), name))):
+        return found
+    return next((owned[uid] for uid in sorted(owner_uids(pod)) if uid in owned), None) if owned else None
 
 
 def _pod_work(pod: ReadOnlyObject, now: datetime) -> SeenWork | None:
@@ -160,6 +156,7 @@ def _group_work(group: ReadOnlyObject, pods: Sequence[ReadOnlyObject], now: date
         tuple(_seen_pod(pod, now) for pod in ordered),
         None if is_whole else max(1, int(minimum or 1)),
         _notes(ordered),
+        minimum if isinstance(minimum, int) else 0,
     )
 
 

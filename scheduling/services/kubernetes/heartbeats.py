@@ -13,7 +13,7 @@ from pools.domain.people.roles import SYSTEM
 from pools.domain.values.stored_text import as_storable
 from pools.models import Backend
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
-from scheduling.domain.observed.seen_work import SeenWork
+from scheduling.domain.observed.seen_pods import SeenWork
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.error_messages import condition_reason
 from scheduling.models import ClusterState, QueueSync

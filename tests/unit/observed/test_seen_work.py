@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scheduling.domain.observed.leaf_names import find_leaf
-from scheduling.domain.observed.seen_work import SeenWork, read_work, trim_observed_pod
+from scheduling.domain.observed.seen_pods import SeenWork
+from scheduling.domain.observed.seen_work import read_work, trim_observed_pod
 from scheduling.domain.statuses import TaskStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from scheduling.domain.observed.differences import (
     find_left_waiting,
     planned_since,
 )
-from scheduling.domain.observed.seen_work import SeenWork
+from scheduling.domain.observed.seen_pods import SeenWork
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import ObservedWork, SchedulerDifference
 from scheduling.selectors.queue.live_facts import GangRef, LiveFacts, read_live_facts

@@ -1,17 +1,20 @@
-"""The informers of an observed cluster: its nodes, all its pods (trimmed) and the PodGroups of KAI, in memory."""
+"""The informers of an observed cluster: its nodes, all its pods (trimmed), the PodGroups of KAI and the Workloads
+of Kueue, in memory."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scheduling.domain.kubernetes_json import Object
+from scheduling.domain.observed.kueue_work import trim_workload
 from scheduling.domain.observed.seen_work import trim_observed_pod
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import Informer, InformerTiming
+from scheduling.kube.observed_kinds import LOCAL_QUEUES, WORKLOADS
 
 
 def full_name(item: Object) -> str:
@@ -20,8 +23,16 @@ def full_name(item: Object) -> str:
     return f"{metadata.get('namespace', '')}/{metadata['name']}"
 
 
+_OPTIONAL = (resource_kinds.POD_GROUP, *WORKLOADS, *LOCAL_QUEUES)
+
+
 def _is_not_served(informer: Informer[Any]) -> bool:
-    return informer.kind is resource_kinds.POD_GROUP and isinstance(informer.error, errors.KindMissing)
+    return informer.kind in _OPTIONAL and isinstance(informer.error, errors.KindMissing)
+
+
+def _newest(informers: Iterable[Informer[str]]) -> Iterable[Object]:
+    found = next((each for each in informers if each.has_synced and not _is_not_served(each)), None)
+    return () if found is None else found.objects().values()
 
 
 class ObservedInformers:
@@ -38,13 +49,34 @@ class ObservedInformers:
         self.pod_groups: Informer[str] = Informer(
             resource_kinds.POD_GROUP, key_of=full_name, on_change=lambda _: wake(), **common
         )
+        self._workloads: tuple[Informer[str], ...] = tuple(
+            Informer(kind, key_of=full_name, on_change=lambda _: wake(), transform=trim_workload, **common)
+            for kind in WORKLOADS
+        )
+        self._local_queues: tuple[Informer[str], ...] = tuple(
+            Informer(kind, key_of=full_name, on_change=lambda _: wake(), **common) for kind in LOCAL_QUEUES
+        )
         self.nodes: Informer[str] = Informer(
             resource_kinds.NODE,
             key_of=lambda node: str(node["metadata"]["name"]),
             on_change=self._on_node_change,
             **common | {"name_of": lambda node: str(node["metadata"]["name"])},
         )
-        self._all: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
+        self._all: tuple[Informer[Any], ...] = (
+            self.pods,
+            self.pod_groups,
+            *self._workloads,
+            *self._local_queues,
+            self.nodes,
+        )
+
+    def workloads(self) -> Iterable[Object]:
+        """Kueue's Workloads, of the newest version that is served."""
+        return _newest(self._workloads)
+
+    def local_queues(self) -> Iterable[Object]:
+        """Kueue's LocalQueues, of the newest version that is served."""
+        return _newest(self._local_queues)
 
     @property
     def has_synced(self) -> bool:
@@ -53,8 +85,8 @@ class ObservedInformers:
 
     @property
     def error_message(self) -> str:
-        """The first error of an informer, with the kind of its objects; empty when all work. A cluster without KAI has
-        no PodGroups: that is not a fault."""
+        """The first error of an informer, with the kind of its objects; empty when all work. A cluster has the kinds
+        of its own scheduler alone: that is not a fault."""
         failed = next((each for each in self._all if each.error is not None and not _is_not_served(each)), None)
         return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
 

@@ -19,7 +19,8 @@ from pools.database.one_by_one import left_out_on_error
 from pools.models import Backend
 from scheduling.domain.cluster.node import foreign_usage_by_node
 from scheduling.domain.kubernetes_json import Object
-from scheduling.domain.observed.seen_work import SeenWork, read_work
+from scheduling.domain.observed.seen_pods import SeenWork
+from scheduling.domain.observed.seen_work import read_work
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.kube.connection.error_messages import error_message
@@ -98,7 +99,14 @@ class ClusterObserver(LeasedLoop):
         if not self._informers.has_synced:
             return
         pods = self._informers.pods.objects()
-        works = read_work(pods.values(), self._informers.pod_groups.objects().values(), now=timezone.now())
+        found_works = read_work(
+            pods.values(),
+            self._informers.pod_groups.objects().values(),
+            self._informers.workloads(),
+            self._informers.local_queues(),
+            now=timezone.now(),
+        )
+        works = [self._recorder.with_losses(work) for work in found_works]
         found = self._write_work(backend, works)
         if found.is_busy:
             self._wake.set()

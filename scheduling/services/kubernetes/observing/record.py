@@ -16,7 +16,7 @@ from pools.models import Backend, Node, Pool, User
 from pools.selectors.clusters import is_observed
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds, TaskGpus, counts_by_flavor
 from scheduling.domain.observed.leaf_names import leaf_names, plain_name
-from scheduling.domain.observed.seen_work import SeenPod, SeenWork
+from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, ObservedWork, Task, Workflow
 from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
@@ -96,6 +96,17 @@ class WorkRecorder:
     def has_looked(self) -> bool:
         """Whether the decisions since the last look are known; before the first look they are not."""
         return self._has_looked
+
+    def with_losses(self, work: SeenWork) -> SeenWork:
+        """The work with the pods that ran at the last look and that its scheduler has taken away since, as preempted:
+        Kueue deletes them."""
+        known = self._written.get(work.uid)
+        if not work.taken_away or known is None:
+            return work
+        there = {pod.uid for pod in work.pods}
+        lost = [pod for pod in known.pods if pod.status is TaskStatus.RUNNING and pod.uid not in there]
+        taken = [replace(pod, status=TaskStatus.FAILED_PREEMPTED, message=work.taken_away) for pod in lost]
+        return replace(work, pods=(*work.pods, *taken))
 
     def before_decisions(self, work: SeenWork) -> SeenWork:
         """The work without the starts and preemptions since the last look, but with the ends."""

@@ -11,7 +11,8 @@ import yaml
 from pools.models import Pool
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.observed.leaf_names import plain_name
-from scheduling.domain.observed.seen_work import POD, SeenPod, SeenWork
+from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
+from scheduling.domain.observed.seen_work import POD
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, ObservedWork, Task, Workflow
 from scheduling.services.kubernetes.dispatching.observation import ObservedTransition
@@ -177,8 +178,8 @@ class SeenTransition(ObservedTransition):
             if pod is not None and not pod.status.is_finished:
                 continue
             del mark.pods[uid]
-            if task is None:
-                continue
+            if task is None or (pod is None and not is_single and not task.node_name):
+                continue  # a pod that waited may come under another name: the attempt waits for it
             status = TaskStatus.FAILED_CANCELED if pod is None else pod.status
             message, code = (GONE, None) if pod is None else (pod.message, pod.exit_code)
             why = self._why(group, task.flavor, message) if status is TaskStatus.FAILED_PREEMPTED else None
@@ -203,6 +204,10 @@ class SeenTransition(ObservedTransition):
             else:
                 without.remove(task)
             mark.pods[pod.uid] = str(task.pk)
+        live = sum(not pod.status.is_finished for pod in work.pods)
+        surplus = len(self.attempts.open_attempts(group.pk)) - max(live, work.expected)
+        for task in without[:surplus] if live and surplus > 0 else ():
+            self.end_attempt(group, task, TaskStatus.FAILED_CANCELED, GONE, None)
 
     def _follow_pod(self, group: Group, task: Task, pod: SeenPod) -> None:
         if (task.status, task.node_name) == (pod.status, pod.node) or not pod.node:

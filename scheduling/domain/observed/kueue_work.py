@@ -1,0 +1,112 @@
+"""From Kueue's Workloads to the work that counts.
+
+A Workload belongs to its ClusterQueue. While it waits it has no pods, so its pod sets say what it asks for. Its pods
+are found by what owns them: the object that the Workload stands for. A Workload that was admitted long ago, and of
+which no pod is found, does not count itself; its pods count as pods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from scheduling.domain.cluster.node import pod_request
+from scheduling.domain.cluster.pods.timestamps import parse_time
+from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
+from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+
+WORKLOAD: Final = "workload"
+WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
+MAX_PODS: Final = 2000
+PODS_APPEAR_WITHIN: Final = timedelta(minutes=2)
+"""After its admission the pods of a Workload appear in this time."""
+
+
+def owner_uids(item: ReadOnlyObject) -> set[str]:
+    """The uids of what an object belongs to: its owners, those in labels such as `controller-uid`, and itself."""
+    metadata = item["metadata"]
+    owners = {str(each["uid"]) for each in metadata.get("ownerReferences") or [] if each.get("uid")}
+    named = {str(text) for key, text in (metadata.get("labels") or {}).items() if key.endswith("-uid") and text}
+    return owners | named | {str(metadata.get("uid") or "")} - {""}
+
+
+def trim_workload(item: ReadOnlyObject) -> Object:
+    """The part of a Workload that is read."""
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    kept = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion", "ownerReferences")
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {key: spec[key] for key in ("queueName", "podSets") if key in spec},
+        "status": {
+            "conditions": status.get("conditions"),
+            "admission": {"clusterQueue": (status.get("admission") or {}).get("clusterQueue")},
+        },
+    }
+
+
+def cluster_queues(local_queues: Iterable[ReadOnlyObject]) -> dict[tuple[str, str], str]:
+    """The ClusterQueue of each LocalQueue, by its namespace and name."""
+    return {
+        (str(each["metadata"].get("namespace") or ""), str(each["metadata"]["name"])): str(
+            (each.get("spec") or {}).get("clusterQueue") or ""
+        )
+        for each in local_queues
+    }
+
+
+def read_workload(
+    item: ReadOnlyObject,
+    pods: Sequence[SeenPod],
+    queues: Mapping[tuple[str, str], str],
+    *,
+    now: datetime,
+    notes: tuple[str, ...] = (),
+) -> SeenWork | None:
+    """The work of a Workload with the pods that belong to it; None where it has ended, or does not count itself."""
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    conditions = {each.get("type"): each for each in status.get("conditions") or [] if each.get("status") == "True"}
+    namespace, local = str(metadata.get("namespace") or ""), str(spec.get("queueName") or "")
+    if not pods and "Finished" in conditions:
+        return None
+    admitted = conditions.get("Admitted")
+    if not pods and admitted is not None:
+        since = parse_time(admitted.get("lastTransitionTime"))
+        if since is None or since + PODS_APPEAR_WITHIN < now:
+            return None
+    evicted = conditions.get("Evicted") or {}
+    waiting = tuple(_waiting_pods(str(metadata["uid"]), spec.get("podSets") or []))
+    return SeenWork(
+        WORKLOAD,
+        str(metadata["uid"]),
+        namespace,
+        str(metadata["name"]),
+        (status.get("admission") or {}).get("clusterQueue") or queues.get((namespace, local)) or local,
+        Priority.LOW,
+        parse_time(metadata.get("creationTimestamp")) or now,
+        tuple(pods) or waiting,
+        notes=notes,
+        expected=len(waiting),
+        taken_away=_why_evicted(evicted) if evicted.get("reason") == "Preempted" else "",
+    )
+
+
+def _why_evicted(condition: Mapping[str, Any]) -> str:
+    return str(condition.get("message") or "Kueue preempted it.")
+
+
+def _waiting_pods(uid: str, pod_sets: Sequence[ReadOnlyObject]) -> Iterable[SeenPod]:
+    number = 0
+    for pod_set in pod_sets:
+        spec = (pod_set.get("template") or {}).get("spec") or {}
+        gpus, cpu, memory, storage = (max(0, math.ceil(amount)) for amount in pod_request(spec))
+        count = pod_set.get("count")
+        for _ in range(count if isinstance(count, int) and count > 0 else 1):
+            if number >= MAX_PODS:
+                return
+            name = f"{pod_set.get('name') or 'main'}-{number}"
+            yield SeenPod(f"{uid}/{number}", name, gpus, cpu, memory, storage, TaskStatus.SCHEDULING)
+            number += 1

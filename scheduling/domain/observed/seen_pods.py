@@ -1,0 +1,52 @@
+"""The work of an observed cluster as values: pods, and the pieces of work that they make up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod: whole GPUs, cores and bytes. `status` is that of a task; an ended pod has `message` and `exit_code`."""
+
+    uid: str
+    name: str
+    gpus: int
+    cpu: int
+    memory_bytes: int
+    storage_bytes: int
+    status: TaskStatus
+    node: str = ""
+    started: datetime | None = None
+    message: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWork:
+    """A piece of work that the scheduler of the cluster starts together. `queue` is what its pool is found by,
+    `minimum` the number of pods that start together (None: all), `notes` name what it asks for and nothing counts.
+    `expected` is the number of pods that it will have at least; it may have none for a while. `taken_away` says why its
+    scheduler took its pods, which are gone by then."""
+
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    priority: Priority
+    created: datetime
+    pods: tuple[SeenPod, ...]
+    minimum: int | None = None
+    notes: tuple[str, ...] = ()
+    expected: int = 0
+    taken_away: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a pod has not ended."""
+        return any(not pod.status.is_finished for pod in self.pods)
