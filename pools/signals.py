@@ -13,8 +13,8 @@ changes_committed = Signal()
 start there. The signal only saves time, so a receiver may miss it."""
 
 observation_ends = Signal()
-"""Sent inside the transaction in which a cluster is no longer observed, with `backend`, under the locks of its trees;
-receivers end the record of the work that was seen there."""
+"""Sent inside the transaction in which a cluster is no longer observed, or (`root`) a pool leaves it, with `backend`,
+under the locks of its trees; receivers end the record of the work that was seen there and return its number."""
 
 workflows_on_nodes_requested = Signal()
 """Sent inside a transaction with `backend` and `nodes` (names); receivers return the names of the workflows that run

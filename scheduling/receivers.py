@@ -11,7 +11,7 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.database.transactions import Changes
 from pools.domain.people.roles import Actor
-from pools.models import Backend
+from pools.models import Backend, Pool
 from pools.signals import (
     ImpactReader,
     changes_committed,
@@ -41,9 +41,9 @@ def notify_backends(changes: Changes, **_: Any) -> None:
 
 
 @receiver(observation_ends)
-def hand_over_observed_work(backend: Backend, **_: Any) -> None:
-    """The cluster is managed from now on, or its work is ours: what was seen of another scheduler leaves the record."""
-    end_observation(backend)
+def hand_over_observed_work(backend: Backend, root: Pool | None = None, **_: Any) -> int:
+    """The cluster, or one pool of it, is managed from now on: what was seen of another scheduler leaves the record."""
+    return end_observation(backend, root)
 
 
 @receiver(workflows_on_nodes_requested)

@@ -81,6 +81,9 @@ PAGE_WORDS: Mapping[str, PageWord | NamedNumber] = {
     "simulated backend": PageWord(
         "Simulated cluster", "Nodes that exist only here, scheduled by OSMO Admin itself. For trials."
     ),
+    "observed cluster": PageWord(
+        "Observed cluster", "OSMO Admin reads it and never writes to it; its own scheduler decides."
+    ),
     "queue sync": PageWord("Queue sync", "OSMO Admin writes the quotas of pools as KAI queues into the cluster."),
     "generation": PageWord(
         "Generation", "A number that grows with each change of quotas: the desired one, and the one that is applied."

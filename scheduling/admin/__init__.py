@@ -11,13 +11,14 @@ from scheduling.admin import (
     workflows,
 )
 from scheduling.admin.imports import import_page
-from scheduling.admin.reports import history_replays, usage
+from scheduling.admin.reports import differences, history_replays, usage
 
 __all__ = [
     "admission_webhooks",
     "background_jobs",
     "cluster_sync",
     "decisions",
+    "differences",
     "history_replays",
     "import_page",
     "nodes",

@@ -36,7 +36,7 @@ from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.flavor_choices import TaskGpus
 from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
-from scheduling.models import Group, Workflow
+from scheduling.models import Group, ObservedWork, Workflow
 from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
 from scheduling.selectors.receipts.receipts import read_receipts
@@ -126,6 +126,8 @@ class WorkflowAdmin(PolicyAdmin):
         waiting_gangs = waiting_gangs_of(actor, workflow)
         waits, starts = read_waits(groups, timezone.now()), read_flavor_starts(workflow)
         subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
+        observed = ObservedWork.objects.filter(workflow=workflow).select_related("backend").first()
+        is_ours = observed is None
         return self.render_page(
             request,
             "osmo/workflow.html",
@@ -157,13 +159,14 @@ class WorkflowAdmin(PolicyAdmin):
             is_on_cluster=workflow.root_pool.backend is not None
             and workflow.root_pool.backend.kind == Backend.Kind.KUBERNETES,
             is_active=status.is_active,
-            may_cancel=can_cancel(actor, workflow),
-            may_retry=can_retry(actor, workflow),
+            observed=observed,
+            may_cancel=is_ours and can_cancel(actor, workflow),
+            may_retry=is_ours and can_retry(actor, workflow),
             may_end=status is WorkflowStatus.RUNNING
             and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
             and workflow.root_pool.backend is not None
             and workflow.root_pool.backend.kind == Backend.Kind.SIMULATED,
-            may_submit=is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
+            may_submit=is_ours and is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
             may_see_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
             entries=list(
                 AuditEntry.objects.visible_to(actor).filter(object__in=subjects).order_by("-id")[:MAX_ENTRIES_SHOWN]

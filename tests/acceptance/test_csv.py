@@ -79,7 +79,9 @@ def test_every_command_that_reads_writes_csv(team: Any) -> None:
         empty |= {command} if ran.stdout.count("\n") < 2 else set()
     assert faults == []
     assert walked > 20
-    assert empty <= {"notice inbox", "notice list", "notice targets"}, "each other list has a row, whatever ran before"
+    # Only an observed cluster has differences; `test_scheduler_differences.py` reads one as CSV.
+    known = {"backend differences", "notice inbox", "notice list", "notice targets"}
+    assert empty <= known, "each other list has a row, whatever ran before"
 
 
 def make_rows(pool: Any, lost: str) -> None:

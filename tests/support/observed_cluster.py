@@ -80,7 +80,10 @@ class Firm:
 
     def add_pod_group(self, name: str, *, namespace: str, queue: str, pods: int = 1, **spec: Any) -> list[Object]:
         """A PodGroup of KAI with waiting pods of one GPU each."""
-        body: Object = {"metadata": {"name": name, "namespace": namespace}, "spec": {"queue": queue, "minMember": pods}}
+        body: Object = {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"queue": queue, "minMember": max(1, pods)},
+        }
         body["spec"] |= spec
         self.cluster.create(resource_kinds.POD_GROUP, body, field_manager=FIRM)
         return [self.add_member(name, f"{name}-{number}", namespace=namespace) for number in range(pods)]

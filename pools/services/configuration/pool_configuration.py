@@ -31,6 +31,7 @@ from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Node, Pool
 from pools.permissions import unknown_pool
 from pools.representations.pool import pool_status_of
+from pools.selectors.clusters import is_observed
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
@@ -39,6 +40,7 @@ from pools.services.configuration.config_history import record_revision
 from pools.services.configuration.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.services.configuration.pending_work import pending_work
 from pools.services.people.users import create_pool_roles
+from pools.signals import observation_ends
 
 _STATE_CODES = frozenset({Fault.LIVE_WORK})
 
@@ -103,12 +105,33 @@ def write_pools(
         faults += found
         desired.append(_DesiredPool(name, body, path, settings, row))
     backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in desired})}
+    left = {each.name: _leave_observed_cluster(each, backends) for each in desired if each.row is not None}
     facts = read_balances(rows.values())
     for each in desired:
         faults += _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
     raise_violations(faults)
     require_no_approvals([(each.row, each.settings, each.path) for each in desired if each.row is not None])
-    return _write(desired, facts, backends)
+    results = _write(desired, facts, backends)
+    return [replace(each, warnings=(*left.get(each.row.name, ()), *each.warnings)) for each in results]
+
+
+def _leave_observed_cluster(desired: _DesiredPool, backends: Mapping[str, Backend]) -> tuple[str, ...]:
+    """Where the pool leaves an observed cluster, end the record of the work that was seen there: it belongs to the
+    scheduler of that cluster, and goes on. Returns the warning about it."""
+    row, backend = desired.row, backends.get(desired.settings.backend)
+    if row is None or row.backend is None or backend is None or row.backend.pk == backend.pk:
+        return ()
+    if not is_observed(row.backend):
+        return ()
+    answers = observation_ends.send(sender=None, backend=row.backend, root=row)
+    count = sum(int(number or 0) for _, number in answers)
+    if not count:
+        return ()
+    message = (
+        f"{counted(count, 'observed workflow')} of pool {row.name} leave the record: they go on in cluster "
+        f"{row.backend.name} under its own scheduler, and nothing stops them."
+    )
+    return (message,)
 
 
 def raise_violations(faults: Sequence[Violation]) -> None:

@@ -1,1 +1,1 @@
-"""Pages of usage and replays."""
+"""Pages of usage, replays and the differences of another scheduler."""

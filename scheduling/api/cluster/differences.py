@@ -52,8 +52,8 @@ class DifferenceList(View):
         row = read_backend(self.actor, backend)
         rows = SchedulerDifference.objects.filter(backend=row).select_related("backend", "pool", "workflow")
         filters = DifferenceFilterSet(request.query_params, rows, actor=self.actor)
-        limit, offset = filters.value("limit"), filters.value("offset")
-        found = list(filters.matching_rows().order_by("-id")[offset : offset + limit + 1])
+        matching, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
+        found = list(matching.order_by("-id")[offset : offset + limit + 1])
         body = DifferenceListAnswer(
             differences=[_difference_body(each) for each in found[:limit]],
             more_entries=len(found) > limit,

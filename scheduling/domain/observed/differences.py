@@ -59,7 +59,7 @@ class OurPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FoundDifference:
     """One difference. `rule` is the code of the reason for which ours lets the gang wait, or empty; `message` says what
     ours would have done, with the numbers; `instead` names the gangs that ours would have started, or from which it
     would have taken GPUs: the first few."""
@@ -72,7 +72,7 @@ class Difference:
     instead: tuple[str, ...] = ()
 
 
-def find_differences(seen: Sequence[SeenDecision], ours: OurPlan) -> list[Difference]:
+def find_differences(seen: Sequence[SeenDecision], ours: OurPlan) -> list[FoundDifference]:
     """The decisions of one look that ours would not have made, in their order."""
     started = {each.gang for each in seen if each.is_start}
     found = []
@@ -86,11 +86,11 @@ def find_differences(seen: Sequence[SeenDecision], ours: OurPlan) -> list[Differ
 
 def find_left_waiting(
     waiting: Mapping[str, int], ours: OurPlan, since: Mapping[str, float], now: float, *, patience: float
-) -> list[Difference]:
+) -> list[FoundDifference]:
     """The gangs (with their GPUs) that still wait, and that ours would have started in each plan for `patience`
     seconds: a scheduler needs some time for its own decision. `since` says when a plan of ours started each first."""
     return [
-        Difference(
+        FoundDifference(
             DifferenceKind.LEFT_WAITING,
             gang,
             gpus,
@@ -107,17 +107,17 @@ def planned_since(before: Mapping[str, float], starts: Collection[str], now: flo
     return {gang: before.get(gang, now) for gang in starts}
 
 
-def _started(seen: SeenDecision, ours: OurPlan, instead: Sequence[str]) -> Difference:
+def _started(seen: SeenDecision, ours: OurPlan, instead: Sequence[str]) -> FoundDifference:
     wait = ours.waits.get(seen.gang, Wait("", "it has no place in the plan."))
     more = f" Ours would have started {_names(instead)} instead." if instead else ""
     message = f"It started with {_gpus(seen.gpus)}. Ours would have kept it waiting: {wait.message}{more}"
-    return Difference(DifferenceKind.STARTED, seen.gang, seen.gpus, wait.code, message, tuple(instead[:MAX_NAMED]))
+    return FoundDifference(DifferenceKind.STARTED, seen.gang, seen.gpus, wait.code, message, tuple(instead[:MAX_NAMED]))
 
 
-def _preempted(seen: SeenDecision, victims: Sequence[str]) -> Difference:
+def _preempted(seen: SeenDecision, victims: Sequence[str]) -> FoundDifference:
     who = f"taken the GPUs of {_names(victims)} instead" if victims else "preempted nobody"
     message = f"It lost {_gpus(seen.gpus)}. Ours would have {who}."
-    return Difference(DifferenceKind.PREEMPTED, seen.gang, seen.gpus, "", message, tuple(victims[:MAX_NAMED]))
+    return FoundDifference(DifferenceKind.PREEMPTED, seen.gang, seen.gpus, "", message, tuple(victims[:MAX_NAMED]))
 
 
 def _names(gangs: Sequence[str]) -> str:

@@ -79,6 +79,15 @@ def _off(facts: SyncFacts) -> SyncAdvice:
     )
 
 
+def _observed(facts: SyncFacts) -> SyncAdvice:
+    return SyncAdvice(
+        "A change of a quota does not reach this cluster, because it is only read. Choose another mode to change that; "
+        "the command shows the writes that would be made then.",
+        SyncAction.EDIT,
+        (f"osmo-admin sync --backend {shlex.quote(facts.backend)} --dry-run",),
+    )
+
+
 def _unreachable(facts: SyncFacts) -> SyncAdvice:
     return SyncAdvice(
         "The call is repeated by itself. If the API server is up, check its address in the kubeconfig and the network "
@@ -170,6 +179,7 @@ def _again(facts: SyncFacts) -> SyncAdvice:
 _ADVICE: Final[Mapping[str, Callable[[SyncFacts], SyncAdvice]]] = {
     "NeverTried": _unchecked,
     "Off": _off,
+    "Observed": _observed,
     "Unreachable": _unreachable,
     "ServerFault": _unreachable,
     "TooManyRequests": _again,

@@ -13,9 +13,9 @@ from scheduling.models.workflow import Workflow
 
 
 class SchedulerDifference(models.Model):
-    """One difference (:class:`scheduling.domain.observed.differences.Difference`), written with the observation, and
-    kept as long as decisions. Its message may name work of any pool of the cluster, so only readers of the platform see
-    it."""
+    """One difference (:class:`scheduling.domain.observed.differences.FoundDifference`), written with the observation,
+    and kept as long as decisions. Its message may name work of any pool of the cluster, so only readers of the platform
+    see it."""
 
     time = models.DateTimeField()
     kind = models.TextField(choices=DIFFERENCE_LABELS)

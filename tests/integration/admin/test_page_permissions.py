@@ -254,6 +254,7 @@ def test_only_pages_with_our_permissions_are_registered() -> None:
         "scheduling.HistoryReplay",
         "scheduling.QueueGuard",
         "scheduling.QueueSync",
+        "scheduling.SchedulerDifference",
         "scheduling.ShownEffect",
         "scheduling.UsageProgress",
         "scheduling.Workflow",

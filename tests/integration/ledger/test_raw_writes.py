@@ -18,7 +18,7 @@ from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import FlavorUsage, GpuUsage, LeafUsage, LiveWork, Pool, Reservation
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.models import Group, PromisedStart, ShownEffect, Workflow
+from scheduling.models import Group, PromisedStart, SchedulerDifference, ShownEffect, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import world
 
@@ -137,6 +137,14 @@ def filled() -> None:
         latest_start=now,
     )  # fmt: skip
     ShownEffect.objects.create(backend_id=1, title="x", shown_at=now, made_at=now, tokens={}, lost=[], started=[])
+    SchedulerDifference.objects.create(
+        backend_id=root.backend_id,
+        pool=root,
+        workflow=Workflow.objects.get(name="runs-1"),
+        time=now,
+        kind="started",
+        gpus=1,
+    )
     world.check_deferred_constraints()
 
 

@@ -20,7 +20,7 @@ from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.client import KubernetesCluster, KubernetesReader
 from scheduling.kube.events import EventReason, EventSubject
 from scheduling.kube.fake import FakeCluster
-from scheduling.models import ClusterState, NodeState, QueueSync, Workflow
+from scheduling.models import ClusterState, NodeState, QueueSync, Task, Workflow
 from scheduling.services.kubernetes import cluster_events, connections
 from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
 from scheduling.services.kubernetes.connection_test import connection_report
@@ -162,6 +162,7 @@ def test_the_audit_log_of_the_api_server_has_no_write(
         admin.create(resource_kinds.NAMESPACE, {"metadata": {"name": "science"}}, field_manager="firm")
         firm.add_node("n1")
         backend = observed_backend()
+        world.make_pool("science", 8, on=backend)
         body = {"type": "kubernetes", "kubeconfig": yaml.safe_dump(server.kubeconfig_body("viewer"))}
         put_backend(PutBackend(name="lab", body=body), actor=world.admin_actor())
         reader = connections.connect_reader(backend)
@@ -173,10 +174,15 @@ def test_the_audit_log_of_the_api_server_has_no_write(
         try:
             wait_for(Node.objects.filter(name="n1", backend=backend).exists, description="the node")
             firm.add_pod("train", namespace="science", gpus=4, node="n1")
+            firm.add_pod_group("gang", namespace="science", queue="science", pods=0)
+            firm.add_member("gang", "gang-0", namespace="science", node="n1")
+            seen = Task.objects.filter(status="RUNNING", group__workflow__observed__name__in=["train", "gang"])
+            wait_for(lambda seen=seen: seen.count() == 2, description="the work of the firm")
             assert connection_report(backend).is_ok
             preview_sync(backend)
             sync_backend_queues(backend.pk, manual=True)
             admin.delete(resource_kinds.POD, "train", namespace="science", grace_seconds=0)
+            wait_for(lambda seen=seen: seen.count() == 1, description="the end of a pod")
         finally:
             stop.set()
             thread.join(20)

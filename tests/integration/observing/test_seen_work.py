@@ -6,10 +6,12 @@ import pytest
 from django.db import IntegrityError
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.pools import PatchPool
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.people.user_names import user_name_violations
-from pools.models import Backend, LeafUsage, Reservation
+from pools.models import Backend, KubernetesSettings, LeafUsage, Reservation
 from pools.services.configuration.backends import put_backend
+from pools.services.configuration.pools import patch_pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
@@ -20,6 +22,7 @@ from scheduling.services.kubernetes.leased_loop import BackendRemoved
 from scheduling.services.kubernetes.observing.observer import ClusterObserver
 from scheduling.services.kubernetes.observing.record import OWNER_PREFIX
 from scheduling.services.verify import verify
+from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import world
 from tests.support.kube_server import RecordingCluster
@@ -252,3 +255,29 @@ def test_the_switch_to_manage_leaves_the_work_to_its_scheduler(lab: Lab) -> None
     lab.observer = observer_of(lab.backend, lab.seen)
     lab.look()
     assert lab.states() == {"job": ("RUNNING", 2)}
+
+
+def test_pools_switch_one_by_one(lab: Lab) -> None:
+    """A second backend of the same cluster, in a namespace of its own, manages; the others stay observed."""
+    managed = Backend.objects.create(name="ours", namespace="ours", kind=Backend.Kind.KUBERNETES)
+    KubernetesSettings.objects.create(backend=managed, access="in_cluster", server="test:lab")
+    world.make_pool("science", 4, on=lab.backend)
+    world.make_pool("vision", 4, on=lab.backend)
+    for namespace in ("science", "vision"):
+        lab.firm.add_pod("job", namespace=namespace, gpus=2, node="n1")
+    lab.look()
+    moved = patch_pool(PatchPool(name="science", patch={"backend": "ours"}), actor=world.admin_actor())
+    assert any("go on in cluster lab" in warning for warning in moved.warnings)
+    assert (lab.used("science"), lab.used("vision")) == ((0, 0), (0, 2))
+    lab.look()
+    assert lab.states() == {"job": ("RUNNING", 2)}
+    assert lab.unassigned() == [{"queue": "science", "workloads": 1, "gpus": 2}]
+    assert lab.other_gpus() == {"n1": 2, "n2": 0}
+    work = submit(actor=world.admin_actor(), pool="science", submission=Submission(file=world.workflow_file()))
+    with pytest.raises(Conflict, match="1 active workflow"):
+        patch_pool(PatchPool(name="science", patch={"backend": "lab"}), actor=world.admin_actor())
+    assert work.workflow is not None
+    cancel_workflow(CancelWorkflow(name=work.workflow.name), actor=world.admin_actor())
+    patch_pool(PatchPool(name="science", patch={"backend": "lab"}), actor=world.admin_actor())
+    lab.look()
+    assert lab.used("science") == (0, 2)

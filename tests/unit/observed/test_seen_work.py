@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.observed.leaf_names import find_leaf
+from scheduling.domain.observed.leaf_names import leaf_names, plain_name
 from scheduling.domain.observed.seen_pods import SeenWork
 from scheduling.domain.observed.seen_work import read_work, trim_observed_pod
 from scheduling.domain.statuses import TaskStatus
@@ -93,4 +93,4 @@ def test_a_pod_group_has_its_pods_and_its_queue() -> None:
 )
 def test_the_leaf_of_a_queue(queue: str, leaf: str | None) -> None:
     leaves = ["team", "team--vision", "team--twice", "other", "other--twice", "my-queue-x"]
-    assert find_leaf(queue, leaves) == leaf
+    assert leaf_names(leaves).get(plain_name(queue)) == leaf

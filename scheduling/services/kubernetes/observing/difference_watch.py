@@ -15,7 +15,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.observed.differences import (
-    Difference,
+    FoundDifference,
     OurPlan,
     SeenDecision,
     Wait,
@@ -44,12 +44,12 @@ def decisions_between(before: Sequence[SeenWork], now: Sequence[SeenWork]) -> li
     for old, new in zip(before, now, strict=True):
         status = {pod.uid: pod.status for pod in old.pods}
         started = [
-            pod for pod in new.pods if pod.status is TaskStatus.RUNNING and status[pod.uid] is TaskStatus.SCHEDULING
+            pod for pod in new.pods if pod.status is TaskStatus.RUNNING and status.get(pod.uid) is TaskStatus.SCHEDULING
         ]
         lost = [
             pod
             for pod in new.pods
-            if pod.status is TaskStatus.FAILED_PREEMPTED and status[pod.uid] is TaskStatus.RUNNING
+            if pod.status is TaskStatus.FAILED_PREEMPTED and status.get(pod.uid) is TaskStatus.RUNNING
         ]
         if started and TaskStatus.RUNNING not in status.values():
             found.append((new, True, sum(pod.gpus for pod in started)))
@@ -121,7 +121,7 @@ def _plan(backend: Backend, live: LiveFacts) -> OurPlan:
     return OurPlan(starts, evictions, waits)
 
 
-def _save(backend: Backend, gangs: Mapping[str, GangRef], found: Sequence[Difference]) -> None:
+def _save(backend: Backend, gangs: Mapping[str, GangRef], found: Sequence[FoundDifference]) -> None:
     if not found:
         return
     with change(actor=SYSTEM, description="observed", controller_of=backend.pk):

@@ -3,7 +3,6 @@ of Kueue, in memory."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +13,7 @@ from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import Informer, InformerTiming
+from scheduling.kube.informer_group import InformerGroup
 from scheduling.kube.observed_kinds import LOCAL_QUEUES, WORKLOADS
 
 
@@ -35,26 +35,26 @@ def _newest(informers: Iterable[Informer[str]]) -> Iterable[Object]:
     return () if found is None else found.objects().values()
 
 
-class ObservedInformers:
+class ObservedInformers(InformerGroup):
     """The informers of one observed cluster."""
 
     def __init__(
         self, connect: Callable[[], ClusterReader | None], wake: Callable[[], None], timing: InformerTiming
     ) -> None:
-        self._wake, self._nodes_changed = wake, True
+        self._wake, self._nodes_changed, self._changed = wake, True, True
         common: dict[str, Any] = {"connect": connect, "timing": timing, "name_of": full_name}
         self.pods: Informer[str] = Informer(
-            resource_kinds.POD, key_of=full_name, on_change=lambda _: wake(), transform=trim_observed_pod, **common
+            resource_kinds.POD, key_of=full_name, on_change=self._on_change, transform=trim_observed_pod, **common
         )
         self.pod_groups: Informer[str] = Informer(
-            resource_kinds.POD_GROUP, key_of=full_name, on_change=lambda _: wake(), **common
+            resource_kinds.POD_GROUP, key_of=full_name, on_change=self._on_change, **common
         )
         self._workloads: tuple[Informer[str], ...] = tuple(
-            Informer(kind, key_of=full_name, on_change=lambda _: wake(), transform=trim_workload, **common)
+            Informer(kind, key_of=full_name, on_change=self._on_change, transform=trim_workload, **common)
             for kind in WORKLOADS
         )
         self._local_queues: tuple[Informer[str], ...] = tuple(
-            Informer(kind, key_of=full_name, on_change=lambda _: wake(), **common) for kind in LOCAL_QUEUES
+            Informer(kind, key_of=full_name, on_change=self._on_change, **common) for kind in LOCAL_QUEUES
         )
         self.nodes: Informer[str] = Informer(
             resource_kinds.NODE,
@@ -62,7 +62,7 @@ class ObservedInformers:
             on_change=self._on_node_change,
             **common | {"name_of": lambda node: str(node["metadata"]["name"])},
         )
-        self._all: tuple[Informer[Any], ...] = (
+        super().__init__(
             self.pods,
             self.pod_groups,
             *self._workloads,
@@ -85,32 +85,24 @@ class ObservedInformers:
 
     @property
     def error_message(self) -> str:
-        """The first error of an informer, with the kind of its objects; empty when all work. A cluster has the kinds
-        of its own scheduler alone: that is not a fault."""
+        """As of every group. A cluster has the kinds of its own scheduler alone: that is not a fault."""
         failed = next((each for each in self._all if each.error is not None and not _is_not_served(each)), None)
         return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
-
-    def relist(self) -> None:
-        """List everything now, as far as the cluster permits."""
-        for informer in self._all:
-            informer.relist()
-
-    def retry_now(self) -> None:
-        """The cluster answers again: end all pauses after failures."""
-        for informer in self._all:
-            informer.retry_now()
-
-    def start(self, stop: threading.Event, name: str) -> None:
-        """Run each informer in a daemon thread, which ends with its current call after `stop` is set."""
-        for informer in self._all:
-            title = f"{name}-{informer.kind.plural}"
-            threading.Thread(target=informer.run, args=[stop], name=title, daemon=True).start()
 
     def pop_nodes_changed(self) -> bool:
         """Whether a node changed since the last call."""
         changed, self._nodes_changed = self._nodes_changed, False
         return changed
 
+    def pop_changed(self) -> bool:
+        """Whether anything changed since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def _on_change(self, _: str) -> None:
+        self._changed = True
+        self._wake()
+
     def _on_node_change(self, _: str) -> None:
-        self._nodes_changed = True
+        self._nodes_changed = self._changed = True
         self._wake()

@@ -27,7 +27,7 @@ from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError
 from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import InformerTiming
-from scheduling.models import ClusterState
+from scheduling.models import ClusterState, QueueSync
 from scheduling.services.kubernetes import connections, heartbeats
 from scheduling.services.kubernetes.leased_loop import LeasedLoop, observed_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
@@ -35,17 +35,18 @@ from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_
 from scheduling.services.kubernetes.observing.difference_watch import DifferenceWatch, decisions_between
 from scheduling.services.kubernetes.observing.informers import ObservedInformers
 from scheduling.services.kubernetes.observing.record import RecordResult, WorkRecorder
+from scheduling.services.kubernetes.syncing import sync_condition
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ObserverIntervals:
-    """Seconds between two looks at everything (`round`), counts of what other pods hold, comparisons of what waits
-    (`waiting`), heartbeats, reads of the
-    backend's configuration, and attempts to claim a lease that another process holds (`standby`)."""
+    """Seconds between two looks where no event reports a change (`round`), counts of what other pods hold (`recount`),
+    comparisons of what waits (`waiting`), heartbeats, reads of the backend's configuration, and attempts to claim a
+    lease that another process holds (`standby`)."""
 
-    round: float = 2.0
+    round: float = 10.0
     recount: float = 60.0
     waiting: float = 30.0
     heartbeat: float = 10.0
@@ -98,6 +99,9 @@ class ClusterObserver(LeasedLoop):
         self._heartbeat(backend)
         if not self._informers.has_synced:
             return
+        is_look_due = self._is_due("round", self._intervals.round)
+        if not self._informers.pop_changed() and not is_look_due:
+            return
         pods = self._informers.pods.objects()
         found_works = read_work(
             pods.values(),
@@ -109,14 +113,16 @@ class ClusterObserver(LeasedLoop):
         works = [self._recorder.with_losses(work) for work in found_works]
         found = self._write_work(backend, works)
         if found.is_busy:
-            self._wake.set()
+            self._due["round"] = 0.0
         heartbeats.record_unassigned(backend, found.unassigned)
         others = [pod for pod in pods.values() if pod["metadata"].get("uid") not in found.counted]
         self._write_nodes(backend, others)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _ensure_lease_row(self) -> None:
-        heartbeats.cluster_state(observed_backend(self.backend_id))
+        backend = observed_backend(self.backend_id)
+        heartbeats.cluster_state(backend)
+        sync_condition.set_observed(QueueSync.objects.get_or_create(backend=backend)[0])
 
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
         self._due.clear()

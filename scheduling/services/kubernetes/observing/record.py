@@ -112,7 +112,11 @@ class WorkRecorder:
         """The work without the starts and preemptions since the last look, but with the ends."""
         known = self._written.get(work.uid)
         ran = {pod.uid for pod in known.pods if pod.status is TaskStatus.RUNNING} if known is not None else set()
-        return replace(work, pods=tuple(_before_decision(pod, did_run=pod.uid in ran) for pod in work.pods))
+        pods = work.pods
+        if known is not None and any(pod.uid in ran and pod.status is TaskStatus.FAILED_PREEMPTED for pod in pods):
+            there = {pod.uid for pod in known.pods}
+            pods = tuple(pod for pod in pods if pod.uid in there)  # those that follow the lost ones come after them
+        return replace(work, pods=tuple(_before_decision(pod, did_run=pod.uid in ran) for pod in pods))
 
     def _write_trees(self, backend: Backend, trees: Mapping[int, Sequence[_Step]]) -> bool:
         if not trees:
@@ -164,12 +168,13 @@ def _before_decision(pod: SeenPod, *, did_run: bool) -> SeenPod:
     return pod
 
 
-def end_observation(backend: Backend) -> None:
-    """End the record of all work that was seen here; the work itself goes on. The caller holds the locks of the
-    trees."""
+def end_observation(backend: Backend, only: Pool | None = None) -> int:
+    """End the record of the work that was seen here, of all or of one tree; the work itself goes on. Returns its
+    number. The caller holds the locks of the trees."""
     marks = defaultdict(list)
     for mark in _open_marks(backend):
-        marks[mark.workflow.root_pool_id].append(mark)
+        if only is None or mark.workflow.root_pool_id == only.pk:
+            marks[mark.workflow.root_pool_id].append(mark)
     for root_id, of_root in sorted(marks.items()):
         root = Pool.objects.get(pk=root_id)
         root.backend = backend
@@ -177,6 +182,7 @@ def end_observation(backend: Backend) -> None:
         for mark in of_root:
             seen.end(mark, HANDED_OVER)
         seen.save()
+    return sum(map(len, marks.values()))
 
 
 def _insert(root: Pool, new: Sequence[_Step], user_id: int) -> list[tuple[ObservedWork, SeenWork]]:

@@ -14,7 +14,7 @@ from scheduling.kube.connection.errors import ClusterError
 from scheduling.kube.queues.queue_comparison import QueueComparison
 from scheduling.kube.queues.queue_steps import ClusterWrite
 from scheduling.kube.queues.queue_writes import WriteProgress
-from scheduling.models import QueueSync
+from scheduling.models import QueueDrift, QueueSync
 from scheduling.selectors.cluster.desired_queues import DesiredState
 from scheduling.services import notifications
 
@@ -22,6 +22,7 @@ MAX_PAUSE = timedelta(minutes=5)
 
 Synced = QueueSync.Synced
 _HELD_ELSEWHERE = "HeldElsewhere"
+_OBSERVED = "Observed"
 _OUTAGE_REASONS = frozenset(condition_reason(each("")) for each in (errors.Unreachable, errors.ServerError))
 
 
@@ -32,9 +33,13 @@ def set_off(row: QueueSync) -> None:
 
 
 def set_observed(row: QueueSync) -> None:
-    """The cluster is observed: no queue is written."""
+    """The cluster is observed: no queue is written, and those that others change are their own."""
+    if row.reason == _OBSERVED:
+        return
+    QueueDrift.objects.filter(backend=row.backend_id).delete()
     row.closed_queues = {}
-    _set_condition(row, Synced.UNKNOWN, "Observed", "The cluster is observed: no queue is written.")
+    row.failures, row.retry_at = 0, None
+    _set_condition(row, Synced.UNKNOWN, _OBSERVED, "The cluster is observed: no queue is written.")
 
 
 def set_held_elsewhere(row: QueueSync, holder: str) -> None:
