@@ -33,7 +33,7 @@ from osmo_admin.cli.base.completion import (
 from osmo_admin.cli.base.options import DescriptionOption, IfMatchOption, RequestApprovalOption
 from osmo_admin.cli.base.output import confirm, print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.times import parse_time
+from osmo_admin.cli.base.times import format_local_time, parse_time
 from osmo_admin.cli.base.yaml_files import parse_amounts, parse_flavors, parse_number
 from osmo_admin.cli.text.effect_text import as_it_is, print_effect, show_effect
 from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
@@ -206,5 +206,5 @@ def requested_text(answer: Any) -> str | None:
         return None
     return (
         f"Nothing is changed yet. Request {answer['id']} waits for the approval of a second person until "
-        f"{answer.get('expires_at')} UTC: osmo approval show {answer['id']}."
+        f"{format_local_time(answer.get('expires_at'))}: osmo approval show {answer['id']}."
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
@@ -17,6 +16,7 @@ from pools.admin.configuration.reverts import revert_address
 from pools.admin.filters import AuditPageFilterSet
 from pools.admin.forms import script_media
 from pools.admin.paging import paginate
+from pools.api.rendering import UtcJsonEncoder
 from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.list_columns import AUDIT_COLUMNS
 from pools.models import AuditEntry
@@ -115,13 +115,13 @@ def _export(request: HttpRequest, entries: Iterable[AuditEntry]) -> HttpResponse
         rows = ([_csv_value(body[key]) for key in AUDIT_COLUMNS] for body in bodies)
         return csv_response("audit", list(AUDIT_COLUMNS), rows)
     headers = {"Content-Disposition": 'attachment; filename="audit.json"'}
-    return JsonResponse({"entries": [{**body, "time": body["time"].isoformat()} for body in bodies]}, headers=headers)
+    return JsonResponse({"entries": list(bodies)}, encoder=UtcJsonEncoder, headers=headers)
 
 
 def _csv_value(value: Any) -> Any:
     if isinstance(value, dict):
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+    return value
 
 
 def _object_url(subject: str) -> str:

@@ -1,4 +1,5 @@
-"""Answers are JSON for every client, and times are naive UTC (design, O0)."""
+"""Answers are JSON for every client. Times that OSMO's clients read are naive UTC (design, O0); all others name their
+zone."""
 
 from __future__ import annotations
 
@@ -23,11 +24,20 @@ def utc_text(time: datetime | None) -> str | None:
     return utc.isoformat(timespec="microseconds").removesuffix("+00:00")
 
 
+@overload
+def zoned_text(time: datetime) -> str: ...
+@overload
+def zoned_text(time: datetime | None) -> str | None: ...
+def zoned_text(time: datetime | None) -> str | None:
+    """A time that OSMO's clients do not read: UTC with its zone, six digits of the second."""
+    return None if time is None else f"{utc_text(time)}Z"
+
+
 class UtcJsonEncoder(JSONEncoder):
-    """DRF's encoder, with the one format of times."""
+    """DRF's encoder. A time that a body has not written as a text itself names its zone."""
 
     def default(self, obj: Any) -> Any:
-        return utc_text(obj) if isinstance(obj, datetime) else super().default(obj)
+        return zoned_text(obj) if isinstance(obj, datetime) else super().default(obj)
 
 
 class JSONRenderer(renderers.JSONRenderer):

@@ -36,9 +36,11 @@ TEXT: Schema = {"type": "string"}
 INTEGER: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 BOOLEAN: Schema = {"type": "boolean"}
-DATETIME: Schema = {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000."}
-UtcText = Annotated[str, DATETIME["description"]]
-"""A time in an answer, as :func:`pools.api.rendering.utc_text` makes it."""
+DATETIME: Schema = {"type": "string", "description": "UTC with its zone, as 2026-11-20T11:33:25.000000Z."}
+UtcText = Annotated[str, "UTC without a zone, as 2026-11-20T11:33:25.000000."]
+"""A time in an answer that OSMO's clients read, as :func:`pools.api.rendering.utc_text` makes it."""
+ZonedText = Annotated[str, DATETIME["description"]]
+"""Any other time in an answer, as :func:`pools.api.rendering.zoned_text` makes it."""
 NULL: Schema = {"nullable": True, "enum": [None]}
 ANY_VALUE: Schema = {}
 OBJECT: Schema = {"type": "object", "additionalProperties": True}

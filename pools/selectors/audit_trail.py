@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypedDict
@@ -57,7 +57,7 @@ def entry_body(entry: AuditEntry) -> AuditEntryAnswer:
     """One entry as the API shows it (design, A8), with its message."""
     return {
         "id": entry.pk,
-        "time": entry.time.astimezone(UTC).replace(tzinfo=None),
+        "time": entry.time,
         "actor": entry.actor,
         "action": entry.action,
         "object": entry.object,
@@ -76,7 +76,7 @@ def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if row is None:
         return None
     texts = {
-        key: value.removesuffix("+00:00") if isinstance(value, str) and _ZONED.match(value) else value
+        key: f"{value.removesuffix('+00:00')}Z" if isinstance(value, str) and _ZONED.match(value) else value
         for key, value in row.items()
     }
     if "subpool_state" in row and row["subpool_state"] is not None:

@@ -10,9 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import describe_change
-from pools.api.rendering import utc_text
+from pools.api.rendering import zoned_text
 from pools.api.request_parsing import body_object
-from pools.api.schema import UtcText, describe_operation
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.database.transactions import database_time
 from pools.domain.changes.command import read_command
@@ -30,9 +30,9 @@ class ReplayAnswer(TypedDict):
     id: str
     status: Annotated[str, ReplayStatus]
     progress: Annotated[float, "The share that is done, from 0 to 1."]
-    requested_at: UtcText
-    started_at: UtcText | None
-    ended_at: UtcText | None
+    requested_at: ZonedText
+    started_at: ZonedText | None
+    ended_at: ZonedText | None
     question: ReplayQuestionAnswer
     answer: ReplayResultAnswer | None
     refusal: ReplayRefusalAnswer | None
@@ -83,9 +83,9 @@ def replay_body(row: HistoryReplay, *, with_answer: bool = True) -> ReplayAnswer
         "id": str(row.pk),
         "status": row.status,
         "progress": row.progress,
-        "requested_at": utc_text(row.requested_at),
-        "started_at": utc_text(row.started_at),
-        "ended_at": utc_text(row.ended_at),
+        "requested_at": zoned_text(row.requested_at),
+        "started_at": zoned_text(row.started_at),
+        "ended_at": zoned_text(row.ended_at),
         "question": row.question,
         "answer": row.answer if with_answer else None,
         "refusal": row.refusal,

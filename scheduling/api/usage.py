@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import TEXT, UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import TEXT, ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Fault, Violation
@@ -76,7 +76,7 @@ class UsageNumbers(TypedDict):
 class UsageRowAnswer(UsageNumbers):
     """The numbers of one key in one bucket; the key has the name that `by` asks for."""
 
-    start: UtcText
+    start: ZonedText
     pool: NotRequired[str | None]
     subpool: NotRequired[str | None]
     cohort: NotRequired[str | None]
@@ -102,8 +102,8 @@ class LostShareAnswer(TypedDict):
 class UsageListAnswer(TypedDict):
     """A page of the record of use, with the sums of all its rows."""
 
-    since: UtcText
-    until: UtcText
+    since: ZonedText
+    until: ZonedText
     by: Annotated[str, UsageKey]
     bucket: Annotated[str, Bucket]
     rows: list[UsageRowAnswer]
@@ -156,7 +156,7 @@ def _window(since: datetime | None, until: datetime | None, now: datetime) -> tu
     until = min(until or now, now)
     begin = since or (until - DEFAULT_WINDOW).replace(hour=0, minute=0, second=0, microsecond=0)
     if begin >= until:
-        message = f"since ({utc_text(begin)}) is not before until ({utc_text(until)}): give an earlier time."
+        message = f"since ({zoned_text(begin)}) is not before until ({zoned_text(until)}): give an earlier time."
         raise BadInput.of([Violation("since", Fault.BAD_QUERY, message)])
     return begin, until
 
@@ -166,8 +166,8 @@ def usage_body(answer: UsageAnswer, page: Page) -> UsageListAnswer:
     question = answer.question
     end = page.offset + page.limit
     return {
-        "since": utc_text(question.since),
-        "until": utc_text(question.until),
+        "since": zoned_text(question.since),
+        "until": zoned_text(question.until),
         "by": str(question.by),
         "bucket": str(question.bucket),
         "rows": [_row_body(row, question.by) for row in answer.rows[page.offset : end]],
@@ -189,7 +189,7 @@ def _lost_body(share: LostShare) -> LostShareAnswer:
 
 
 def _row_body(row: UsageRow, by: UsageKey) -> UsageRowAnswer:
-    return {"start": utc_text(row.start), by.value: row.key, **usage_numbers(row)}  # type: ignore[misc]  # one of its keys
+    return {"start": zoned_text(row.start), by.value: row.key, **usage_numbers(row)}  # type: ignore[misc]  # one of its keys
 
 
 def usage_numbers(row: UsageRow) -> UsageNumbers:

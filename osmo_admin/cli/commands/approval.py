@@ -10,7 +10,7 @@ from osmo_admin.cli.base.command_decorator import client_command, command_group
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerPart, Facts
+from osmo_admin.cli.base.tables import AnswerPart, Facts, local_time
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
@@ -58,7 +58,7 @@ def _facts(row: dict[str, Any]) -> AnswerPart:
             ("State", row.get("state")),
             ("Decided by", row.get("decided_by")),
             ("Reason of the decision", row.get("decision_note")),
-            ("Expires (UTC)", row.get("expires_at")),
+            ("Expires", local_time(row.get("expires_at"))),
         ]
     )
 

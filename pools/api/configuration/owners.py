@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.configuration.ownership import OwnedKind, OwnerKind
 from pools.models import ConfigurationOwner
@@ -25,7 +25,7 @@ class OwnedObjectAnswer(TypedDict):
     path: str
     commit: str
     subpools: bool
-    since: UtcText
+    since: ZonedText
 
 
 class OwnerListAnswer(TypedDict):
@@ -55,5 +55,5 @@ def _owner_body(row: ConfigurationOwner) -> OwnedObjectAnswer:
         "path": owner.path,
         "commit": owner.commit,
         "subpools": row.subpools,
-        "since": utc_text(row.since),
+        "since": zoned_text(row.since),
     }

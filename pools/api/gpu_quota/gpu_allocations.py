@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on, schema_of
 from pools.api.questions import parameters_of
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.command import body_fields
 from pools.domain.changes.gpu_allocations import (
@@ -44,9 +44,9 @@ class AllocationAnswer(TypedDict):
     uncounted: list[str]
     state: Annotated[str, GpuAllocation.State]
     source: Annotated[str, GpuAllocation.Source]
-    created: UtcText
-    expires: UtcText | None
-    released: UtcText | None
+    created: ZonedText
+    expires: ZonedText | None
+    released: ZonedText | None
 
 
 class AllocationListAnswer(TypedDict):
@@ -123,9 +123,9 @@ def allocation_body(row: GpuAllocation) -> AllocationAnswer:
         "uncounted": row.uncounted.split(),
         "state": row.state,
         "source": row.source,
-        "created": utc_text(row.created_at),
-        "expires": utc_text(row.expires_at),
-        "released": utc_text(row.released_at),
+        "created": zoned_text(row.created_at),
+        "expires": zoned_text(row.expires_at),
+        "released": zoned_text(row.released_at),
     }
 
 

@@ -9,9 +9,9 @@ from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
+from pools.api.rendering import zoned_text
 from pools.api.request_parsing import body_object, reject_unknown_keys
-from pools.api.schema import TEXT, UtcText, describe_operation, object_with
+from pools.api.schema import TEXT, ZonedText, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.services.people.client_logins import INTERVAL, LIFETIME, finish_client_login, start_client_login
@@ -36,7 +36,7 @@ class ClientTokenAnswer(TypedDict):
     status: str
     token: str | None
     token_name: str | None
-    expires_at: UtcText | None
+    expires_at: ZonedText | None
 
 
 class ClientLoginList(View):
@@ -97,6 +97,6 @@ class ClientLoginToken(View):
             "status": outcome.state.value,
             "token": outcome.secret,
             "token_name": outcome.token_name,
-            "expires_at": utc_text(outcome.expires_at),
+            "expires_at": zoned_text(outcome.expires_at),
         }
         return Response(answer)

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.notices import MarkAllRead, MarkRead
 from pools.domain.lists import InboxQuery
@@ -30,7 +30,7 @@ class NewsAnswer(TypedDict):
     text: str
     page: str
     read: bool
-    created_at: UtcText
+    created_at: ZonedText
 
 
 class InboxAnswer(TypedDict):
@@ -96,5 +96,5 @@ def news_body(row: InboxNotice) -> NewsAnswer:
         "text": row.text,
         "page": row.page,
         "read": row.is_read,
-        "created_at": utc_text(row.created_at),
+        "created_at": zoned_text(row.created_at),
     }

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import NULL, UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import NULL, ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.notices import (
     CreateTarget,
@@ -58,7 +58,7 @@ class TargetAnswer(TypedDict):
     enabled: bool
     follows_profile: bool
     failures: int
-    retry_at: UtcText | None
+    retry_at: ZonedText | None
     off_reason: str
 
 
@@ -87,9 +87,9 @@ class NoticeAnswer(TypedDict):
     text: str
     status: Annotated[str, NoticeStatus]
     attempts: int
-    created_at: UtcText
-    attempted_at: UtcText | None
-    ended_at: UtcText | None
+    created_at: ZonedText
+    attempted_at: ZonedText | None
+    ended_at: ZonedText | None
     error: str
 
 
@@ -267,7 +267,7 @@ def target_body(row: NoticeTarget) -> TargetAnswer:
         "enabled": row.is_enabled,
         "follows_profile": row.is_profile,
         "failures": row.failures,
-        "retry_at": utc_text(row.retry_at) if row.retry_at else None,
+        "retry_at": zoned_text(row.retry_at) if row.retry_at else None,
         "off_reason": row.off_reason,
     }
 
@@ -284,8 +284,8 @@ def notice_body(row: Notice) -> NoticeAnswer:
         "text": row.text,
         "status": row.status,
         "attempts": row.attempts,
-        "created_at": utc_text(row.created_at),
-        "attempted_at": utc_text(row.attempted_at) if row.attempted_at else None,
-        "ended_at": utc_text(row.ended_at) if row.ended_at else None,
+        "created_at": zoned_text(row.created_at),
+        "attempted_at": zoned_text(row.attempted_at) if row.attempted_at else None,
+        "ended_at": zoned_text(row.ended_at) if row.ended_at else None,
         "error": row.error,
     }

@@ -10,9 +10,9 @@ from django.contrib.auth import authenticate
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
+from pools.api.rendering import zoned_text
 from pools.api.request_parsing import body_object, reject_unknown_keys
-from pools.api.schema import TEXT, UtcText, describe_operation, object_with
+from pools.api.schema import TEXT, ZonedText, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Fault, Unauthenticated, Violation
 from pools.services.people.client_logins import finish_password_login
@@ -30,7 +30,7 @@ class PasswordLoginAnswer(TypedDict):
 
     token: str | None
     token_name: str | None
-    expires_at: UtcText | None
+    expires_at: ZonedText | None
 
 
 class ClientPasswordLogin(View):
@@ -72,6 +72,6 @@ class ClientPasswordLogin(View):
         answer: PasswordLoginAnswer = {
             "token": outcome.secret,
             "token_name": outcome.token_name,
-            "expires_at": utc_text(outcome.expires_at),
+            "expires_at": zoned_text(outcome.expires_at),
         }
         return Response(answer)

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.people.users import RoleAnswer, role_bodies
-from pools.api.rendering import utc_text
-from pools.api.schema import NULL, TEXT, UtcText, describe_operation
+from pools.api.rendering import utc_text, zoned_text
+from pools.api.schema import NULL, TEXT, UtcText, ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.tokens import CreateToken, DeleteToken, TokenChange
 from pools.domain.errors import Conflict, Fault, Violation
@@ -26,7 +26,7 @@ class TokenAnswer(TypedDict):
     user_name: str
     token_name: str
     expires_at: UtcText
-    last_used_at: UtcText | None
+    last_used_at: ZonedText | None
     description: str | None
     roles: list[str]
 
@@ -115,7 +115,7 @@ def token_body(token: AccessToken, owner: str, owner_roles: frozenset[str]) -> T
         "user_name": owner,
         "token_name": token.name,
         "expires_at": utc_text(token.expires_at),
-        "last_used_at": utc_text(token.last_used_at) if token.last_used_at else None,
+        "last_used_at": zoned_text(token.last_used_at) if token.last_used_at else None,
         "description": token.description or None,
         "roles": sorted(owner_roles if token.roles is None else owner_roles & set(token.roles)),
     }

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, effect_on
 from pools.api.questions import parameters_of
-from pools.api.rendering import utc_text
-from pools.api.schema import NULL, UtcText, describe_operation
+from pools.api.rendering import utc_text, zoned_text
+from pools.api.schema import NULL, UtcText, ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, NamedUserChange, RevokeRole, UnlinkUser
 from pools.domain.lists import UserQuery
@@ -80,8 +80,8 @@ class IdentityAnswer(TypedDict):
     username: str
     groups: list[str]
     sync: str | None
-    signed_on_at: UtcText
-    confirmed_at: UtcText
+    signed_on_at: ZonedText
+    confirmed_at: ZonedText
     is_valid: bool
     is_renewable: bool
 
@@ -163,8 +163,8 @@ def _identity_body(row: IdentityRow) -> IdentityAnswer:
         "username": row.username,
         "groups": list(row.groups),
         "sync": row.sync.value if row.sync else None,
-        "signed_on_at": utc_text(row.signed_on_at),
-        "confirmed_at": utc_text(row.checked_at),
+        "signed_on_at": zoned_text(row.signed_on_at),
+        "confirmed_at": zoned_text(row.checked_at),
         "is_valid": row.is_valid,
         "is_renewable": row.is_renewable,
     }

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.numbers import POOL_NUMBERS
 from pools.domain.questions import FILTER_TEXTS, Page, page_limit, parameter
@@ -23,17 +23,17 @@ class DrainAnswer(TypedDict):
     """The drain of a subpool."""
 
     subpool: str
-    since: UtcText
+    since: ZonedText
     long: bool
-    drain_by: UtcText | None
+    drain_by: ZonedText | None
     overdue: bool
     live_workflows: Annotated[int, POOL_NUMBERS["live_workflows"].meaning]
     waiting_workflows: int
     unlimited_workflows: int
     gpus: int
-    half_free_by: UtcText | None
-    limits_end_at: UtcText | None
-    ends_by: UtcText | None
+    half_free_by: ZonedText | None
+    limits_end_at: ZonedText | None
+    ends_by: ZonedText | None
 
 
 class DrainListAnswer(TypedDict):
@@ -74,15 +74,15 @@ def _drain_body(drain: Drain) -> DrainAnswer:
     now = timezone.now()
     return {
         "subpool": drain.subpool,
-        "since": utc_text(drain.since),
+        "since": zoned_text(drain.since),
         "long": drain.is_long(now),
-        "drain_by": utc_text(drain.drain_by),
+        "drain_by": zoned_text(drain.drain_by),
         "overdue": drain.is_overdue(now),
         "live_workflows": drain.workflows,
         "waiting_workflows": drain.waiting,
         "unlimited_workflows": drain.unlimited,
         "gpus": drain.gpus,
-        "half_free_by": utc_text(drain.half_free_by),
-        "limits_end_at": utc_text(drain.limits_end_at),
-        "ends_by": utc_text(drain.ends_by),
+        "half_free_by": zoned_text(drain.half_free_by),
+        "limits_end_at": zoned_text(drain.limits_end_at),
+        "ends_by": zoned_text(drain.ends_by),
     }

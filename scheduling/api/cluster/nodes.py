@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import DRAIN_TAINT
@@ -34,7 +34,7 @@ class NodeWorkAnswer(TypedDict):
     priority: str
     gpus: int
     tasks: int
-    since: UtcText | None
+    since: ZonedText | None
 
 
 class SharedGpusAnswer(TypedDict):
@@ -60,7 +60,7 @@ class NodeAnswer(TypedDict):
     free: int
     closed: int
     shared: Annotated[SharedGpusAnswer | None, "Null for a node that shares no GPUs."]
-    suspect_since: UtcText | None
+    suspect_since: ZonedText | None
     notes: list[str]
     work: list[NodeWorkAnswer]
 
@@ -162,7 +162,7 @@ def _node_body(node: MappedNode) -> NodeAnswer:
         "shared": None
         if use.advertised_gpus is None
         else {"physical": use.physical_gpus, "advertised": use.advertised_gpus},
-        "suspect_since": utc_text(use.suspect_since),
+        "suspect_since": zoned_text(use.suspect_since),
         "notes": list(use.notes),
         "work": [_work_body(each) for each in node.work],
     }
@@ -179,7 +179,7 @@ def _work_body(work: NodeWork) -> NodeWorkAnswer:
         "priority": work.priority,
         "gpus": work.gpus,
         "tasks": work.tasks,
-        "since": utc_text(work.since),
+        "since": zoned_text(work.since),
     }
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.selectors.audit_trail import AuditEntryAnswer, entry_body
 from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
@@ -23,7 +23,7 @@ class ProblemAnswer(TypedDict):
     subject: str
     message: str
     urgent: bool
-    since: UtcText | None
+    since: ZonedText | None
     numbers: dict[str, int]
 
 
@@ -33,7 +33,7 @@ class OwnWorkAnswer(TypedDict):
     workflow: str
     pool: str
     status: str
-    since: UtcText
+    since: ZonedText
     position: int | None
     reason: str | None
     message: str | None
@@ -46,7 +46,7 @@ class WaitingPoolAnswer(TypedDict):
     backend: str
     gangs: int
     gpus: int
-    since: UtcText
+    since: ZonedText
 
 
 class IdlePoolAnswer(TypedDict):
@@ -62,7 +62,7 @@ class IdlePoolAnswer(TypedDict):
 class OverviewAnswer(TypedDict):
     """What the home page shows."""
 
-    made_at: UtcText
+    made_at: ZonedText
     problems: list[ProblemAnswer]
     mine: list[OwnWorkAnswer]
     mine_count: int
@@ -83,7 +83,7 @@ class OverviewDetail(View):
     def get(self, request: Request) -> Response:
         found = read_overview(self.actor)
         answer: OverviewAnswer = {
-            "made_at": utc_text(found.made_at),
+            "made_at": zoned_text(found.made_at),
             "problems": [_problem_body(each) for each in found.problems],
             "mine": [_own_work_body(each) for each in found.mine],
             "mine_count": found.mine_count,
@@ -102,7 +102,7 @@ def _problem_body(problem: Problem) -> ProblemAnswer:
         "subject": problem.subject,
         "message": problem.message,
         "urgent": problem.is_urgent,
-        "since": utc_text(problem.since),
+        "since": zoned_text(problem.since),
         "numbers": dict(problem.numbers),
     }
 
@@ -113,7 +113,7 @@ def _own_work_body(work: OwnWork) -> OwnWorkAnswer:
         "workflow": work.workflow.name,
         "pool": work.workflow.pool.name,
         "status": work.workflow.status,
-        "since": utc_text(work.since),
+        "since": zoned_text(work.since),
         "position": None if gang is None else gang.position,
         "reason": None if gang is None else gang.reason.code,
         "message": None if gang is None else gang.reason.message,
@@ -126,7 +126,7 @@ def _waiting_body(each: WaitingPool) -> WaitingPoolAnswer:
         "backend": each.backend,
         "gangs": each.gangs,
         "gpus": each.gpus,
-        "since": utc_text(each.since),
+        "since": zoned_text(each.since),
     }
 
 

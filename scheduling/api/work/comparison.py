@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
+from pools.api.rendering import zoned_text
 from pools.api.schema import describe_operation
 from pools.api.views import View
 from scheduling.selectors.reports.comparison import MAX_LINES, ComparedFact, FactUnit, compare_workflows
@@ -89,4 +89,4 @@ def _fact_bodies(facts: Iterable[ComparedFact]) -> list[FactAnswer]:
 
 
 def _value(value: Any) -> Any:
-    return utc_text(value) if isinstance(value, datetime) else value
+    return zoned_text(value) if isinstance(value, datetime) else value

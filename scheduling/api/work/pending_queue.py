@@ -9,8 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from scheduling.domain.lists import PendingQueueQuery
 from scheduling.domain.priorities import Priority
@@ -38,11 +38,11 @@ class StartAnswer(TypedDict):
     exact as the forecast is sure. Where a reservation makes a latest start certain, the sentence has that alone."""
 
     text: str
-    p10: UtcText | None
-    p50: UtcText | None
-    p90: UtcText | None
+    p10: ZonedText | None
+    p50: ZonedText | None
+    p90: ZonedText | None
     samples: int
-    made_at: UtcText
+    made_at: ZonedText
     never: str | None
     record: StartRecordAnswer
 
@@ -65,8 +65,8 @@ class ReasonAnswer(TypedDict):
 class StartReservationAnswer(TypedDict):
     """GPUs that are kept for a gang."""
 
-    since: UtcText
-    latest_start: UtcText | None
+    since: ZonedText
+    latest_start: ZonedText | None
     is_certain: bool
     nodes: dict[str, int] | None
     passed_by: int
@@ -98,7 +98,7 @@ class WaitingGangAnswer(QueuePositionAnswer):
     pool: str
     queue: str
     priority: Annotated[str, Priority]
-    submit_time: UtcText
+    submit_time: ZonedText
     gpus: int
 
 
@@ -140,7 +140,7 @@ def pending_gang_entry(gang: WaitingGang) -> WaitingGangAnswer:
         "pool": gang.pool,
         "queue": gang.queue,
         "priority": gang.priority,
-        "submit_time": utc_text(gang.submit_time),
+        "submit_time": zoned_text(gang.submit_time),
         "gpus": gang.gpus,
         **queue_position_body(gang),
     }
@@ -181,8 +181,8 @@ def reason_body(reason: WaitingReason) -> ReasonAnswer:
 
 def _reservation_body(reservation: WaitingReservation) -> StartReservationAnswer:
     return {
-        "since": utc_text(reservation.since),
-        "latest_start": utc_text(reservation.latest_start),
+        "since": zoned_text(reservation.since),
+        "latest_start": zoned_text(reservation.latest_start),
         "is_certain": reservation.is_certain,
         "nodes": None if reservation.nodes is None else dict(reservation.nodes),
         "passed_by": reservation.passed_by,
@@ -196,11 +196,11 @@ def start_body(start: GangStart | None) -> StartAnswer | None:
         return None
     return {
         "text": start_about_sentence(start.times, datetime.now(UTC)),
-        "p10": utc_text(start.p10),
-        "p50": utc_text(start.p50),
-        "p90": utc_text(start.p90),
+        "p10": zoned_text(start.p10),
+        "p50": zoned_text(start.p50),
+        "p90": zoned_text(start.p90),
         "samples": start.samples,
-        "made_at": utc_text(start.made_at),
+        "made_at": zoned_text(start.made_at),
         "never": start.never,
         "record": {"like": start.like, "in_time": start.in_time},
     }

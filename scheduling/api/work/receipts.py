@@ -7,8 +7,8 @@ from typing import Annotated, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from scheduling.api.work.pending_queue import StartAnswer, start_body
 from scheduling.domain.engine.steps import SparedBy
@@ -32,8 +32,8 @@ class LostAttemptAnswer(TypedDict):
     retry_id: int
     node: str | None
     gpus: int
-    start_time: UtcText | None
-    lost_since: Annotated[UtcText, "The last checkpoint, else the start."]
+    start_time: ZonedText | None
+    lost_since: Annotated[ZonedText, "The last checkpoint, else the start."]
     lost_gpu_s: Annotated[float, "GPU-seconds since then."]
 
 
@@ -60,7 +60,7 @@ class WhatCameNextAnswer(TypedDict):
     """The following attempts: `waits` (at this place of its queue, with its forecast), `started` or `ended`."""
 
     status: str
-    start_time: UtcText | None
+    start_time: ZonedText | None
     position_in_queue: int | None
     start: StartAnswer | None
 
@@ -70,7 +70,7 @@ class ReceiptAnswer(TypedDict):
     may not know them and where no work got the place; `by_user` of the cause `person` cancelled it."""
 
     id: int
-    time: UtcText
+    time: ZonedText
     workflow: str
     group: str
     user: str
@@ -129,7 +129,7 @@ def _receipt_body(receipt: ReceiptOfWork) -> ReceiptAnswer:
     head, waiting = receipt.head, receipt.next.waiting
     return {
         "id": head.id,
-        "time": utc_text(head.time),
+        "time": zoned_text(head.time),
         "workflow": head.workflow,
         "group": receipt.group,
         "user": head.user,
@@ -151,7 +151,7 @@ def _receipt_body(receipt: ReceiptOfWork) -> ReceiptAnswer:
         "note": receipt.note or None,
         "next": {
             "status": receipt.next.status,
-            "start_time": utc_text(receipt.next.started),
+            "start_time": zoned_text(receipt.next.started),
             "position_in_queue": None if waiting is None else waiting.position_in_queue,
             "start": None if waiting is None else start_body(waiting.start),
         },
@@ -164,8 +164,8 @@ def _attempt_body(attempt: LostAttempt) -> LostAttemptAnswer:
         "retry_id": attempt.retry,
         "node": attempt.node or None,
         "gpus": attempt.gpus,
-        "start_time": utc_text(attempt.started),
-        "lost_since": utc_text(attempt.lost_since),
+        "start_time": zoned_text(attempt.started),
+        "lost_since": zoned_text(attempt.lost_since),
         "lost_gpu_s": attempt.lost_gpu_ms / 1000,
     }
 

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from scheduling.domain.engine.steps import StepAction
 from scheduling.filtersets.scheduler_events import SchedulerEventFilterSet, SchedulerEventQuery
@@ -21,7 +21,7 @@ class SchedulerEventAnswer(TypedDict):
     """A decision of a scheduler."""
 
     id: int
-    time: UtcText
+    time: ZonedText
     action: Annotated[str, StepAction]
     message: str
     pool: str
@@ -59,7 +59,7 @@ class SchedulerEvents(View):
 def _event_body(event: VisibleDecision) -> SchedulerEventAnswer:
     return {
         "id": event.pk,
-        "time": utc_text(event.time),
+        "time": zoned_text(event.time),
         "action": event.action,
         "message": event.sentence,
         "pool": event.pool,

@@ -12,8 +12,8 @@ from django.conf import settings
 from django.utils import timezone
 from rest_framework.request import Request
 
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText
+from pools.api.rendering import utc_text, zoned_text
+from pools.api.schema import UtcText, ZonedText
 from pools.domain.people.roles import Actor
 from scheduling.api.work.pending_queue import (
     QueuePositionAnswer,
@@ -115,16 +115,16 @@ class WaitPartAnswer(TypedDict):
 
     cause: Annotated[str, WaitCause]
     title: Annotated[str, "The cause in words."]
-    since: UtcText
-    until: UtcText
+    since: ZonedText
+    until: ZonedText
     seconds: float
 
 
 class GangWaitAnswer(TypedDict):
     """A wait of a gang for GPUs; `until` is null while it goes on. `parts` follow one another and fill it."""
 
-    since: UtcText
-    until: UtcText | None
+    since: ZonedText
+    until: ZonedText | None
     started: bool
     seconds: float
     parts: list[WaitPartAnswer]
@@ -162,7 +162,7 @@ class PreemptionAnswer(TypedDict):
     """Work that lost GPUs to other work. `by_workflow`, `by_user` and `by_pool` are null where the caller may not know
     them, and where the scheduler of a cluster decided."""
 
-    time: UtcText
+    time: ZonedText
     workflow: str
     user: str
     pool: str
@@ -377,7 +377,7 @@ def workflow_detail(actor: Actor, workflow: Workflow, links: WorkflowLinks) -> W
 
 def _preemption_body(preemption: Preemption) -> PreemptionAnswer:
     return {
-        "time": utc_text(preemption.time),
+        "time": zoned_text(preemption.time),
         "workflow": preemption.workflow,
         "user": preemption.user,
         "pool": preemption.pool,
@@ -466,16 +466,16 @@ def _group_body(
 
 def _wait_body(wait: GangWait) -> GangWaitAnswer:
     return {
-        "since": utc_text(wait.since),
-        "until": utc_text(wait.until) if wait.is_over else None,
+        "since": zoned_text(wait.since),
+        "until": zoned_text(wait.until) if wait.is_over else None,
         "started": wait.has_started,
         "seconds": wait.seconds,
         "parts": [
             {
                 "cause": part.cause.value,
                 "title": part.title,
-                "since": utc_text(part.since),
-                "until": utc_text(part.until),
+                "since": zoned_text(part.since),
+                "until": zoned_text(part.until),
                 "seconds": part.seconds,
             }
             for part in wait.parts

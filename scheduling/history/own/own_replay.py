@@ -49,7 +49,7 @@ Pace = Callable[[float], bool]
 
 
 class StepAnswer(TypedDict):
-    """A start or preemption; the time is UTC without a zone."""
+    """A start or preemption; the time is UTC with its zone."""
 
     time: str
     action: str
@@ -65,7 +65,7 @@ class FirstDifferenceAnswer(TypedDict):
 
 
 class ReplayResultAnswer(TypedDict):
-    """What a window of the past would have looked like; times are UTC without a zone. `exact_since`: from when on the
+    """What a window of the past would have looked like; times are UTC with their zone. `exact_since`: from when on the
     record says which changes each decision had seen, where it does not say it of all."""
 
     backend: str
@@ -341,4 +341,4 @@ def _moment(microseconds: int) -> datetime:
 
 
 def _text(at: datetime) -> str:
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"

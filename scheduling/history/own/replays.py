@@ -234,7 +234,7 @@ def _fail(row: HistoryReplay, refusal: DomainError) -> None:
 
 
 class ReplayQuestionAnswer(TypedDict):
-    """The window (UTC without a zone), and what is tried in it."""
+    """The window (UTC with its zone), and what is tried in it."""
 
     backend: str
     since: str
@@ -257,7 +257,7 @@ def _refusal_body(refusal: DomainError) -> ReplayRefusalAnswer:
 
 
 def _text(at: datetime) -> str:
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 def _time(text: str) -> datetime:

@@ -198,15 +198,14 @@ def _wrong_entries(call: Call, shown: Sequence[Mapping[str, Any]], known: Mappin
 
 
 def _is_image(shown: Mapping[str, Any] | None, recorded: Mapping[str, Any] | None) -> bool:
-    """Whether an image of the API is that of the trail: times lose their zone, and a subpool has one more number."""
+    """Whether an image of the API is that of the trail: times end in Z, and a subpool has one more number."""
     if shown is None or recorded is None:
         return shown is recorded
     texts = {
-        key: value.removesuffix("+00:00") if isinstance(value, str) and value.endswith("+00:00") else value
+        key: f"{value.removesuffix('+00:00')}Z" if isinstance(value, str) and value.endswith("+00:00") else value
         for key, value in recorded.items()
     }
-    seen = {key: value.removesuffix("+00:00") if isinstance(value, str) else value for key, value in shown.items()}
-    return all(seen.get(key) == value for key, value in texts.items()) and shown.keys() - recorded.keys() <= {"quota"}
+    return all(shown.get(key) == value for key, value in texts.items()) and shown.keys() - recorded.keys() <= {"quota"}
 
 
 def _missing_entries(

@@ -120,7 +120,7 @@ def test_the_api_and_its_dry_run(split_team: Pool) -> None:
         return client.patch(address + query, body, content_type="application/json")
 
     effect = patch({"quota": 50, "until": end}, "?dry_run=True").json()
-    assert effect["after"]["subpools"][0]["quota_until"] == end
+    assert effect["after"]["subpools"][0]["quota_until"] == f"{end}Z"
     assert effect["after"]["subpools"][0]["quota_after"] == 30
     assert _row().quota_until is None
     cut = patch({"quota": 10, "until": end}, "?dry_run=True").json()
@@ -128,7 +128,7 @@ def test_the_api_and_its_dry_run(split_team: Pool) -> None:
     assert patch({"quota": 50, "until": "Friday"}).status_code == 400
     answer = patch({"quota": 50, "until": end})
     assert answer.status_code == 200
-    assert (answer.json()["quota_until"], answer.json()["quota_after"]) == (end, 30)
+    assert (answer.json()["quota_until"], answer.json()["quota_after"]) == (f"{end}Z", 30)
     assert client.get(address).json()["quota_after"] == 30
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pools.api.rendering import utc_text
+from pools.api.rendering import zoned_text
 from pools.models import Backend, Node
 from scheduling.history.starts import proposed_gangs
 from scheduling.history.starts import question as start_question
@@ -90,7 +90,7 @@ def test_on_a_large_cluster_a_plain_dry_run_reads_what_is_kept(large: Any, monke
     forecast_starts()
     kept = StartForecast.objects.get(group_id=Group.objects.get(workflow__name=before).pk)
     start = ask(large, "team--a", workflow_file("next", 5))["start"]
-    assert (start["p50"], start["made_at"]) == (utc_text(kept.p50), utc_text(kept.made_at))
+    assert (start["p50"], start["made_at"]) == (zoned_text(kept.p50), zoned_text(kept.made_at))
     assert ask(large, "team--a", workflow_file("next", 5), "&priority=HIGH")["start"] is None, "it stands before"
     assert ask(large, "team", workflow_file("next", 5))["start"] is None
 
@@ -149,9 +149,9 @@ def test_work_behind_work_like_it_reads_its_futures(
     with monkeypatch.context() as patch:
         patch.setattr(start_question, "sample_waits", None)  # would fail if a future was made
         start = ask(full, "team--a", workflow_file("next", 5))["start"]
-    assert (start["samples"], start["made_at"]) == (behind.samples, utc_text(behind.made_at))
+    assert (start["samples"], start["made_at"]) == (behind.samples, zoned_text(behind.made_at))
     assert start["made_at"] < start["p10"] < start["p50"] < start["p90"]
-    assert start["p50"] > utc_text(behind.p50), "it comes later"
+    assert start["p50"] > zoned_text(behind.p50), "it comes later"
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,17 @@ def test_work_behind_work_like_it_reads_its_futures(
 )
 def test_other_work_has_futures_of_its_own(full: Any, behind: StartForecast, gpus: int, more: str) -> None:
     start = ask(full, "team--a", workflow_file("next", gpus), more)["start"]
-    assert start["made_at"] > utc_text(behind.made_at)
+    assert start["made_at"] > zoned_text(behind.made_at)
 
 
 def test_old_futures_are_not_read(full: Any, behind: StartForecast) -> None:
     """Something has happened since. Without an event they hold at any age."""
     old = behind.made_at - timedelta(days=300)
     StartForecast.objects.update(made_at=old)
-    assert ask(full, "team--a", workflow_file("next", 5))["start"]["made_at"] == utc_text(old)
+    assert ask(full, "team--a", workflow_file("next", 5))["start"]["made_at"] == zoned_text(old)
     StartForecast.objects.update(facts_key="other")
     start = ask(full, "team--a", workflow_file("next", 5))["start"]
-    assert start["made_at"] > utc_text(behind.made_at)
+    assert start["made_at"] > zoned_text(behind.made_at)
 
 
 def test_a_workflow_of_two_groups_starts_when_both_have_started(full: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ import pytest
 from osmo_admin.api_document.answer_schema import schema_of
 from pools.api.schema import DATETIME, UtcText
 
+NAIVE = {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000."}
+
 
 class Colour(StrEnum):
     RED = "red"
@@ -52,7 +54,7 @@ INNER = {
         (Any, {}),
         (None, {"nullable": True, "enum": [None]}),
         (datetime, DATETIME),
-        (UtcText, DATETIME),
+        (UtcText, NAIVE),
         (Annotated[int, "Of GPUs."], {"type": "integer", "description": "Of GPUs."}),
         (Colour, COLOURS),
         (Literal["red", "blue"], COLOURS),
@@ -67,7 +69,7 @@ INNER = {
                 "type": "object",
                 "properties": {
                     "count": {"type": "integer"},
-                    "zone": {**DATETIME, "nullable": True},
+                    "zone": {**NAIVE, "nullable": True},
                     "inner": {**INNER, "nullable": True, "description": "Known later."},
                     "hint": {"type": "array", "items": {"type": "string"}},
                 },
