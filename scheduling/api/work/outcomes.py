@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of, read_query
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from scheduling.domain.lists import OutcomeKind, OutcomeQuery
 from scheduling.domain.promised_starts import PromiseOutcome
@@ -27,8 +27,8 @@ class OutcomeAnswer(TypedDict):
     found: Annotated[str, "What came; empty while it is open."]
     outcome: Annotated[str, PromiseOutcome]
     reason: Annotated[str, "Why it was withdrawn, as a code; else empty."]
-    made_at: UtcText
-    ended_at: UtcText | None
+    made_at: ZonedText
+    ended_at: ZonedText | None
 
 
 class OutcomeListAnswer(TypedDict):
@@ -61,6 +61,6 @@ def _body(each: SaidBefore) -> OutcomeAnswer:
         "found": each.found,
         "outcome": each.outcome,
         "reason": each.reason,
-        "made_at": utc_text(each.made_at),
-        "ended_at": utc_text(each.ended_at),
+        "made_at": zoned_text(each.made_at),
+        "ended_at": zoned_text(each.ended_at),
     }
