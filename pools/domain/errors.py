@@ -5,7 +5,7 @@ Errors know nothing of HTTP. The API maps `kind` to a status code, the command l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, NewType, NotRequired, Self, TypedDict, cast
@@ -307,6 +307,16 @@ class Violation:
         return cast("ViolationBody", {**body, **dict(self.numbers)})
 
 
+def common_part(message: str, faults: Sequence[str]) -> str | None:
+    """What a message says of several faults together, without the faults; empty if it lists nothing but them, None if
+    it does not list them."""
+    together = " ".join(faults)
+    if len(faults) < 2 or not together.strip() or together not in message:
+        return None
+    before, _, after = message.partition(together)
+    return f"{before}{after.lstrip()}".strip()
+
+
 class DomainError(Exception):
     """A refusal. `message` is the text for people; `details` are all broken rules at once."""
 
@@ -329,6 +339,11 @@ class DomainError(Exception):
         self.retry_after = retry_after
         if error_code is not None:
             self.error_code = error_code
+
+    @property
+    def common(self) -> str:
+        """What the message says of several broken rules together; empty if it says nothing more than they do."""
+        return common_part(self.message, [each.message for each in self.details]) or ""
 
     @property
     def violations(self) -> tuple[Violation, ...]:

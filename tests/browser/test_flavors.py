@@ -39,9 +39,9 @@ def test_a_researcher_hears_which_kind_work_got_and_what_else_waits_for(
     _submit(page, name, 24)
     expect_text(
         page.locator("main"),
-        f"fits in no GPU flavor of {scene.pool}. a100: it asks for 24 GPUs at once, {scene.pool} guarantees NORMAL",
-        "h100: it asks for 24 GPUs at once",
-        "One of these is enough",
+        f"The largest gang fits in no GPU flavor of {scene.pool}. One of these is enough, or submit with priority LOW",
+        f"a100: it asks for 24 GPUs at once, {scene.pool} guarantees NORMAL work 16. Ask for at most 16 at once.",
+        f"h100: it asks for 24 GPUs at once, {scene.pool} guarantees NORMAL work 12. Ask for at most 12 at once.",
     )
     tab.assert_accessible()
 

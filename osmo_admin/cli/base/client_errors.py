@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pools.domain.errors import common_part
+
 REFUSED_SUBMISSION = 1
 REFUSED = 2
 INTERRUPTED = 3
@@ -60,10 +62,9 @@ class ClientError(Exception):
 
     def _headline(self) -> str:
         faults = self._separate_details()
-        together = " ".join(str(fault.get("message", "")) for fault in faults)
-        if len(faults) > 1 and together in self.message:  # each has a line of its own
-            before, _, after = self.message.partition(together)
-            return f"{before}{after.lstrip()}" or f"{len(faults)} faults:"
+        common = common_part(self.message, [str(fault.get("message", "")) for fault in faults])
+        if common is not None:  # each has a line of its own
+            return common or f"{len(faults)} faults:"
         if len(faults) > 1 and self.message.endswith(f" ({len(faults) - 1} more in details)"):
             return f"{len(faults)} faults:"  # the message repeats the first one, for clients that show no details
         where = detail_location(self.details[0]) if self.details and not faults else ""

@@ -12,12 +12,15 @@ from osmo_admin.cli.base.completion import complete_pools
 from osmo_admin.cli.base.options import PoolListMode
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import AnswerText, Facts, Table, build_table
+from osmo_admin.cli.base.tables import AnswerPart, AnswerText, Facts, Table, build_table, headings
 from osmo_admin.cli.commands import subpool
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.pool_table import pool_table
+from pools.domain.list_columns import FLAVOR_COLUMN
 from pools.domain.lists import PoolListQuery
-from pools.domain.numbers import POOL_NUMBERS, QUOTA, TOTAL_IN_USE, WEIGHT
+from pools.domain.numbers import POOL_NUMBERS, QUOTA, TOTAL_IN_USE, TREE_NUMBERS, WEIGHT
+from pools.domain.quota.tree import LIMIT_KEYS
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 
 app = command_group("Pools, their subpools, quota and use.")
 app.add_typer(subpool.app, name="subpool")
@@ -86,6 +89,8 @@ def show(
 
 def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
     usage, gpu = row.get("resource_usage") or {}, (row.get("resources") or {}).get("gpu") or {}
+    flavors = _flavors(session, row) if gpu.get("maximum") == -1 else []
+    maximum = "of each flavor, below" if flavors else "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")
     lines = [
         ("Pool", row["name"]),
         ("Description", row.get("description")),
@@ -98,11 +103,27 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
         (POOL_NUMBERS["available"].label, row.get("available", usage.get("quota_free"))),
         (TOTAL_IN_USE.label, usage.get("total_usage")),
         ("Nodes' GPUs, free", f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}"),
-        (POOL_NUMBERS["maximum"].label, "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")),
+        (POOL_NUMBERS["maximum"].label, maximum),
         (WEIGHT.label, gpu.get("weight")),
         ("Platforms", sorted(row.get("platforms") or {})),
     ]
-    facts = Facts(lines)
-    if row.get("parent_pool") or "(Total:" not in str(row.get("gpu_quota")):
-        return facts
-    return [facts, subpool.subpools_table(subpool.read_subpools(session, row["name"]))]
+    parts: list[AnswerPart] = [Facts(lines)]
+    if flavors:
+        parts.append(_flavor_table(flavors))
+    if not row.get("parent_pool") and "(Total:" in str(row.get("gpu_quota")):
+        parts.append(subpool.subpools_table(subpool.read_subpools(session, row["name"])))
+    return parts
+
+
+def _flavors(session: ClientSession, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The numbers of the pool in each GPU flavor that it has; none without flavors. Its limits are those of flavors, so
+    a pool with a maximum of its own has none."""
+    nodes = session.http().get("api/quota_tree", {"root": row.get("parent_pool") or row["name"]})["nodes"]
+    own = next((each["quotas"] for each in nodes if each["name"] == row["name"] and each["kind"] != "cohort"), ())
+    return [each for each in own if each["resource"] == "gpu" and each["flavor"] != DEFAULT_FLAVOR]
+
+
+def _flavor_table(flavors: list[dict[str, Any]]) -> Table:
+    numbers = ("quota", "total_usage", "can_start_now", "low_can_start_now", "pending", *LIMIT_KEYS)
+    header = (*headings([FLAVOR_COLUMN]), *(TREE_NUMBERS[key].label for key in numbers))
+    return build_table(header, [[each["flavor"], *(each[key] for key in numbers)] for each in flavors])

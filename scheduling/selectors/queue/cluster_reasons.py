@@ -45,6 +45,15 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
     )
 
 
+def with_sent_flavor(reason: Reason, flavor: str, passed: Sequence[tuple[str, str]]) -> Reason:
+    """The reason of a gang that was sent to nodes of one GPU flavor, with that, and why it did not get those that come
+    before it."""
+    if not flavor:
+        return reason
+    before = "".join(f"; {name} comes before, but {why}" for name, why in passed)
+    return replace(reason, message=f"{reason.message} It was sent to nodes of {flavor}{before}.")
+
+
 def with_ending_pods(reason: Reason, pods: Sequence[EndingPod]) -> Reason:
     """The reason of a gang for which the cluster has no room, with the pods of ended tasks that still hold GPUs."""
     if not pods or reason.code not in _NEEDS_ROOM:

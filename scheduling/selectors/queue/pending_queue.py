@@ -8,7 +8,7 @@ The queue is the same for every reader. The part that one reader may see is sele
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import starmap
@@ -33,9 +33,13 @@ from scheduling.domain.engine.state.records import QueueState
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
-from scheduling.models import Group
+from scheduling.models import Group, Task
 from scheduling.selectors.queue.cluster_gangs import read_ending_pods
-from scheduling.selectors.queue.cluster_reasons import reason_from_cluster, with_ending_pods
+from scheduling.selectors.queue.cluster_reasons import (
+    reason_from_cluster,
+    with_ending_pods,
+    with_sent_flavor,
+)
 from scheduling.selectors.queue.dispatch_holds import read_dispatch_holds
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.selectors.queue.topology_needs import with_topology
@@ -270,17 +274,31 @@ def _engine_entries(
     """The gangs that wait for GPUs, in the order of the next pass."""
     where, reasons = queue_positions(world), waiting_reasons(world)
     promises = _promises(live, world, rows) | _dispatch_promises(backend, live, rows)
-    ending = read_ending_pods(backend) if backend.kind == Backend.Kind.KUBERNETES else ()
+    is_cluster = backend.kind == Backend.Kind.KUBERNETES
+    ending = read_ending_pods(backend) if is_cluster else ()
+    sent = _read_sent_flavors(rows) if is_cluster and any(ref.choices for ref in live.gangs.values()) else {}
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
             visible_reason = reason
-            if backend.kind == Backend.Kind.KUBERNETES:
-                visible_reason = with_ending_pods(
-                    reason_from_cluster(row.waiting_reason, _cluster_reason(reason)), ending
-                )
+            if is_cluster:
+                found = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
+                found = with_sent_flavor(found, *sent.get(row.group, ("", ())))
+                visible_reason = with_ending_pods(found, ending)
             entry = _entry(backend, row, where[name].overall, visible_reason)
             yield row.group, replace(entry, promise=promises.get(name), behind=where[name].behind)
+
+
+def _read_sent_flavors(groups: Collection[UUID]) -> dict[UUID, tuple[str, Sequence[tuple[str, str]]]]:
+    """Of the gangs that are on their cluster in a GPU flavor, that one, and those before it with why they did not get
+    them."""
+    sent = Task.objects.filter(group__in=groups, dispatched_at__isnull=False, end_time=None).exclude(flavor="")
+    found: dict[UUID, tuple[str, Sequence[tuple[str, str]]]] = {}
+    rows = sent.order_by("flavor").values_list("group_id", "flavor", "group__passed_flavors")
+    for group, flavor, passed in rows.distinct():
+        before = found[group][0] if group in found else ""
+        found[group] = f"{before} and {flavor}" if before else flavor, [(name, why) for name, why in passed]
+    return found
 
 
 def _promises(live: LiveFacts, world: World, rows: Mapping[UUID, _OpenGroup]) -> dict[str, StartPromise]:

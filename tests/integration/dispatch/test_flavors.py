@@ -17,6 +17,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
 from scheduling.models import Decision, Group, Task, Workflow
 from scheduling.selectors.cluster.desired_queues import read_desired_state
+from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.services.kubernetes.dispatching import other_flavors
 from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
@@ -192,6 +193,9 @@ def test_room_that_low_work_would_leave(fake_harness: AgentHarness, switch: str,
     assert flavors_of_tasks(work) == [flavor]
     passed = find_group(work).passed_flavors
     assert passed == ([] if flavor == "h100" else [["h100", "other work would have had to leave"]])
+    [waits], _ = list_waiting_gangs(world.admin_actor(), workflows=[work.name], limit=5)
+    before = "" if flavor == "h100" else "; h100 comes before, but other work would have had to leave"
+    assert waits.reason.message.endswith(f"It was sent to nodes of {flavor}{before}.")
 
 
 def test_low_work_makes_no_room_for_low_work_of_its_leaf(fake_harness: AgentHarness) -> None:

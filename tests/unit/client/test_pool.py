@@ -165,11 +165,29 @@ def test_show_a_pool_with_its_subpools(osmo, stub):
         "/api/configs/pool/team/subpool",
         {"pool": "team", "quota": 100, "unallocated": 10, "shared": shared, "subpools": [sub]},
     )
+    stub.on("GET", "/api/quota_tree", {"nodes": []})
     text = osmo.ok("pool", "show", "team")
     assert stub.requests[0].query == {"pools": ["team"], "all_pools": ["False"]}
     assert "Quota             : 10 (Total: 100)" in text
     assert "Maximum           : unlimited" in text
     assert "└─ team--a  ACTIVE  30               5                  25               7             2" in text
+
+
+def test_show_a_pool_with_gpu_flavors(osmo, stub):
+    gpu = {"gpu": {"guarantee": 48, "maximum": -1, "weight": 1}}
+    stub.on("GET", "/api/pool_quota", quota_answer([pool_row("team", "48", 8, 40, resources=gpu)]))
+    numbers = {"total_usage": 8, "can_start_now": 0, "low_can_start_now": 4, "pending": 2, "lending_limit": None}
+    rows = [
+        {"resource": "gpu", "flavor": flavor, "quota": quota, "borrowing_limit": limit, **numbers}
+        for flavor, quota, limit in (("default", 48, None), ("h100", 16, 8), ("a100", 32, None))
+    ]
+    nodes = [{"name": "team", "kind": "cohort", "quotas": []}, {"name": "team", "kind": "pool", "quotas": rows}]
+    stub.on("GET", "/api/quota_tree", {"nodes": nodes})
+    text = osmo.ok("pool", "show", "team")
+    assert "Maximum           : of each flavor, below" in text
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        ["h100", "16", "8", "0", "4", "2", "8", "-"], ["a100", "32", "8", "0", "4", "2", "-", "-"]
+    ]  # fmt: skip
 
 
 def test_show_as_json_is_one_request(osmo, stub):

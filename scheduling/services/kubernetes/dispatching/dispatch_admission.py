@@ -259,8 +259,9 @@ class StartGate:
 
     def _chance(self, request: _Request) -> FlavorChance:
         is_inside = all(
-            is_within_leaf_quota(self._pool_gates.path(request.leaf, flavor)[0], request.priority, gpus)
+            is_within_leaf_quota(leaf, request.priority, gpus)
             for flavor, gpus in request.gpus.items()
+            for leaf in self._pool_gates.path(request.leaf, flavor)[:1]
         )
         has_room = self._room.find(request.needs) is not None
         could = not has_room and is_inside and self._room_without(request).find(request.needs) is not None
