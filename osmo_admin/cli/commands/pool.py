@@ -112,7 +112,7 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
         parts.append(_flavor_table(flavors))
     if not row.get("parent_pool") and "(Total:" in str(row.get("gpu_quota")):
         parts.append(subpool.subpools_table(subpool.read_subpools(session, row["name"])))
-    return parts
+    return parts if len(parts) > 1 else parts[0]
 
 
 def _flavors(session: ClientSession, row: dict[str, Any]) -> list[dict[str, Any]]:

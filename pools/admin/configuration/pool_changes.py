@@ -48,7 +48,10 @@ class PoolConfigForm(ChangeForm):
         found = {name: FIELDS_OF_FORM[name] for name in (*names, "about", "maintenance")}
         fields = {name: input_field(about, about.looks) for name, about in found.items()}
         for flavor in self.flavors:
-            fields |= {flavor_input(flavor, key): input_field(FIELDS_OF_FORM[key], "number") for key in FLAVOR_KEYS}
+            for key in FLAVOR_KEYS:
+                number = input_field(FIELDS_OF_FORM[key], "number")
+                number.label = str(number.label).replace(" in GPUs", f" of {flavor} in GPUs")
+                fields[flavor_input(flavor, key)] = number
         if self.flavors:
             fields |= {
                 key: forms.choice_field(about.label, help_text=about.help, choices=_SWITCH_CHOICES[key], required=False)
