@@ -164,7 +164,7 @@ class _Tree:
             body["cohort"] = cohort
         for flavor in queue.amounts:
             row = body["resources"]["flavors"][flavor] if queue.has_flavors else body
-            row |= self._lending(queue, flavor, cohort)
+            row |= self._lending(queue, flavor, cohort, queue.amounts[flavor].whole_quota)
         shorts = NameRegister("subpool", longest_subpool_name(self.options.namespace, name), self.result)
         subpools: dict[str, Any] = {}
         for each in children:
@@ -204,12 +204,15 @@ class _Tree:
                 )
         return {"gpu": {}, "flavors": rows} if queue.has_flavors else {"gpu": rows[DEFAULT_FLAVOR]}
 
-    def _lending(self, queue: SourceQueue, flavor: str, above: str) -> dict[str, int]:
-        """The lending limit, which a node has inside a cohort alone."""
+    def _lending(self, queue: SourceQueue, flavor: str, above: str, quota: int | None = None) -> dict[str, int]:
+        """The lending limit, which a node has inside a cohort alone. A pool's is at most its quota."""
         lending = queue.amounts[flavor].lending
         if lending is None:
             return {}
         words = f"the lending limit {math.floor(lending)}{queue.of(flavor)}"
+        if above and quota is not None and lending > quota:
+            self.result.became(queue.place, f"{words} is above the quota, so it became the quota {quota}.")
+            return {_LENDING: quota}
         if not above:
             self.result.lost(queue.place, f"{words}: without a cohort above it LOW work of all may use what is idle.")
             return {}

@@ -71,6 +71,7 @@ def _refuse_versions(queues: list[KubernetesObject]) -> None:
 
 def _read_queue(each: KubernetesObject, result: ImportResult) -> SourceQueue:
     numbers = {name: _number(each, f"spec.resources.gpu.{name}") for name in NUMBERS}
+    lending = _number(each, "spec.resources.gpu.lendingLimit")
     for path, text in _other_resources(each):
         result.lost(each.place(path), text)
     priority = each.take("spec.priority")
@@ -91,7 +92,7 @@ def _read_queue(each: KubernetesObject, result: ImportResult) -> SourceQueue:
             DEFAULT_FLAVOR: QueueAmounts(
                 _unlimited(numbers["quota"] or Fraction(0)),
                 _unlimited(numbers["limit"] or Fraction(0)),
-                _number(each, "spec.resources.gpu.lendingLimit"),
+                None if lending is None else _unlimited(lending),
             )
         },
         max(numbers["overQuotaWeight"] or Fraction(0), Fraction(0)),

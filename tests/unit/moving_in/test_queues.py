@@ -97,6 +97,15 @@ class TestKai:
         assert "the lending limit 5: without a cohort above it" in told(result, PartOutcome.NO_COUNTERPART)
         assert "the lending limit 1.5 became 1" in told(result, PartOutcome.TO_DECIDE)
 
+    @pytest.mark.parametrize(("limit", "lending"), [("-1", None), ("9", 4), ("4", 4)])
+    def test_a_lending_limit_of_the_whole_quota_or_more(self, limit: str, lending: int | None) -> None:
+        result = read(
+            queue("corp", "quota: 16, limit: 16"),
+            queue("a", f"quota: 4, limit: 8, lendingLimit: {limit}", "corp"),
+            queue("b", "quota: 4, limit: 6", "corp"),
+        )
+        assert pool(result, "a").get("lending_limit") == lending
+
     def test_a_missing_parent_and_a_cycle(self) -> None:
         assert "does not have" in told(read(queue("a", "limit: -1", "gone")), PartOutcome.TO_DECIDE).replace(
             "do not", "does not"
