@@ -30,6 +30,10 @@ class GuaranteeFrom(StrEnum):
     HISTORY = "history"
 
 
+ALL_KINDS: Final = "*"
+"""In place of a kind of GPU: the use of all kinds together, of a team that used several."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastUse:
     """GPUs that a team held at one time: at most `usual` in 95 % of the time, in the mean, and at most."""
@@ -43,7 +47,7 @@ class PastUse:
 class ImportOptions:
     """`backend` is the name of the cluster of all pools, `namespace` its namespace; `writes_backend`: a simulated one
     is written with the nodes of the source. `depth` is for a tree of accounts: the level whose accounts become
-    pools. `past_use`: for `GuaranteeFrom.HISTORY`, by team and kind of GPU (empty: not known)."""
+    pools. `past_use`: for `GuaranteeFrom.HISTORY`, by team and kind of GPU (empty: not known; `ALL_KINDS`)."""
 
     backend: str = "imported"
     namespace: str = "default"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pools.domain.errors import Fault
 from scheduling.domain.priorities import Priority
 from scheduling.history.traces.faults import ReplayFault
 from scheduling.history.traces.trace import TraceOptions, TraceReader
-from scheduling.moving_in.options import PastUse
+from scheduling.moving_in.options import ALL_KINDS, PastUse
 
 USUAL: Final = 95
 """The percentage of the time in which a team held at most its usual number of GPUs."""
 
 
 def read_past_use(history: str) -> dict[str, dict[str, PastUse]]:
-    """The use of each team by kind of GPU; the kind is empty where the history does not name one. Raises
-    `ReplayFault`."""
+    """The use of each team by kind of GPU, and of several kinds together (`ALL_KINDS`): the usual use of the sum is not
+    the sum of the usual ones. The kind is empty where the history does not name one. Raises `ReplayFault`."""
     options = TraceOptions(keeps_records=True, flavors_of=lambda _team, kind, _nodes: (kind,) if kind else ())
     reader = TraceReader(history, teams=None, priority=Priority.LOW, options=options)
     trace = reader.read()
@@ -29,6 +30,13 @@ def read_past_use(history: str) -> dict[str, dict[str, PastUse]]:
         of_team += ((ended - job.duration, job.gpus), (ended, -job.gpus))
     begin = min(rows[at][0] for rows in changes.values() for at in range(0, len(rows), 2))
     end = max(rows[at][0] for rows in changes.values() for at in range(1, len(rows), 2))
+    if begin == end:
+        reader.faults.add(None, "", Fault.BAD_VALUE, "No job of the history held GPUs for any time.")
+        raise ReplayFault([reader.faults])
+    for team in {team for team, _kind in changes}:
+        kinds = [rows for (name, _kind), rows in changes.items() if name == team]
+        if len(kinds) > 1:
+            changes[team, ALL_KINDS] = [change for rows in kinds for change in rows]
     found: dict[str, dict[str, PastUse]] = {}
     for (team, kind), rows in sorted(changes.items()):
         found.setdefault(team, {})[kind] = _use(list(_levels(sorted(rows), begin, end)), end - begin)

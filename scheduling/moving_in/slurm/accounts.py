@@ -17,7 +17,7 @@ from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.user_names import user_name_violations
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
-from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
+from scheduling.moving_in.options import ALL_KINDS, GuaranteeFrom, ImportOptions
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.simulated_backend import FoundNodes, add_backend
 from scheduling.moving_in.slurm.kinds import TOTAL, Ceiling, GpuKinds, find_kinds, read_ceiling, types_of_limits
@@ -246,7 +246,11 @@ class _AccountWriter:
         """The GPUs by flavor that the account usually used, at most its ceiling."""
         found: dict[str, int] = dict.fromkeys(self.kinds.names, 0)
         place = account.line.place
-        for kind, use in self.options.past_use.get(account.name, {}).items():
+        uses = dict(self.options.past_use.get(account.name, {}))
+        together = uses.pop(ALL_KINDS, None)
+        if together is not None and not self.kinds.flavors:
+            uses = {DEFAULT_FLAVOR: together}
+        for kind, use in uses.items():
             name = kind if kind in found else DEFAULT_FLAVOR
             numbers = f"in 95 % of the time at most {use.usual}, {use.mean:.1f} in the mean, at most {use.most}"
             if name not in found:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduling.history.proof.past_use import read_past_use
-from scheduling.moving_in.options import GuaranteeFrom, PastUse
+from scheduling.moving_in.options import ALL_KINDS, GuaranteeFrom, PastUse
 from scheduling.moving_in.result import PartOutcome
 from tests.support.imports import gpu, imported, pool, told
 from tests.unit.replay.test_proof import job, run
@@ -44,6 +44,18 @@ def test_quotas_are_the_usual_use_within_the_ceilings() -> None:
     assert [gpu(result, name)[:2] for name in ("bio", "chem", "ops")] == [(6, 6), (3, -1), (0, -1)]
     became = told(result, PartOutcome.BECAME)
     assert "it used GPUs: in 95 % of the time at most 7, 3.5 in the mean, at most 8." in became
+
+
+def test_kinds_that_take_turns_are_not_added(tmp_path: Path) -> None:
+    """First 4 GPUs of one kind, then 4 of another: 4 at one time, where the cluster has no kinds."""
+    month = tmp_path / "month.txt"
+    rows = [job(n, n, 1, Account="chem", AllocTRES=f"gres/gpu:{kind}=4") for n, kind in enumerate(["a100", "v100"])]
+    month.write_text(HEADER + "".join(rows))
+    past_use = read_past_use(str(month))
+    assert {kind: each.usual for kind, each in past_use["chem"].items()} == {ALL_KINDS: 4, "a100": 4, "v100": 4}
+    result = imported("slurm", DUMP, NODES, guarantee=GuaranteeFrom.HISTORY, past_use=past_use)
+    assert gpu(result, "chem")[0] == 4
+    assert told(result, PartOutcome.BECAME).count("it used GPUs") == 1
 
 
 def test_together_they_are_at_most_the_nodes() -> None:
