@@ -23,7 +23,6 @@ from scheduling.history.proof.outcomes import BeforeAndAfter, OutcomeObserver, c
 from scheduling.history.proof.worst_cases import WorstReasons, never_starting_reasons
 from scheduling.history.replay.clock import ArrivalCount, ReplayClock, ReplayRules
 from scheduling.history.replay.jobs import SECOND, JobTable
-from scheduling.history.replay.measures import Measures, Summary
 from scheduling.history.traces.cluster import leaf_names
 from scheduling.history.traces.faults import FileFaults, ReplayFault
 from scheduling.history.traces.run import Progress, Report, writable
@@ -55,7 +54,6 @@ class Proof:
     `counted`: how jobs are counted; `untold`: what the history cannot say."""
 
     comparison: BeforeAndAfter
-    summary: Summary
     reasons: dict[int, str]
     start: int
     is_dated: bool
@@ -83,9 +81,9 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
     trace, month = _history(request, cluster)
     records, jobs = trace.records, month.jobs
     horizon = max(records.of(job.id).ended for job in jobs) - jobs.start
-    observer, measures, arrived = OutcomeObserver(month.begin, horizon), Measures(facts), ArrivalCount()
+    observer, arrived = OutcomeObserver(month.begin, horizon), ArrivalCount()
     worst = WorstReasons(MOST_WORST, lambda job: records.of(job.id).ended - jobs.start, month.warm_up)
-    clock = worst.clock = ReplayClock(facts, request.rules, (observer, measures, arrived, worst))
+    clock = worst.clock = ReplayClock(facts, request.rules, (observer, arrived, worst))
     with garbage_collector.paused():
         for now in clock.run(jobs):
             report(Progress(request.folder.name, arrived.count, len(jobs), now // SECOND))
@@ -103,7 +101,7 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
         *_elsewhere(jobs, trace, facts if has_names else None), *cluster.notes, *trace.notes,
     ]  # fmt: skip
     return Proof(
-        comparison, measures.summaries()[0], {**worst.reasons, **never}, jobs.start, trace.is_dated, month.begin,
+        comparison, {**worst.reasons, **never}, jobs.start, trace.is_dated, month.begin,
         horizon, sum(before.values()), sum(observer.used.values()), len(facts.nodes or ()), gpus,
         kind_uses(facts, before, observer.used), tuple(kind_sentences(jobs)), tuple(untold),
         (request.folder.name, Path(request.history).name),
