@@ -124,7 +124,7 @@ def require_manage(actor: Actor, name: str) -> Workflow:
 
 def _require_ours(workflow: Workflow) -> None:
     """Raises Conflict for work of an observed cluster, to which nothing is written."""
-    mark = ObservedWork.objects.filter(workflow=workflow).select_related("backend").first()
+    mark = ObservedWork.objects.filter(workflow=workflow, is_open=True).select_related("backend").first()
     if mark is not None:
         message = (
             f"{workflow.name} is the {mark.kind} {mark.namespace}/{mark.name} of cluster {mark.backend.name}, which is "

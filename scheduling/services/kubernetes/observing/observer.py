@@ -126,6 +126,8 @@ class ClusterObserver(LeasedLoop):
 
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
         self._due.clear()
+        # Another process may have observed meanwhile: nothing that this one saw before is a decision of now.
+        self._recorder, self._differences = WorkRecorder(), DifferenceWatch()
         self._read_backend()
         informers_stop = threading.Event()
         self._informers.start(informers_stop, f"observed-{self.backend_id}")
@@ -142,8 +144,9 @@ class ClusterObserver(LeasedLoop):
 
     def _write_work(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
         """Write the work. First without the decisions since the last look, so that our engine can judge them from the
-        facts that the cluster's scheduler had."""
-        if self._recorder.has_looked and not backend.offline:
+        facts that the cluster's scheduler had. While the cluster is silent nothing is judged: what is seen is old."""
+        is_current = self._error is None and not self._informers.error_message and not backend.offline
+        if self._recorder.has_looked and is_current:
             before = [self._recorder.before_decisions(work) for work in works]
             if decided := decisions_between(before, works):
                 self._recorder.write(backend, before)
