@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of
-from pools.api.rendering import utc_text
-from pools.api.schema import UtcText, describe_operation
+from pools.api.rendering import zoned_text
+from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
 from pools.services.configuration.backends import read_backend
 from scheduling.domain.lists import DifferenceQuery
@@ -22,7 +22,7 @@ class DifferenceAnswer(TypedDict):
     """One difference."""
 
     id: int
-    time: UtcText
+    time: ZonedText
     backend: str
     kind: Annotated[str, DifferenceKind]
     pool: str
@@ -64,7 +64,7 @@ class DifferenceList(View):
 def _difference_body(row: SchedulerDifference) -> DifferenceAnswer:
     return {
         "id": row.pk,
-        "time": utc_text(row.time),
+        "time": zoned_text(row.time),
         "backend": row.backend.name,
         "kind": row.kind,
         "pool": row.pool.name,

@@ -110,7 +110,7 @@ class TestStream:
         found = stream.events("user/bob")
         assert _users(found) == ["user/bob"]
         assert found[0]["sentence"] == "system created user bob"
-        assert "Z" not in found[0]["time"]
+        assert found[0]["time"].endswith("Z")
         assert _field(stream.opening, "retry").isdigit()
         assert stream.response.headers["Content-Type"] == "text/event-stream"
 
