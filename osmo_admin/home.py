@@ -27,7 +27,7 @@ from scheduling.selectors.work.active_work import count_active_workflows
 
 MAX_WAITING_SHOWN = 6
 MAX_NEWS = 3
-MAX_FINDINGS = 6
+MAX_FINDINGS = 3
 MAX_NAMED = 4
 GROUP_WORDS = {
     ProblemCode.SILENT_CLUSTER: "{} clusters do not answer",
