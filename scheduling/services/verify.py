@@ -119,9 +119,23 @@ WORKFLOW_CHECKS = (
         JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
         JOIN scheduling_task task ON task.group_id = part.uuid AND task.retry_id = 0
         WHERE part.gang IS NULL
+            AND NOT EXISTS (SELECT FROM scheduling_observedwork mark WHERE mark.workflow_id = workflow.uuid)
         GROUP BY workflow.uuid, part.uuid HAVING sum(task.gpu_count) <> part.gpus ORDER BY 1, 2
         """,
         "{}, group {} counts {} GPUs, its tasks ask for {}.",
+    ),
+    LedgerCheck(
+        "size",
+        f"""
+        SELECT workflow.name, part.name, part.gpus, sum(task.gpu_count)
+        FROM scheduling_group part
+        JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
+        JOIN scheduling_observedwork mark ON mark.workflow_id = workflow.uuid
+        JOIN scheduling_task task ON task.group_id = part.uuid AND task.status IN ({_OPEN_STATUSES})
+        WHERE part.gang IS NULL AND part.status IN ({_OPEN_STATUSES})
+        GROUP BY workflow.uuid, part.uuid HAVING sum(task.gpu_count) <> part.gpus ORDER BY 1, 2
+        """,
+        "{}, group {} counts {} GPUs, its open tasks {}: observed work has the size of its pods.",
     ),
     LedgerCheck(
         "gpu_worker",
@@ -209,7 +223,10 @@ def verify() -> list[LedgerDifference]:
 
 def _check_elastic_gangs() -> Iterator[LedgerDifference]:
     """An elastic gang holds its minimum or nothing, and its GPUs are those of the cheapest minimum."""
-    gangs = Group.objects.exclude(gang=None).select_related("workflow__root_pool__backend")
+    # The pods of observed work may differ in size, and come and go.
+    gangs = (
+        Group.objects.exclude(gang=None).filter(workflow__observed=None).select_related("workflow__root_pool__backend")
+    )
     gangs = gangs.order_by("workflow__name", "position")
     for gang in gangs.prefetch_related("tasks"):
         label, tasks = f"{gang.workflow.name}, group {gang.name}", list(gang.tasks.all())

@@ -51,6 +51,13 @@ class Lab:
         marks = ObservedWork.objects.filter(backend=self.backend, is_open=True).select_related("workflow")
         return {mark.name: (mark.workflow.status, held[mark.workflow_id]) for mark in marks}
 
+    def sizes(self) -> dict[str, tuple[int, object, int]]:
+        """GPUs and tree of each open gang, and the GPUs that its reservation needs, by the name of its object."""
+        needed = dict(Reservation.objects.values_list("workflow", "needed_gpus"))
+        marks = ObservedWork.objects.filter(backend=self.backend, is_open=True)
+        rows = marks.values_list("name", "workflow__groups__gpus", "workflow__groups__gang", "workflow")
+        return {name: (gpus, gang, needed[workflow]) for name, gpus, gang, workflow in rows}
+
     def used(self, leaf: str) -> tuple[int, int]:
         """Guaranteed and total use of a leaf."""
         row = LeafUsage.objects.get(pool__name=leaf)
@@ -135,6 +142,30 @@ def test_a_preempted_gang_waits_and_starts_again(lab: Lab) -> None:
     attempts = Task.objects.order_by("retry_id").values_list("status", "node_name")
     assert list(attempts) == [("FAILED_PREEMPTED", "n1"), ("RUNNING", "n2")]
     assert Workflow.objects.count() == 1
+
+
+def test_a_gang_grows_and_shrinks_with_its_pods(lab: Lab) -> None:
+    """KAI makes the PodGroup with the first pod of a gang."""
+    world.make_pool("team", 8, on=lab.backend)
+    lab.firm.add_pod_group("train", namespace="science", queue="team", minMember=4)
+    lab.firm.add_pod_group("elastic", namespace="science", queue="team", minMember=2)
+    lab.look()
+    assert lab.sizes() == {"train": (1, None, 1), "elastic": (1, None, 1)}
+    for number in range(1, 4):
+        lab.firm.add_member("train", f"train-{number}", namespace="science")
+        lab.firm.add_member("elastic", f"elastic-{number}", namespace="science", gpus=2)
+    lab.look()
+    assert lab.sizes() == {"train": (4, None, 4), "elastic": (3, {"min_member": 2}, 3)}
+    assert verify() == []
+    for number in range(4):
+        lab.firm.start(f"train-{number}", "n1", namespace="science")
+    lab.look()
+    lab.firm.set_phase("train-0", "Succeeded", namespace="science")
+    for number in (0, 1):
+        lab.firm.delete(f"elastic-{number}", namespace="science")
+    lab.look()
+    assert lab.sizes() == {"train": (3, None, 3), "elastic": (4, None, 4)}
+    assert verify() == []
 
 
 def test_a_plain_pod_counts_in_the_pool_of_its_namespace(lab: Lab) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import yaml
@@ -52,15 +52,14 @@ def new_rows(work: SeenWork, leaf: Pool, user_id: int) -> tuple[Workflow, Group,
         spec=_spec(work, live),
         warnings=list(work.notes),
     )
-    is_partial = work.minimum is not None and work.minimum < len(live)
-    sizes = sorted(pod.gpus for pod in live)
+    gpus, gang = _size(work.minimum, [pod.gpus for pod in live])
     group = Group(
         uuid=uuid.uuid4(),
         workflow=workflow,
         name=_GROUP_NAME,
         position=0,
-        gpus=sum(sizes[: work.minimum] if is_partial else sizes),
-        gang={"min_member": work.minimum} if is_partial else None,
+        gpus=gpus,
+        gang=gang,
         ready_at=since,
     )
     tasks = [new_task(group, pod, position) for position, pod in enumerate(live)]
@@ -94,6 +93,13 @@ def new_task(group: Group, pod: SeenPod, position: int, retry_id: int = 0) -> Ta
     )
 
 
+def _size(minimum: int | None, gpus: Collection[int]) -> tuple[int, dict[str, int] | None]:
+    """The GPUs with which a gang of such pods runs, and its tree: of one that needs fewer pods the cheapest of them."""
+    if minimum is None or minimum >= len(gpus):
+        return sum(gpus), None
+    return sum(sorted(gpus)[:minimum]), {"min_member": minimum}
+
+
 def _spec_name(work: SeenWork) -> str:
     name = plain_name(work.name)[:_MAX_NAME].strip("-")
     return name if name[:1].isalpha() else f"w-{name}".strip("-")
@@ -121,6 +127,7 @@ class SeenTransition(ObservedTransition):
         super().__init__(root, [mark.workflow_id for mark in marks], now=now)
         self._node_flavors, self._tells_starts = node_flavors, tells_starts
         self._flavored: list[Task] = []
+        self._resized: list[Group] = []
         self._marks: list[ObservedWork] = []
 
     def follow(self, mark: ObservedWork, work: SeenWork) -> None:
@@ -133,6 +140,7 @@ class SeenTransition(ObservedTransition):
         ran_before = {task.pk for task in self.attempts.placed_attempts(group.pk)}
         self._end_pods(group, mark, pods, is_single=work.kind == POD)
         self._add_pods(group, mark, work)
+        self._resize(group, work)
         by_task = {task: pods[uid] for uid, task in mark.pods.items() if uid in pods}
         for task in list(self.attempts.open_attempts(group.pk)):
             pod = by_task.get(str(task.pk))
@@ -157,6 +165,7 @@ class SeenTransition(ObservedTransition):
     def save(self) -> None:
         """Write the transition, the decisions and the marks."""
         super().save()
+        bulk_sql.update_rows(self._resized, ["gpus", "gang"])
         bulk_sql.update_rows(self._flavored, ["flavor"])
         ObservedWork.objects.bulk_update(self._marks, ["pods", "is_open"])
 
@@ -208,6 +217,13 @@ class SeenTransition(ObservedTransition):
         surplus = len(self.attempts.open_attempts(group.pk)) - max(live, work.expected)
         for task in without[:surplus] if live and surplus > 0 else ():
             self.end_attempt(group, task, TaskStatus.FAILED_CANCELED, GONE, None)
+
+    def _resize(self, group: Group, work: SeenWork) -> None:
+        """A gang grows and shrinks with its pods: its object may come with the first of them."""
+        sizes = [task.gpu_count for task in self.attempts.open_attempts(group.pk)]
+        if sizes and (group.gpus, group.gang) != (found := _size(work.minimum, sizes)):
+            group.gpus, group.gang = found
+            self._resized.append(group)
 
     def _follow_pod(self, group: Group, task: Task, pod: SeenPod) -> None:
         if (task.status, task.node_name) == (pod.status, pod.node) or not pod.node:
