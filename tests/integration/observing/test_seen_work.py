@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from django.db import IntegrityError
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.people.user_names import user_name_violations
 from pools.models import Backend, KubernetesSettings, LeafUsage, Reservation
 from pools.services.configuration.backends import put_backend
 from pools.services.configuration.pools import patch_pool
+from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
@@ -19,6 +23,7 @@ from scheduling.models import ClusterState, NodeState, ObservedWork, Task, Workf
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.kubernetes.leased_loop import BackendRemoved
+from scheduling.services.kubernetes.observing import record
 from scheduling.services.kubernetes.observing.observer import ClusterObserver
 from scheduling.services.kubernetes.observing.record import OWNER_PREFIX
 from scheduling.services.verify import verify
@@ -184,6 +189,31 @@ def test_a_plain_pod_counts_in_the_pool_of_its_namespace(lab: Lab) -> None:
     assert lab.states() == {}
     work = Workflow.objects.get()
     assert (work.status, work.failure_message) == ("FAILED_CANCELED", "it was deleted in the cluster")
+
+
+def test_a_subpool_that_drains_keeps_its_work_and_takes_no_more(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """New work there is use of others."""
+    world.make_pool("lab-pool", 8, on=lab.backend, science=2)
+    lab.firm.add_pod("job", namespace="science", gpus=3, node="n1")
+    lab.look()
+    delete_subpool(DeleteSubpool(parent="lab-pool", subpool_name="science"), actor=world.admin_actor())
+    lab.firm.add_pod("late", namespace="science", gpus=2, node="n2")
+    lab.look()
+    assert lab.states() == {"job": ("RUNNING", 3)}
+    assert lab.other_gpus() == {"n1": 0, "n2": 2}
+    assert lab.unassigned() == [{"queue": "science", "workloads": 1, "gpus": 2}]
+    assert "unforeseen error" not in caplog.text
+
+
+def test_work_that_was_not_written_counts_as_use_of_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", gpus=3, node="n1")
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "_insert", Mock(side_effect=ValueError("broken")))
+        lab.look()
+    assert (lab.states(), lab.other_gpus()) == ({}, {"n1": 3, "n2": 0})
+    lab.look()
+    assert (lab.states(), lab.other_gpus()) == ({"job": ("RUNNING", 3)}, {"n1": 0, "n2": 0})
 
 
 def test_what_nothing_counts_is_named(lab: Lab) -> None:

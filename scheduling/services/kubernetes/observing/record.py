@@ -39,7 +39,7 @@ have its name, because of the colon."""
 @dataclass(frozen=True, slots=True)
 class RecordResult:
     """What a look has written. `counted` are the uids of the pods that count in pools, `unassigned` the work whose
-    queue or namespace no pool has, `is_busy` says that some trees were locked by others: look again."""
+    queue or namespace no pool has that takes work, `is_busy` says that some trees were locked by others: look again."""
 
     counted: frozenset[str]
     unassigned: tuple[SeenWork, ...]
@@ -65,29 +65,30 @@ class WorkRecorder:
 
     def write(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
         """Write what differs from the last look. Raises DatabaseLost."""
-        leaves = {leaf.name: leaf for leaf in _active_leaves(backend)}
+        leaves = {leaf.name: leaf for leaf in _open_leaves(backend)}
         by_name = leaf_names(leaves)
         open_marks = {mark.uid: mark for mark in _open_marks(backend)}
         trees: defaultdict[int, list[_Step]] = defaultdict(list)
-        unassigned, counted = [], set[str]()
+        unassigned, marked = [], set[str]()
         for work in works:
             name, mark = by_name.get(plain_name(work.queue)), open_marks.pop(work.uid, None)
             leaf = None if name is None else leaves[name]
+            if mark is not None:
+                marked.add(work.uid)
             if mark is not None and (leaf is None or mark.workflow.pool_id != leaf.pk):
                 trees[mark.workflow.root_pool_id].append(_Step(mark, message=OTHER_POOL))
-            elif leaf is None:
+            elif leaf is None or (mark is None and not _takes_work(leaf)):
                 if work.is_live:
                     unassigned.append(work)
-                continue
             elif mark is None:
                 if work.is_live:
                     trees[leaf.root.pk].append(_Step(work=work, leaf=leaf.pk))
             elif self._written.get(work.uid) != work:
                 trees[mark.workflow.root_pool_id].append(_Step(mark, work))
-            counted.update(pod.uid for pod in work.pods)
         for mark in open_marks.values():
             trees[mark.workflow.root_pool_id].append(_Step(mark, message=DELETED))
         is_busy = self._write_trees(backend, trees)
+        counted = {pod.uid for work in works if work.uid in marked or work.uid in self._written for pod in work.pods}
         self._written = {uid: work for uid, work in self._written.items() if uid in {each.uid for each in works}}
         self._has_looked = self._has_looked or not is_busy
         return RecordResult(frozenset(counted), tuple(unassigned), is_busy)
@@ -214,10 +215,15 @@ def _insert(root: Pool, new: Sequence[_Step], user_id: int) -> list[tuple[Observ
     return [(row[4], row[0]) for row in rows]
 
 
-def _active_leaves(backend: Backend) -> Collection[Pool]:
+def _open_leaves(backend: Backend) -> Collection[Pool]:
+    """The leaves that may have work; one that drains keeps what it has."""
     roots = Pool.objects.roots().filter(backend=backend, archived=False)
     parts = Pool.objects.filter(parent__in=roots).exclude(subpool_state=SubpoolState.ARCHIVED)
     return [*roots, *parts.select_related("parent")]
+
+
+def _takes_work(leaf: Pool) -> bool:
+    return leaf.subpool_state in {None, SubpoolState.ACTIVE}
 
 
 def _open_marks(backend: Backend) -> Collection[ObservedWork]:
