@@ -89,7 +89,8 @@ class WorkRecorder:
             trees[mark.workflow.root_pool_id].append(_Step(mark, message=DELETED))
         is_busy = self._write_trees(backend, trees)
         counted = {pod.uid for work in works if work.uid in marked or work.uid in self._written for pod in work.pods}
-        self._written = {uid: work for uid, work in self._written.items() if uid in {each.uid for each in works}}
+        seen = {work.uid for work in works}
+        self._written = {uid: work for uid, work in self._written.items() if uid in seen}
         self._has_looked = self._has_looked or not is_busy
         return RecordResult(frozenset(counted), tuple(unassigned), is_busy)
 
