@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from django.db import IntegrityError
+from django.utils import timezone
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
@@ -17,6 +18,7 @@ from pools.services.configuration.backends import put_backend
 from pools.services.configuration.pools import patch_pool
 from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
+from scheduling.domain.observed.seen_work import read_work
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, NodeState, ObservedWork, Task, Workflow
@@ -316,6 +318,18 @@ def test_the_switch_to_manage_leaves_the_work_to_its_scheduler(lab: Lab) -> None
     lab.observer = observer_of(lab.backend, lab.seen)
     lab.look()
     assert lab.states() == {"job": ("RUNNING", 2)}
+
+
+def test_a_switch_during_a_look_ends_it_without_a_fault(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    world.make_pool("science", 8, on=lab.backend)
+    lab.firm.add_pod("job", namespace="science", gpus=2, node="n1")
+    stale = Backend.objects.get(pk=lab.backend.pk)
+    pods = lab.cluster.list(resource_kinds.POD).items
+    put_backend(PutBackend(name="lab", body={"mode": "manage"}), actor=world.admin_actor())
+    with pytest.raises(BackendRemoved):
+        record.WorkRecorder().write(stale, read_work(pods, (), now=timezone.now()))
+    assert "unforeseen error" not in caplog.text
+    assert not ObservedWork.objects.exists()
 
 
 def test_pools_switch_one_by_one(lab: Lab) -> None:

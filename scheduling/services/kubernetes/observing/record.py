@@ -64,7 +64,8 @@ class WorkRecorder:
         self._has_looked = False
 
     def write(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
-        """Write what differs from the last look. Raises DatabaseLost."""
+        """Write what differs from the last look. Raises DatabaseLost, and BackendRemoved when the mode has changed
+        since the look."""
         leaves = {leaf.name: leaf for leaf in _open_leaves(backend)}
         by_name = leaf_names(leaves)
         open_marks = {mark.uid: mark for mark in _open_marks(backend)}
@@ -126,6 +127,7 @@ class WorkRecorder:
         user_id = _owner_id(backend)
         flavors = dict(Node.objects.filter(backend=backend).values_list("name", "flavor"))
         busy: list[int] = []
+        removed: list[BackendRemoved] = []
         for root_id, steps in sorted(trees.items()):
             for first in range(0, len(steps), MAX_PER_TRANSACTION):
 
@@ -136,9 +138,13 @@ class WorkRecorder:
                         raise
                     except Busy:
                         busy.append(root_id)
+                    except BackendRemoved as error:
+                        removed.append(error)  # no fault of these rows
                     return len(some)
 
                 work_in_batch("work of an observed cluster", steps[first : first + MAX_PER_TRANSACTION], write_some)
+                if removed:
+                    raise removed[0]
         return bool(busy)
 
     def _write_some(
@@ -148,7 +154,7 @@ class WorkRecorder:
             root = lock_pool_tree(root_id)
             root.backend = backend
             if not is_observed(backend):
-                raise BackendRemoved  # the mode has changed since the look
+                raise BackendRemoved
             follows = [(step.mark, step.work) for step in steps if step.mark is not None and step.work is not None]
             follows += _insert(root, [step for step in steps if step.mark is None], user_id)
             ends = [(step.mark, step.message) for step in steps if step.mark is not None and step.work is None]
