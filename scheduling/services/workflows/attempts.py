@@ -94,11 +94,18 @@ class TaskAttempts:
         assert self._open is not None
         self._open[task.group_id].append(task)
 
-    def retry(self, task: Task, node: str | None = None) -> None:
-        """Retry a task whose attempt ended: it waits, or starts on `node` at once, in the same GPU flavor."""
+    def discard(self, task: Task) -> None:
+        """Take back an attempt of this transition that nobody needs: it is not inserted."""
+        self._new.remove(task)
+        assert self._open is not None
+        self._open[task.group_id].remove(task)
+
+    def retry(self, task: Task, node: str | None = None, *, retry_id: int | None = None) -> None:
+        """Retry a task whose attempt ended: it waits, or starts on `node` at once, in the same GPU flavor. Its number
+        is the next one, or the given one where several tasks may have the name."""
         following = Task(
             uuid=uuid.uuid4(),
-            retry_id=task.retry_id + 1,
+            retry_id=task.retry_id + 1 if retry_id is None else retry_id,
             status=TaskStatus.SCHEDULING,
             **{name: getattr(task, name) for name in _COPIED_FIELDS},
         )

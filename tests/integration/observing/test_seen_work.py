@@ -175,6 +175,35 @@ def test_a_gang_grows_and_shrinks_with_its_pods(lab: Lab) -> None:
     assert verify() == []
 
 
+def test_pods_come_under_the_names_of_others(lab: Lab) -> None:
+    """The attempts of a gang keep names that its pods have no more."""
+    world.make_pool("team", 8, on=lab.backend)
+    lab.firm.add_pod_group("train", namespace="science", queue="team", pods=2)
+    for number in (0, 1):
+        lab.firm.start(f"train-{number}", "n1", namespace="science")
+    lab.look()
+    for number in (0, 1):
+        lab.firm.preempt(f"train-{number}", namespace="science")
+    lab.look()
+    for number in (0, 1):
+        lab.firm.delete(f"train-{number}", namespace="science")
+    lab.firm.add_member("train", "train-1", namespace="science", node="n1")
+    lab.firm.add_member("train", "other", namespace="science", node="n2")
+    lab.look()
+    running = dict(Task.objects.filter(status="RUNNING").values_list("name", "node_name"))
+    assert running == {"train-1": "n1", "train-0": "n2"}, "each takes the attempt of its name first"
+    lab.firm.add_member("train", "train-0", namespace="science", node="n2")  # while its name is in use
+    lab.look()
+    assert lab.states() == {"train": ("RUNNING", 3)}
+    for name in ("other", "train-0"):
+        lab.firm.preempt(name, namespace="science")
+    lab.look()
+    assert lab.states() == {"train": ("RUNNING", 1)}
+    attempts = Task.objects.filter(name="train-0").order_by("retry_id").values_list("retry_id", flat=True)
+    assert (list(attempts)[:3], len(attempts)) == ([0, 1, 2], 4), "one waits, for the gang needs two"
+    assert verify() == []
+
+
 def test_a_plain_pod_counts_in_the_pool_of_its_namespace(lab: Lab) -> None:
     """A namespace without a pool is use of others, and named."""
     world.make_pool("lab-pool", 8, on=lab.backend, science=2)

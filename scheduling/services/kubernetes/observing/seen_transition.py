@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 import yaml
+from django.db.models import Max
 
 from pools.models import Pool
 from scheduling.domain.engine.steps import StepAction
@@ -128,6 +131,7 @@ class SeenTransition(ObservedTransition):
         self._node_flavors, self._tells_starts = node_flavors, tells_starts
         self._flavored: list[Task] = []
         self._resized: list[Group] = []
+        self._retries: dict[tuple[UUID, str], int] | None = None
         self._marks: list[ObservedWork] = []
 
     def follow(self, mark: ObservedWork, work: SeenWork) -> None:
@@ -195,28 +199,40 @@ class SeenTransition(ObservedTransition):
             self.end_attempt(group, task, status, message, code, why=why)
             ended.setdefault(status, []).append(task)
             if not is_single and status in _STARTS_AGAIN:
-                self.attempts.retry(task)
+                self.attempts.retry(task, retry_id=self._next_retry(group, task.name))
         self._add_decision(group, StepAction.PREEMPT, ended.get(TaskStatus.FAILED_PREEMPTED, []))
 
     def _add_pods(self, group: Group, mark: ObservedWork, work: SeenWork) -> None:
         """Give the new pods the attempts that wait without one, or new ones."""
         known = set(mark.pods.values())
         without = [task for task in self.attempts.open_attempts(group.pk) if str(task.pk) not in known]
-        for pod in work.pods:
-            if pod.uid in mark.pods or pod.status.is_finished:
-                continue
-            task = next((each for each in without if each.gpu_count == pod.gpus), None)
-            if task is None:
-                namesakes = Task.objects.filter(group=group, name=pod.name).count()
-                task = new_task(group, pod, len(self.attempts.open_attempts(group.pk)), namesakes)
-                self.attempts.add(task)
-            else:
-                without.remove(task)
+        new = [pod for pod in work.pods if pod.uid not in mark.pods and not pod.status.is_finished]
+        if without:
+            new = _match(mark, new, without, lambda each: (each.name, _gpus(each)))
+            new = _match(mark, new, without, _gpus)
+        for pod in new:
+            position = len(self.attempts.open_attempts(group.pk))
+            task = new_task(group, pod, position, self._next_retry(group, pod.name))
+            self.attempts.add(task)
             mark.pods[pod.uid] = str(task.pk)
         live = sum(not pod.status.is_finished for pod in work.pods)
         surplus = len(self.attempts.open_attempts(group.pk)) - max(live, work.expected)
-        for task in without[:surplus] if live and surplus > 0 else ():
+        for task in without[::-1][:surplus] if live and surplus > 0 else ():
+            if task._state.adding:
+                self.attempts.discard(task)
+                continue
             self.end_attempt(group, task, TaskStatus.FAILED_CANCELED, GONE, None)
+
+    def _next_retry(self, group: Group, name: str) -> int:
+        """The number of the next attempt of this name. Pods of a gang come under new names and old ones, and take the
+        attempts of others."""
+        if self._retries is None:
+            groups = [each.pk for of_workflow in self.groups.values() for each in of_workflow.values()]
+            rows = Task.objects.filter(group__in=groups).order_by().values_list("group_id", "name")
+            self._retries = {(pk, of_name): last for pk, of_name, last in rows.annotate(Max("retry_id"))}
+        number = self._retries.get((group.pk, name), -1) + 1
+        self._retries[group.pk, name] = number
+        return number
 
     def _resize(self, group: Group, work: SeenWork) -> None:
         """A gang grows and shrinks with its pods: its object may come with the first of them."""
@@ -252,6 +268,32 @@ class SeenTransition(ObservedTransition):
             workflow.start_time = workflow.start_time or group.start_time
         elif not placed and group.status == TaskStatus.RUNNING:
             self._requeue(group)
+
+
+def _gpus(each: SeenPod | Task) -> int:
+    return each.gpus if isinstance(each, SeenPod) else each.gpu_count
+
+
+def _match(
+    mark: ObservedWork,
+    pods: Sequence[SeenPod],
+    waiting: list[Task],
+    key: Callable[[SeenPod | Task], Hashable],
+) -> list[SeenPod]:
+    """Give the waiting attempts to pods of equal key; those are no longer in `waiting`. Returns the other pods."""
+    by_key: defaultdict[Hashable, list[Task]] = defaultdict(list)
+    for task in reversed(waiting):
+        by_key[key(task)].append(task)
+    rest, taken = [], set[UUID]()
+    for pod in pods:
+        if found := by_key[key(pod)]:
+            task = found.pop()
+            taken.add(task.pk)
+            mark.pods[pod.uid] = str(task.pk)
+        else:
+            rest.append(pod)
+    waiting[:] = [task for task in waiting if task.pk not in taken]
+    return rest
 
 
 def _is_over(work: SeenWork) -> bool:
