@@ -2,7 +2,8 @@
 
 A Workload belongs to its ClusterQueue. While it waits it has no pods, so its pod sets say what it asks for. Its pods
 are found by what owns them: the object that the Workload stands for. A Workload that was admitted long ago, and of
-which no pod is found, does not count itself; its pods count as pods.
+which no pod was ever found, does not count itself; its pods count as pods. It ends when Kueue says so: between two of
+its pods it has none.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from pools.domain.values.stored_text import as_storable
 from scheduling.domain.cluster.node import pod_request
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
@@ -24,6 +26,8 @@ WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
 MAX_PODS: Final = 2000
 PODS_APPEAR_WITHIN: Final = timedelta(minutes=2)
 """After its admission the pods of a Workload appear in this time."""
+
+_NOT_BY_ITSELF: Final = frozenset({"OutOfSync", "OwnerNotFound", "AdmissionChecksRejected"})
 
 
 def owner_uids(item: ReadOnlyObject) -> set[str]:
@@ -65,18 +69,14 @@ def read_workload(
     *,
     now: datetime,
     notes: tuple[str, ...] = (),
-) -> SeenWork | None:
-    """The work of a Workload with the pods that belong to it; None where it has ended, or does not count itself."""
+) -> SeenWork:
+    """The work of a Workload with the pods that belong to it; without any where it has ended, or has none for long."""
     metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
     conditions = {each.get("type"): each for each in status.get("conditions") or [] if each.get("status") == "True"}
     namespace, local = str(metadata.get("namespace") or ""), str(spec.get("queueName") or "")
-    if not pods and "Finished" in conditions:
-        return None
-    admitted = conditions.get("Admitted")
-    if not pods and admitted is not None:
-        since = parse_time(admitted.get("lastTransitionTime"))
-        if since is None or since + PODS_APPEAR_WITHIN < now:
-            return None
+    admitted, finished = conditions.get("Admitted"), conditions.get("Finished")
+    since = None if admitted is None else parse_time(admitted.get("lastTransitionTime"))
+    is_admitted_long = admitted is not None and (since is None or since + PODS_APPEAR_WITHIN < now)
     evicted = conditions.get("Evicted") or {}
     waiting = tuple(_waiting_pods(str(metadata["uid"]), spec.get("podSets") or []))
     return SeenWork(
@@ -87,11 +87,22 @@ def read_workload(
         (status.get("admission") or {}).get("clusterQueue") or queues.get((namespace, local)) or local,
         Priority.LOW,
         parse_time(metadata.get("creationTimestamp")) or now,
-        tuple(pods) or waiting,
+        tuple(pods) or (() if finished is not None or is_admitted_long else waiting),
         notes=notes,
         expected=len(waiting),
         taken_away=_why_evicted(evicted) if evicted.get("reason") == "Preempted" else "",
+        outcome=None if finished is None else _outcome(finished),
+        outcome_message="" if finished is None else as_storable(str(finished.get("message") or "")),
     )
+
+
+def _outcome(finished: Mapping[str, Any]) -> TaskStatus:
+    reason = str(finished.get("reason") or "")
+    if reason in _NOT_BY_ITSELF:
+        return TaskStatus.FAILED_CANCELED
+    # Before its version 0.8 Kueue gave one reason, JobFinished, to all ends.
+    is_failed = reason == "Failed" or (reason == "JobFinished" and "fail" in str(finished.get("message")).lower())
+    return TaskStatus.FAILED if is_failed else TaskStatus.COMPLETED
 
 
 def _why_evicted(condition: Mapping[str, Any]) -> str:

@@ -31,7 +31,8 @@ class SeenWork:
     """A piece of work that the scheduler of the cluster starts together. `queue` is what its pool is found by,
     `minimum` the number of pods that start together (None: all), `notes` name what it asks for and nothing counts.
     `expected` is the number of pods that it will have at least; it may have none for a while. `taken_away` says why its
-    scheduler took its pods, which are gone by then."""
+    scheduler took its pods, which are gone by then. `outcome` is the end that its object reports, with the message:
+    work of Kueue has none while more of its pods may come."""
 
     kind: str
     uid: str
@@ -45,6 +46,8 @@ class SeenWork:
     notes: tuple[str, ...] = ()
     expected: int = 0
     taken_away: str = ""
+    outcome: TaskStatus | None = None
+    outcome_message: str = ""
 
     @property
     def is_live(self) -> bool:

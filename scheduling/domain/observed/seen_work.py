@@ -105,9 +105,7 @@ def read_work(
     queues = cluster_queues(local_queues)
     for uid, each in of_kueue.items():
         seen = sorted((_seen_pod(pod, now) for pod in admitted[uid]), key=lambda pod: pod.name)
-        work = read_workload(each, seen, queues, now=now, notes=_notes(admitted[uid]))
-        if work is not None:
-            found.append(work)
+        found.append(read_workload(each, seen, queues, now=now, notes=_notes(admitted[uid])))
     return sorted(found, key=lambda work: (work.created, work.namespace, work.name))
 
 

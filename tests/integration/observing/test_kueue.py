@@ -9,6 +9,7 @@ import pytest
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.observed_kinds import LOCAL_QUEUES, WORKLOADS
 from scheduling.models import SchedulerDifference, Task, Workflow
+from scheduling.services.verify import verify
 from tests.integration.observing.test_seen_work import Lab
 from tests.support import world
 from tests.support.observed_cluster import FIRM
@@ -70,7 +71,55 @@ def test_a_workload_waits_starts_is_preempted_and_ends(lab: Lab) -> None:
     assert lab.states() == {"job-x": ("RUNNING", 2)}
     for name in ("c", "d"):
         lab.firm.set_phase(name, "Succeeded", namespace="science")
+    set_condition(lab, "Finished", "Succeeded")
     lab.look()
     work = Workflow.objects.get()
     assert (work.status, lab.states()) == ("COMPLETED", {})
     assert sorted(Task.objects.values_list("status", flat=True)) == ["COMPLETED"] * 2 + ["FAILED_PREEMPTED"] * 2
+
+
+def test_a_job_goes_on_between_two_of_its_pods(lab: Lab) -> None:
+    """One with more completions than pods at a time; its last pod is gone when it ends."""
+    add_workload(lab, count=1)
+    set_condition(lab, "Admitted", "Admitted")
+    add_pods(lab, "a")
+    lab.look()
+    lab.firm.set_phase("a", "Succeeded", namespace="science")
+    lab.look()
+    assert lab.states() == {"job-x": ("PENDING", 0)}
+    lab.firm.delete("a", namespace="science")
+    lab.look()
+    assert lab.states() == {"job-x": ("PENDING", 0)}
+    add_pods(lab, "b")
+    lab.look()
+    assert lab.states() == {"job-x": ("RUNNING", 1)}
+    assert verify() == []
+    set_condition(lab, "Finished", "Succeeded")
+    lab.firm.delete("b", namespace="science")
+    lab.look()
+    work = Workflow.objects.get()
+    assert (work.status, lab.states()) == ("COMPLETED", {})
+    assert set(Task.objects.values_list("status", flat=True)) == {"COMPLETED"}
+    assert verify() == []
+
+
+def test_a_job_that_failed(lab: Lab) -> None:
+    add_workload(lab)
+    set_condition(lab, "Admitted", "Admitted")
+    add_pods(lab, "a", "b")
+    lab.look()
+    set_condition(lab, "Finished", "Failed")
+    for name in ("a", "b"):
+        lab.firm.delete(name, namespace="science")
+    lab.look()
+    work = Workflow.objects.get()
+    assert (work.status, work.failure_message, lab.states()) == ("FAILED", "to accommodate prod", {})
+    assert verify() == []
+
+
+def test_a_workload_whose_pods_cannot_be_found_does_not_wait(lab: Lab) -> None:
+    add_workload(lab)
+    lab.look()
+    set_condition(lab, "Admitted", "Admitted")
+    lab.look()
+    assert lab.states() == {}

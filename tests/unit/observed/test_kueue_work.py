@@ -44,8 +44,8 @@ WAITING = ("workload", "team", [("SCHEDULING", 4), ("SCHEDULING", 4)])
     [
         (workload(), [WAITING]),
         (workload(("QuotaReserved", "", JUST_NOW), ("Admitted", "", JUST_NOW), admitted_to="team"), [WAITING]),
-        (workload(("Admitted", "", LONG_AGO), admitted_to="team"), []),
-        (workload(("Finished", "", JUST_NOW)), []),
+        (workload(("Admitted", "", LONG_AGO), admitted_to="team"), [("workload", "team", [])]),
+        (workload(("Finished", "", JUST_NOW)), [("workload", "team", [])]),
         (workload(admitted_to="other"), [("workload", "other", WAITING[2])]),
     ],
 )
@@ -77,3 +77,14 @@ def test_a_preemption_by_kueue_is_known() -> None:
     (other,) = read_work((), (), [workload(("Evicted", "PodsReadyTimeout", JUST_NOW))], QUEUES, now=NOW)
     assert other.taken_away == ""
     assert {each.status for each in work.pods} == {TaskStatus.SCHEDULING}
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [("Succeeded", "COMPLETED"), ("JobFinished", "COMPLETED"), ("Failed", "FAILED"), ("OutOfSync", "FAILED_CANCELED")],
+)
+def test_the_end_of_a_workload(reason: str, outcome: str) -> None:
+    (work,) = read_work((), (), [workload(("Finished", reason, JUST_NOW))], QUEUES, now=NOW)
+    assert (work.outcome, work.outcome_message, work.pods) == (outcome, "by prod", ())
+    (goes_on,) = read_work((), (), [workload()], QUEUES, now=NOW)
+    assert goes_on.outcome is None

@@ -13,6 +13,7 @@ from django.db.models import Max
 
 from pools.models import Pool
 from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.observed.kueue_work import WORKLOAD
 from scheduling.domain.observed.leaf_names import plain_name
 from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
 from scheduling.domain.observed.seen_work import POD
@@ -20,9 +21,11 @@ from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, ObservedWork, Task, Workflow
 from scheduling.services.kubernetes.dispatching.observation import ObservedTransition
 from scheduling.services.workflows import bulk_sql
+from scheduling.services.workflows.transitions import UNUSED_TASK_MESSAGE
 
 GONE = "its pod was deleted in the cluster"
 DELETED = "it was deleted in the cluster"
+NOT_FOUND = "its pods cannot be found; they count as pods of their own"
 OTHER_POOL = "its queue belongs to another pool now"
 HANDED_OVER = "the cluster is not observed any more; the work itself goes on there"
 _GROUP_NAME = "work"
@@ -142,8 +145,11 @@ class SeenTransition(ObservedTransition):
             return
         pods = {pod.uid: pod for pod in work.pods}
         ran_before = {task.pk for task in self.attempts.placed_attempts(group.pk)}
-        self._end_pods(group, mark, pods, is_single=work.kind == POD)
+        ended = self._end_pods(group, mark, pods, work)
         self._add_pods(group, mark, work)
+        if work.kind == WORKLOAD and work.outcome is None and not self.attempts.open_attempts(group.pk):
+            for task in ended:  # more pods may come
+                self.attempts.retry(task, retry_id=self._next_retry(group, task.name))
         self._resize(group, work)
         by_task = {task: pods[uid] for uid, task in mark.pods.items() if uid in pods}
         for task in list(self.attempts.open_attempts(group.pk)):
@@ -181,9 +187,10 @@ class SeenTransition(ObservedTransition):
         if mark not in self._marks:
             self._marks.append(mark)
 
-    def _end_pods(self, group: Group, mark: ObservedWork, pods: Mapping[str, SeenPod], *, is_single: bool) -> None:
-        """End the attempts whose pods have ended or are gone. A gang goes on with waiting attempts in the place of
-        those that its scheduler took away."""
+    def _end_pods(self, group: Group, mark: ObservedWork, pods: Mapping[str, SeenPod], work: SeenWork) -> list[Task]:
+        """End the attempts whose pods have ended or are gone, and return them. A gang goes on with waiting attempts in
+        the place of those that its scheduler took away."""
+        is_single = work.kind == POD
         open_tasks = {str(task.pk): task for task in self.attempts.open_attempts(group.pk)}
         ended: dict[TaskStatus, list[Task]] = {}
         for uid, task_id in list(mark.pods.items()):
@@ -193,14 +200,19 @@ class SeenTransition(ObservedTransition):
             del mark.pods[uid]
             if task is None or (pod is None and not is_single and not task.node_name):
                 continue  # a pod that waited may come under another name: the attempt waits for it
-            status = TaskStatus.FAILED_CANCELED if pod is None else pod.status
-            message, code = (GONE, None) if pod is None else (pod.message, pod.exit_code)
+            if pod is not None:
+                status, message, code = pod.status, pod.message, pod.exit_code
+            elif work.outcome is not None:
+                status, message, code = work.outcome, work.outcome_message, None
+            else:
+                status, message, code = TaskStatus.FAILED_CANCELED, GONE, None
             why = self._why(group, task.flavor, message) if status is TaskStatus.FAILED_PREEMPTED else None
             self.end_attempt(group, task, status, message, code, why=why)
             ended.setdefault(status, []).append(task)
-            if not is_single and status in _STARTS_AGAIN:
+            if not is_single and work.outcome is None and status in _STARTS_AGAIN:
                 self.attempts.retry(task, retry_id=self._next_retry(group, task.name))
         self._add_decision(group, StepAction.PREEMPT, ended.get(TaskStatus.FAILED_PREEMPTED, []))
+        return [task for tasks in ended.values() for task in tasks]
 
     def _add_pods(self, group: Group, mark: ObservedWork, work: SeenWork) -> None:
         """Give the new pods the attempts that wait without one, or new ones."""
@@ -250,11 +262,28 @@ class SeenTransition(ObservedTransition):
             self._flavored.append(task)
         self.attempts.record_observed(task, pod.status, node=pod.node, pod_ip="", started=started)
 
+    def _follow_workload(self, group: Group, work: SeenWork) -> bool:
+        """End work of Kueue that is over, or whose pods cannot be found; whether it has ended."""
+        if work.outcome is not None and not work.is_live:
+            for task in list(self.attempts.open_attempts(group.pk)):
+                self.end_attempt(group, task, TaskStatus.FAILED_CANCELED, UNUSED_TASK_MESSAGE, None)
+            failed = next((pod for pod in work.pods if pod.status.is_failed), None)
+            if work.outcome is TaskStatus.FAILED and failed is not None:
+                self.end_group(group, failed.status, failed.message, exit_code=failed.exit_code)
+            else:
+                message = work.outcome_message if work.outcome.is_failed else ""
+                self.end_group(group, work.outcome, message)
+        elif work.outcome is None and not work.pods and self.workflows[group.workflow_id].start_time is None:
+            self.end_group(group, TaskStatus.FAILED_CANCELED, NOT_FOUND)
+        return TaskStatus(group.status).is_finished
+
     def _follow_group(self, group: Group, work: SeenWork) -> None:
         waiting = self.attempts.open_attempts(group.pk)
         placed = self.attempts.placed_attempts(group.pk)
         workflow = self.workflows[group.workflow_id]
-        if not waiting or (not work.is_live and _is_over(work)):
+        if work.kind == WORKLOAD and self._follow_workload(group, work):
+            return
+        if work.kind != WORKLOAD and (not waiting or (not work.is_live and _is_over(work))):
             failed = next((pod for pod in work.pods if pod.status.is_failed), None)
             if failed is not None:
                 self.end_group(group, failed.status, failed.message, exit_code=failed.exit_code)
