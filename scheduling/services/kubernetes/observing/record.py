@@ -88,6 +88,7 @@ class WorkRecorder:
                 trees[mark.workflow.root_pool_id].append(_Step(mark, work))
         for mark in open_marks.values():
             trees[mark.workflow.root_pool_id].append(_Step(mark, message=DELETED))
+        self._written = {uid: work for uid, work in self._written.items() if uid in marked}
         is_busy = self._write_trees(backend, trees)
         counted = {pod.uid for work in works if work.uid in marked or work.uid in self._written for pod in work.pods}
         seen = {work.uid for work in works}
