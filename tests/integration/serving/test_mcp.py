@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from osmo_admin.ops.programs.processes import start_child, stop_children
+from tests.support import coroutines
 from tests.support.services import ROOT
 from tests.support.stack import Stack, find_free_port
 
@@ -55,7 +55,7 @@ def test_an_agent_reads_with_the_roles_of_its_caller(stack: Stack) -> None:
     assert sent.status_code == 200, sent.text
     workflow = sent.json()["name"]
 
-    tools, found = asyncio.run(
+    tools, found = coroutines.run(
         ask(
             stack,
             token,
@@ -80,7 +80,9 @@ def test_an_agent_reads_with_the_roles_of_its_caller(stack: Stack) -> None:
     assert refused.is_error
     assert what_if.is_error, "what-if needs the role of an admin of the pool"
 
-    _, (answer,) = asyncio.run(ask(stack, stack.access_token("admin"), ("what_if", {"changes": [], "backend": pool})))
+    _, (answer,) = coroutines.run(
+        ask(stack, stack.access_token("admin"), ("what_if", {"changes": [], "backend": pool}))
+    )
     assert not answer.is_error, answer.content
     assert f"{pool}" in str(answer.structured_content)
 
@@ -131,7 +133,7 @@ def test_over_http_each_caller_has_their_own_roles(stack: Stack, address: str) -
     tokens = [stack.access_token(stack.unique_name("user"), f"osmo-{name}-user") for name in names]
     for _ in range(2):  # the second time with the connections of the first
         for token, own, other in zip(tokens, names, reversed(names), strict=True):
-            pools, queue = asyncio.run(ask_over_http(address, token, ("pools", {}), ("queue", {"pool": [own]})))
+            pools, queue = coroutines.run(ask_over_http(address, token, ("pools", {}), ("queue", {"pool": [own]})))
             assert not pools.is_error
             assert not queue.is_error
             assert own in str(pools.structured_content)
@@ -146,8 +148,8 @@ def test_over_http_each_caller_has_their_own_roles(stack: Stack, address: str) -
 def test_over_http_a_deleted_token_answers_nothing_more(stack: Stack, address: str) -> None:
     user = stack.client_for(stack.unique_name("user"))
     token = user.post("/api/auth/access_token/agent", json={}).json()
-    (before,) = asyncio.run(ask_over_http(address, token, ("pools", {})))
+    (before,) = coroutines.run(ask_over_http(address, token, ("pools", {})))
     assert not before.is_error
     assert user.delete("/api/auth/access_token/agent").status_code == 200
-    (after,) = asyncio.run(ask_over_http(address, token, ("pools", {})))
+    (after,) = coroutines.run(ask_over_http(address, token, ("pools", {})))
     assert after.is_error

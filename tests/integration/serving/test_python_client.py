@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support import coroutines
 from tests.support.services import ROOT
 from tests.support.stack import Stack, find_free_port
 
@@ -126,7 +127,6 @@ def test_each_failure_is_one_of_two_errors(
     answer: Any, error: str, words: str, of_login: bool, way: str, api: None
 ) -> None:
     """At the login as well as at the request itself; `answer` None: nobody listens."""
-    import asyncio
 
     from osmo_admin_client import connection
     from osmo_admin_client.api.queue import get_queue
@@ -158,7 +158,7 @@ def test_each_failure_is_one_of_two_errors(
         try:
             port = find_free_port() if answer is None else server.server_port
             client = connection.connect(f"http://127.0.0.1:{port}", "secret-token", timeout=0.5)
-            call = get_queue.sync if way == "sync" else lambda client: asyncio.run(get_queue.asyncio(client=client))
+            call = get_queue.sync if way == "sync" else lambda client: coroutines.run(get_queue.asyncio(client=client))
             with pytest.raises(getattr(connection, error), match=words) as raised:
                 call(client=client)
             assert "secret-token" not in str(raised.value)
