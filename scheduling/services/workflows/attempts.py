@@ -94,11 +94,15 @@ class TaskAttempts:
         assert self._open is not None
         self._open[task.group_id].append(task)
 
-    def discard(self, task: Task) -> None:
-        """Take back an attempt of this transition that nobody needs: it is not inserted."""
+    def discard(self, task: Task) -> bool:
+        """Take back an attempt of this transition that nobody needs: it is not inserted. False if it has a row
+        already."""
+        if not any(each is task for each in self._new):
+            return False
         self._new.remove(task)
         assert self._open is not None
         self._open[task.group_id].remove(task)
+        return True
 
     def retry(self, task: Task, node: str | None = None, *, retry_id: int | None = None) -> None:
         """Retry a task whose attempt ended: it waits, or starts on `node` at once, in the same GPU flavor. Its number

@@ -230,10 +230,8 @@ class SeenTransition(ObservedTransition):
         live = sum(not pod.status.is_finished for pod in work.pods)
         surplus = len(self.attempts.open_attempts(group.pk)) - max(live, work.expected)
         for task in without[::-1][:surplus] if live and surplus > 0 else ():
-            if task._state.adding:
-                self.attempts.discard(task)
-                continue
-            self.end_attempt(group, task, TaskStatus.FAILED_CANCELED, GONE, None)
+            if not self.attempts.discard(task):
+                self.end_attempt(group, task, TaskStatus.FAILED_CANCELED, GONE, None)
 
     def _next_retry(self, group: Group, name: str) -> int:
         """The number of the next attempt of this name. Pods of a gang come under new names and old ones, and take the
