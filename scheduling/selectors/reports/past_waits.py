@@ -9,15 +9,21 @@ from datetime import datetime
 from itertools import pairwise
 from uuid import UUID
 
-from django.db.models import DateTimeField, F, TextField, Value
-
+from pools.database.prepared import read_rows
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Group, WaitCauseChange, WaitSpan
+from scheduling.models import Group
 from scheduling.selectors.reports.usage_charts import CAUSE_TITLES
 
 MAX_PARTS = 20
 """The most parts of one wait that are shown one by one; sums count all."""
+_WAITS_SQL = """
+    SELECT group_id, id, since, until, started, NULL AS cause FROM scheduling_waitspan
+    WHERE workflow_id = ANY(%s) AND group_id = ANY(%s)
+    UNION ALL
+    SELECT group_id, id, since, NULL, FALSE, cause FROM scheduling_waitcausechange WHERE group_id = ANY(%s)
+    ORDER BY since, id
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +101,10 @@ class PastWaits:
 
 def read_waits(groups: Sequence[Group], now: datetime) -> Mapping[UUID, Sequence[GangWait]]:
     """The waits for GPUs of each group, the oldest first, with the present one. One query."""
-    pks = [group.pk for group in groups]
-    workflows = {group.workflow_id for group in groups}
-    ended = WaitSpan.objects.filter(workflow_id__in=workflows, group_id__in=pks).annotate(
-        number=F("pk"), at=F("since"), end=F("until"), has_started=F("started"), why=Value("", TextField())
-    )
-    changed = WaitCauseChange.objects.filter(group_id__in=pks).annotate(
-        number=F("pk"), at=F("since"), end=Value(None, DateTimeField()), has_started=Value(False), why=F("cause")
-    )
-    columns = ("group_id", "number", "at", "end", "has_started", "why")
     spans = []
     changes: dict[UUID, list[tuple[datetime, WaitCause]]] = defaultdict(list)
-    for group, _, at, end, started, why in (
-        ended.values_list(*columns).union(changed.values_list(*columns), all=True).order_by("at", "number")
+    for group, _, at, end, started, why in read_rows(
+        _WAITS_SQL, [list({group.workflow_id for group in groups}), *[[group.pk for group in groups]] * 2]
     ):
         if why:
             changes[group].append((at, WaitCause(why)))
