@@ -3,7 +3,7 @@ of ours (docs/reliability.md, "Not promised")."""
 
 from __future__ import annotations
 
-import time
+import select
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -29,11 +29,17 @@ from tests.support import world
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("ledger")]
 
 
+def _wait_for_the_message() -> None:
+    """PostgreSQL ends a session with a message that nobody has asked for."""
+    socket = connection.connection.pgconn.socket
+    assert select.select([socket], [], [], 60)[0], "the session has not ended"
+
+
 def idle_too_long() -> None:
     """As `idle_in_transaction_session_timeout` of a role ends a process that was frozen."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 1")
-    time.sleep(0.1)
+    _wait_for_the_message()
 
 
 def terminated() -> None:
@@ -60,7 +66,7 @@ def _signal(function: str) -> None:
         pid = cursor.fetchone()[0]
     with psycopg.connect(**connection.get_connection_params(), autocommit=True) as other:
         other.execute(f"SELECT {function}({pid})".encode())
-    time.sleep(0.1)
+    _wait_for_the_message()
 
 
 ENDS = [idle_too_long, terminated, cancelled, read_only]

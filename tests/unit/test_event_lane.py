@@ -10,6 +10,7 @@ from typing import Any
 
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
+from tests.support import coroutines
 
 
 class Granian:
@@ -65,5 +66,5 @@ def test_the_first_bytes_are_made_in_the_lane_of_streams() -> None:
         sent: bytes = granian.sent
         return sent
 
-    assert asyncio.run(serve()) == b"data: 0data: 1data: 2"
+    assert coroutines.run(serve()) == b"data: 0data: 1data: 2"
     assert {name.partition("-")[0] for name in threads} == {"stream"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
+from tests.support import coroutines
 
 
 class Granian:
@@ -29,7 +29,7 @@ def ask(path: str, **paths: tuple[str, ...]) -> list[int]:
     granian = Granian()
     scope: Any = SimpleNamespace(path=path, headers={"content-length": "1000"})
     proto: Any = granian
-    asyncio.run(server.__rsgi__(scope, proto))
+    coroutines.run(server.__rsgi__(scope, proto))
     return granian.statuses
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from osmo_admin.cli import mcp_http
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.session import ClientSession
+from tests.support import coroutines
 from tests.unit.client.stub_server import make_jwt
 
 
@@ -62,7 +62,7 @@ def test_callers_of_one_token_at_two_addresses_are_kept_apart() -> None:
             await request("wrong", "203.0.113.9"),
         ]
 
-    assert asyncio.run(run()) == [200, 200, 200, 401]
+    assert coroutines.run(run()) == [200, 200, 200, 401]
     assert calls == [("a", "203.0.113.9"), ("a", "203.0.113.10"), ("wrong", "203.0.113.9")]
 
 

@@ -11,6 +11,7 @@ import pytest
 from osmo_admin.serving import server as serving
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
+from tests.support import coroutines
 
 
 class _Scope:
@@ -81,7 +82,7 @@ def test_a_stream_is_sent_to_its_end() -> None:
         await asyncio.wait_for(_serve(_Response(asks=3), client), 20)
         return client.sent
 
-    assert asyncio.run(serve()) == b"firstlast"
+    assert coroutines.run(serve()) == b"firstlast"
 
 
 def test_a_silent_stream_ends_when_its_client_has_gone() -> None:
@@ -97,4 +98,4 @@ def test_a_silent_stream_ends_when_its_client_has_gone() -> None:
         await asyncio.wait_for(serving_it, 20)
         return client.sent
 
-    assert asyncio.run(serve()) == b"first"
+    assert coroutines.run(serve()) == b"first"

@@ -9,6 +9,7 @@ from queue import Empty
 from typing import Any
 
 from osmo_admin.serving.threads import Lane
+from tests.support import coroutines
 
 
 def _name(gate: threading.Barrier | None = None) -> str:
@@ -36,7 +37,7 @@ def _run(lane_threads: int, *rounds: int) -> list[set[str]]:
             await asyncio.sleep(0.05)  # the threads become idle
         return found
 
-    return asyncio.run(serve())
+    return coroutines.run(serve())
 
 
 def test_requests_that_follow_each_other_need_one_thread() -> None:
@@ -53,7 +54,7 @@ def test_no_more_threads_than_allowed_and_every_job_is_done() -> None:
         jobs = [lane.run(contextvars.Context(), _name) for _ in range(500)]
         return list(await asyncio.gather(*jobs))
 
-    names = asyncio.run(serve())
+    names = coroutines.run(serve())
     assert len(names) == 500
     assert set(names) <= {"request-1", "request-2"}
 
@@ -114,7 +115,7 @@ def test_a_thread_counts_as_idle_only_while_it_waits() -> None:
         gate.set()
         return set(await asyncio.gather(*results))
 
-    assert len(asyncio.run(asyncio.wait_for(serve(), 10))) == 4
+    assert len(coroutines.run(asyncio.wait_for(serve(), 10))) == 4
 
 
 def test_a_failing_job_ends_no_thread() -> None:
@@ -123,5 +124,5 @@ def test_a_failing_job_ends_no_thread() -> None:
         jobs = [lane.run(contextvars.Context(), int, text) for text in ("1", "x", "2")]
         return list(await asyncio.gather(*jobs, return_exceptions=True))
 
-    first, fault, last = asyncio.run(serve())
+    first, fault, last = coroutines.run(serve())
     assert (first, type(fault), last) == (1, ValueError, 2)
