@@ -43,8 +43,10 @@ def test_every_time_has_its_zone_where_osmo_does_not_forbid_it() -> None:
     zoned: set[str] = set()
     wrong = set()
     for address in readable_addresses():
+        if not address.startswith("/api/"):
+            continue
         answer = caller.get(address)
-        if not answer.get("Content-Type", "").startswith("application/json") or not address.startswith("/api/"):
+        if not answer.get("Content-Type", "").startswith("application/json"):
             answer.close()
             continue
         path = address.partition("?")[0]
