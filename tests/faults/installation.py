@@ -50,8 +50,7 @@ class FaultyInstallation(Stack):
         """Kill everything and remove its data."""
         for client in self._clients:
             client.close()
-        for name in self.children:
-            self.kill_process(name)
+        self.kill_processes()
         self.servers.remove()
 
     def restart_dead(self) -> None:
@@ -67,6 +66,11 @@ class FaultyInstallation(Stack):
         """SIGKILL to one part, with all its processes."""
         self.children[name].kill_group()
         popen_of(self.children[name]).wait(60)
+
+    def kill_processes(self) -> None:
+        """SIGKILL to all parts but the servers."""
+        for name in self.children:
+            self.kill_process(name)
 
     def child_pids_of(self, name: str) -> list[int]:
         """The child processes of one part."""
