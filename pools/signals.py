@@ -39,7 +39,7 @@ change tokens before the change, where a person sees the effect and may confirm 
 
 effect_confirmed = Signal()
 """Sent in the transaction of a change whose effect a person has seen, after the change, with `actor`, its `title`, the
-`memos` of that effect (:class:`Impact`) and the change tokens `before` it."""
+`memos` of that effect (:class:`Impact`) and the change `tokens` without and with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from django_celery_beat.models import PeriodicTask
 from pools.database.transactions import Changes
 from pools.domain.people.roles import Actor
 from pools.models import Backend, Pool
+from pools.selectors.change_tokens import OwnChange
 from pools.signals import (
     ImpactReader,
     changes_committed,
@@ -85,10 +86,10 @@ def impact_of_change(
 
 @receiver(effect_confirmed)
 def shown_effect_confirmed(
-    actor: Actor, title: str, memos: Sequence[Mapping[str, Any]], before: Mapping[str, str], **_: Any
+    actor: Actor, title: str, memos: Sequence[Mapping[str, Any]], tokens: OwnChange, **_: Any
 ) -> None:
     """Write down what the preview of the change showed, to compare it with what the next cycle does."""
-    save_shown_effects(actor, title, memos, before)
+    save_shown_effects(actor, title, memos, tokens)
 
 
 def ensure_periodic_tasks_exist(using: str, **_: Any) -> None:

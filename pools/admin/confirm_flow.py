@@ -31,7 +31,7 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, RuleName, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.changes.dry_run import EffectAnswer, warnings_of
-from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing
+from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing, shown_command
 from pools.services.configuration.approvals import request_approval
 
 REFUSALS = (BadInput, Conflict, Busy)
@@ -359,7 +359,7 @@ class ConfirmFlow(Generic[ResultT]):
         change, preview = self.change, self.change.preview
         results: list[ResultT] = []
         try:
-            with previewing(change.command(form), actor_of(self.request)):
+            with previewing(shown_command(change.command(form)), actor_of(self.request)):
                 effect = preview.dry_run(lambda: results.append(self._make(form, None)))
         except REFUSALS as refusal:
             form.add_errors(refusal)
@@ -399,7 +399,7 @@ class ConfirmFlow(Generic[ResultT]):
         try:
             command, actor, note = self.change.command(form), actor_of(self.request), form.cleaned_data["description"]
             with (
-                confirming(command, actor),
+                confirming(shown_command(command), actor),
                 confirmed_effect(command, actor=actor, title=self.change.title, description=note),
             ):
                 result = self._make(form, form.cleaned_data["version"])

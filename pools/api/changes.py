@@ -47,7 +47,7 @@ from pools.domain.people.roles import Actor
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.changes.dry_run import EffectAnswer, read_effect
-from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing
+from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing, shown_command
 from pools.services.configuration.approvals import request_approval
 
 ResultT = TypeVar("ResultT")
@@ -123,14 +123,14 @@ def answer_change(
 
     def respond() -> Response:
         if is_preview and answer.effect is not None:
-            with previewing(command, view.actor):
+            with previewing(shown_command(command), view.actor):
                 return Response(answer.effect(command, run, view.actor))
         with confirmed_effect(command, actor=view.actor, title=title_of(command), description=description):
             result = run()
         return answer.render(result)
 
     try:
-        with nullcontext() if is_preview else confirming(command, view.actor):
+        with confirming(shown_command(command), view.actor) if kind.has_preview and not is_preview else nullcontext():
             if view.request.method != "POST" or not answer.keeps_answers:
                 return respond()
             repeat = partial(answer.repeat_secret, command) if answer.repeat_secret else None

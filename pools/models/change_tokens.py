@@ -32,6 +32,25 @@ class TokenKind(StrEnum):
     namespace: its caps and the workers that count."""
 
 
+_NOTE_OWN_MOVES = pgtrigger.Trigger(
+    name="note_own_moves",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.After,
+    condition=pgtrigger.Condition("current_setting('osmo.own_moves', true) <> ''"),
+    declare=[("noted", "text")],
+    func="""
+        noted := current_setting('osmo.own_moves');
+        IF position(',' || NEW.id || ':' IN noted) = 0 THEN
+            PERFORM set_config('osmo.own_moves',
+                noted || NEW.id || ':' || CASE TG_OP WHEN 'UPDATE' THEN OLD.stamp::text ELSE '' END || ',', true);
+        END IF;
+        RETURN NULL;
+    """,
+)
+"""In a transaction that has set `osmo.own_moves` to `,`: note each row that the transaction moves, with the stamp that
+was committed before."""
+
+
 class ChangeToken(models.Model):
     """One of the rows that are the token of a subject together: their stamps, in order.
 
@@ -50,6 +69,7 @@ class ChangeToken(models.Model):
         indexes = [models.Index(fields=["subject", "kind"], name="change_token_of_subject")]
         triggers = [
             DerivedTrigger("tokens_follow_changes", "The tokens of changes follow the changes; they cannot be edited."),
+            _NOTE_OWN_MOVES,
             NoTruncateTrigger("The table of change tokens"),
         ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from django.db.models import OuterRef, Subquery, Sum, TextField, Value
@@ -38,6 +39,28 @@ _ALL_SQL = f"""
     WHERE subject <> '{COHORTS}' GROUP BY subject
 """
 
+_WATCH_SQL = "SELECT set_config('osmo.own_moves', ',', true)"
+_OWN_CHANGE_SQL = f"""
+    WITH own AS (
+        SELECT split_part(each, ':', 1)::bigint AS id, NULLIF(split_part(each, ':', 2), '')::uuid AS stamp
+        FROM unnest(string_to_array(trim(',' FROM current_setting('osmo.own_moves')), ',')) each
+    )
+    SELECT token.subject, array_agg(token.stamp ORDER BY token.stamp)::text,
+        array_agg(old.stamp ORDER BY old.stamp) FILTER (WHERE old.stamp IS NOT NULL)::text
+    FROM pools_changetoken token LEFT JOIN own USING (id),
+        LATERAL (SELECT CASE WHEN own.id IS NULL THEN token.stamp ELSE own.stamp END AS stamp) old
+    WHERE token.subject <> '{COHORTS}' GROUP BY token.subject
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChange:
+    """The tokens by subject as all other transactions have left them (`before`), and with the moves of this transaction
+    (`after`). Commits that came while this transaction waited for a lock are in both."""
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
 
 def read_cohorts_token() -> str:
     """The token of the quotas and limits of all trees of cohorts."""
@@ -58,6 +81,17 @@ def read_token(sql: str, parameters: list[object] | dict[str, object] | None = N
 def read_tokens() -> dict[str, str]:
     """The token of each backend and each GPU namespace, by its subject."""
     return dict(read_rows(_ALL_SQL, []))
+
+
+def watch_own_moves() -> None:
+    """From now on this transaction notes which tokens it moves itself, for :func:`read_own_change`."""
+    read_rows(_WATCH_SQL, [])
+
+
+def read_own_change() -> OwnChange:
+    """The tokens of this transaction so far. One snapshot, so that a commit of another one is in both or in none."""
+    rows = read_rows(_OWN_CHANGE_SQL, [])
+    return OwnChange({subject: before for subject, _, before in rows if before}, {row[0]: row[1] for row in rows})
 
 
 def read_generation(backend_id: int) -> int:

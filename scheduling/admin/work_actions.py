@@ -14,7 +14,14 @@ from pools.domain.changes.command import fields_of, title_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.services.changes.dry_run import impact_body
-from pools.services.changes.shown_effects import confirmed_effect, confirming, keep_memos
+from pools.services.changes.shown_effects import (
+    ShownChange,
+    confirmed_effect,
+    confirming,
+    effect_in_transaction,
+    keep_memos,
+    shown_command,
+)
 from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.changes.workflows import CancelWorkflow
@@ -25,7 +32,7 @@ from scheduling.selectors.what_if.impact import read_cancel_impact
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.resubmission import retry_submission
 from scheduling.services.workflows.submission import submit
-from scheduling.services.workflows.user_actions import cancel_workflow, may_cancel
+from scheduling.services.workflows.user_actions import cancel_workflow, cancel_workflows, may_cancel
 
 MAX_SELECTED = 200
 _MAX_FILTERS = 2000
@@ -58,7 +65,7 @@ class ActionResult:
 class WorkAction:
     """An action on workflows. `obstacle` says why the actor cannot do it to a workflow, empty if it is possible; `run`
     does it and returns the workflow to look at next, with a message. `read_impact` says which other work it starts or
-    stops."""
+    stops. `run_all` does it to several at once; without it each is on its own."""
 
     verb: str
     done: str
@@ -69,6 +76,7 @@ class WorkAction:
     obstacle: Callable[[Actor, Workflow], str]
     run: Callable[[Actor, Workflow, forms.ServiceForm], tuple[Workflow, str]]
     read_impact: Callable[[Actor, Collection[Workflow]], Impact | None] | None = None
+    run_all: Callable[[Actor, Sequence[Workflow], forms.ServiceForm], list[ActionResult]] | None = None
 
 
 def can_retry(actor: Actor, workflow: Workflow) -> bool:
@@ -98,13 +106,41 @@ def _retry_obstacle(actor: Actor, workflow: Workflow) -> str:
 
 
 def _cancel(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
-    shown, message = CancelWorkflow(name=workflow.name), form.cleaned_data["message"]
+    command, message = CancelWorkflow(name=workflow.name), form.cleaned_data["message"]
     with (
-        confirming(shown, actor),
-        confirmed_effect(shown, actor=actor, title=title_of(shown), description=message),
+        confirming(_shown_cancellation([workflow]), actor),
+        confirmed_effect(command, actor=actor, title=title_of(command), description=message),
     ):
-        cancel_workflow(replace(shown, message=message), actor=actor)
-    return workflow, f"{workflow.name} was cancelled."
+        cancel_workflow(replace(command, message=message), actor=actor)
+    return workflow, _cancelled(workflow)
+
+
+def _cancel_all(actor: Actor, workflows: Sequence[Workflow], form: forms.ServiceForm) -> list[ActionResult]:
+    """In one transaction, so that the next scheduling cycle sees all GPUs that become free, as the preview did."""
+    shown, message = _shown_cancellation(workflows), form.cleaned_data["message"]
+    names = [row.name for row in workflows]
+    try:
+        with (
+            confirming(shown, actor),
+            effect_in_transaction(actor=actor, title=shown.title, description=message),
+        ):
+            refusals = cancel_workflows(names, actor=actor, message=message)
+    except DomainError as refusal:
+        refusals = dict.fromkeys(names, refusal.message)
+    return [
+        ActionResult(row.name, not refusals[row.name], refusals[row.name] or _cancelled(row), _page_of(row))
+        for row in workflows
+    ]
+
+
+def _cancelled(workflow: Workflow) -> str:
+    return f"{workflow.name} was cancelled."
+
+
+def _shown_cancellation(workflows: Sequence[Workflow]) -> ShownChange:
+    if len(workflows) == 1:
+        return shown_command(CancelWorkflow(name=workflows[0].name))
+    return ShownChange(f"Cancel {len(workflows)} workflows", " ".join(sorted(row.name for row in workflows)))
 
 
 def _retry(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
@@ -124,6 +160,7 @@ CANCEL = WorkAction(
     obstacle=_cancel_obstacle,
     run=_cancel,
     read_impact=read_cancel_impact,
+    run_all=_cancel_all,
 )
 RETRY = WorkAction(
     verb="Retry",
@@ -156,8 +193,8 @@ def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) ->
     obstacles = [(row, action.obstacle(actor, row)) for row in rows]
     possible = [row for row, obstacle in obstacles if not obstacle]
     effect = action.read_impact(actor, possible) if action.read_impact is not None and possible else None
-    if effect is not None and len(possible) == 1:  # of several the next cycle may see some only
-        keep_memos(CancelWorkflow(name=possible[0].name), actor, effect.memos)
+    if effect is not None:
+        keep_memos(_shown_cancellation(rows), actor, effect.memos)
     return admin.render_page(
         request,
         "osmo/work_action.html",
@@ -182,7 +219,11 @@ def _answer(
     form: forms.ServiceForm,
     back: str,
 ) -> HttpResponse:
-    results = [_run(actor_of(request), action, row, form) for row in rows]
+    actor = actor_of(request)
+    if action.run_all is not None and len(rows) > 1:
+        results = action.run_all(actor, rows, form)
+    else:
+        results = [_run(actor, action, row, form) for row in rows]
     if len(results) == 1:
         (only,) = results
         show = admin.show_success if only.is_done else admin.show_warning
@@ -201,7 +242,7 @@ def _answer(
 
 
 def _run(actor: Actor, action: WorkAction, row: Workflow, form: forms.ServiceForm) -> ActionResult:
-    """Each workflow in its own transaction, so that a refusal concerns one workflow."""
+    """A refusal concerns one workflow."""
     try:
         after, message = action.run(actor, row, form)
     except DomainError as refusal:

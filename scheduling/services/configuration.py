@@ -7,6 +7,7 @@ differ are locked and written.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from pools.permissions import require_platform
 from pools.services.changes.approval_check import approved
 from pools.services.changes.dry_run import read_effect, warnings_of
 from pools.services.changes.ownership import applying, forget_owners, set_owners
+from pools.services.changes.shown_effects import ShownChange
 from pools.services.configuration.backends import delete_backend, put_backend
 from pools.services.configuration.cohorts import delete_cohort, put_cohort
 from pools.services.configuration.pools import delete_pool, put_pools
@@ -158,6 +160,13 @@ def configuration_effect(
         "not_in_files": [_label(key) for key in comparison.unowned],
         "notes": files.notes,
     }
+
+
+def shown_files(files: ConfigurationFiles, options: ApplyOptions) -> ShownChange:
+    """What makes two calls of :func:`apply_configuration` the same change."""
+    objects = [[kind, name, each.body] for (kind, name), each in sorted(files.objects.items())]
+    content = json.dumps([objects, options.owner, options.prune], sort_keys=True, default=str)
+    return ShownChange(f"Apply the files of {options.source}", content)
 
 
 def read_changing_objects(files: ConfigurationFiles, options: ApplyOptions) -> dict[str, Any]:

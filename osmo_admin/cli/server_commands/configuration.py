@@ -144,10 +144,16 @@ def apply(
         raise typer.Exit(_show_effect(files, options, output))
     from pools.domain.errors import DomainError
     from pools.domain.people.roles import SYSTEM
-    from scheduling.services.configuration import apply_configuration
+    from pools.services.changes.shown_effects import confirming, effect_in_transaction
+    from scheduling.services.configuration import apply_configuration, shown_files
 
+    shown = shown_files(files, options)
     try:
-        applied = apply_configuration(actor=SYSTEM, files=files, options=options)
+        with (
+            confirming(shown, SYSTEM),
+            effect_in_transaction(actor=SYSTEM, title=shown.title, description=options.description),
+        ):
+            applied = apply_configuration(actor=SYSTEM, files=files, options=options)
     except DomainError as refusal:
         raise typer.Exit(_show_refusal(refusal, output)) from None
     differences = [each.as_dict() for each in applied.comparison.differences]
@@ -198,10 +204,12 @@ def _read(
 def _show_effect(files: ConfigurationFiles, options: ApplyOptions, output: OutputFormat) -> int:
     from pools.domain.errors import DomainError
     from pools.domain.people.roles import SYSTEM
-    from scheduling.services.configuration import configuration_effect
+    from pools.services.changes.shown_effects import previewing
+    from scheduling.services.configuration import configuration_effect, shown_files
 
     try:
-        effect = configuration_effect(actor=SYSTEM, files=files, options=options)
+        with previewing(shown_files(files, options), SYSTEM):
+            effect = configuration_effect(actor=SYSTEM, files=files, options=options)
     except DomainError as refusal:
         return _show_refusal(refusal, output)
     if output is not OutputFormat.TABLE:

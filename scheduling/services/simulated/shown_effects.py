@@ -15,7 +15,7 @@ from typing import Any
 from pools.database.transactions import change, database_time
 from pools.domain.people.roles import SYSTEM, Actor
 from pools.models import Backend
-from pools.selectors.change_tokens import read_tokens
+from pools.selectors.change_tokens import OwnChange, read_tokens
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.judgement.shown_effects import EffectWithdrawal, WorkEffect, effect_of_steps, judge_effect
 from scheduling.domain.promised_starts import PromiseOutcome
@@ -35,14 +35,14 @@ class OpenEffects:
     unchanged: frozenset[int] = frozenset()
 
 
-def save_shown_effects(actor: Actor, title: str, memos: Iterable[Mapping[str, Any]], before: Mapping[str, str]) -> None:
-    """Write what the preview of a change showed, in the transaction of the change and after it. `before`: the change
-    tokens before the change. Where a cluster's own scheduler decides, the row is withdrawn at once."""
-    after, now = read_tokens(), database_time()
+def save_shown_effects(actor: Actor, title: str, memos: Iterable[Mapping[str, Any]], own: OwnChange) -> None:
+    """Write what the preview of a change showed, in the transaction of the change and after it. `own`: the change
+    tokens without and with the change. Where a cluster's own scheduler decides, the row is withdrawn at once."""
+    now = database_time()
     rows = []
     for memo in memos:
-        is_as_seen = all(before.get(subject) == token for subject, token in memo["tokens"].items())
-        tokens = {subject: after[subject] for subject in memo["tokens"]} if is_as_seen else {}
+        is_as_seen = all(own.before.get(subject, "") == token for subject, token in memo["tokens"].items())
+        tokens = {subject: own.after.get(subject, "") for subject in memo["tokens"]} if is_as_seen else {}
         row = ShownEffect(
             backend_id=memo["backend"], user_id=actor.user_id, title=title, shown_at=memo["shown_at"], made_at=now,
             clock=memo["clock"], tokens=tokens, lost=memo["lost"], started=memo["started"],
@@ -60,7 +60,7 @@ def read_open_effects(backend: Backend) -> OpenEffects:
         return OpenEffects()
     now = read_tokens()
     is_same = {
-        row.pk: bool(row.tokens) and all(now.get(subject) == token for subject, token in row.tokens.items())
+        row.pk: bool(row.tokens) and all(now.get(subject, "") == token for subject, token in row.tokens.items())
         for row in rows
     }
     return OpenEffects(rows, frozenset(pk for pk, same in is_same.items() if same))

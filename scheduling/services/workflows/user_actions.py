@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 from pools.database.transactions import change, database_time
-from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
+from pools.domain.errors import BadInput, Conflict, DomainError, Fault, NotFound, Violation
+from pools.domain.gpu_quota.pool_settings import gpu_namespace_of
 from pools.domain.people.roles import Actor, Permission, is_allowed
-from pools.locking import lock_pool_tree
+from pools.locking import lock_namespaces, lock_pool_tree, lock_pool_trees
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
@@ -33,13 +35,43 @@ def cancel_workflow(command: CancelWorkflow, *, actor: Actor, description: str =
         root = _lock_root(visible)
         work = WorkflowTransition(root, [visible.pk], now=database_time())
         workflow = work.workflows[visible.pk]
-        _require_ours(workflow)
-        if WorkflowStatus(workflow.status).is_active:
-            _cancel_all(work, actor, reason)
-        elif not command.force:
-            message = f"Workflow {workflow.name} has already ended ({workflow.status}); there is nothing to cancel."
-            raise BadInput(message, [Violation("status", Fault.ENDED, message)], workflow_id=workflow.name)
+        try:
+            _require_cancellable(workflow)
+        except BadInput:
+            if not command.force:
+                raise
+        else:
+            _cancel_all(work, [workflow], actor, reason)
     return workflow
+
+
+def cancel_workflows(names: Collection[str], *, actor: Actor, message: str = "") -> dict[str, str]:
+    """End active workflows as :func:`cancel_workflow`, all in one transaction. Returns for each name why its workflow
+    stays as it is; empty if it has ended."""
+    refusals, found = dict.fromkeys(names, ""), dict[int, list[Workflow]]()
+    for name in refusals:
+        try:
+            visible = require_own_or_manage(actor, name)
+        except DomainError as refusal:
+            refusals[name] = refusal.message
+        else:
+            found.setdefault(visible.root_pool_id, []).append(visible)
+    with change(actor=actor, description=message):
+        roots = lock_pool_trees(found)
+        if namespaces := {namespace for root in roots if (namespace := gpu_namespace_of(root.config))}:
+            lock_namespaces(namespaces)  # of all trees before the first change, which would lock those of its own
+        for root in roots:
+            root.backend = found[root.pk][0].root_pool.backend
+            work, ending = WorkflowTransition(root, [row.pk for row in found[root.pk]], now=database_time()), []
+            for workflow in work.workflows.values():
+                try:
+                    _require_cancellable(workflow)
+                except DomainError as refusal:
+                    refusals[workflow.name] = refusal.message
+                else:
+                    ending.append(workflow)
+            _cancel_all(work, ending, actor, message)
+    return refusals
 
 
 def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
@@ -47,7 +79,7 @@ def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
     scheduler keeps. The caller holds the tree's lock."""
     pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING, observed=None)
     work = WorkflowTransition(leaf.root, list(pending.values_list("pk", flat=True)), now=database_time())
-    _cancel_all(work, actor, f"{leaf.name} was deleted")
+    _cancel_all(work, work.workflows.values(), actor, f"{leaf.name} was deleted")
 
 
 def end_workflow(command: EndWorkflow, *, actor: Actor, description: str = "") -> Workflow:
@@ -122,8 +154,9 @@ def require_manage(actor: Actor, name: str) -> Workflow:
     return workflow
 
 
-def _require_ours(workflow: Workflow) -> None:
-    """Raises Conflict for work of an observed cluster, to which nothing is written."""
+def _require_cancellable(workflow: Workflow) -> None:
+    """Raises Conflict for work of an observed cluster, to which nothing is written, and BadInput for work that has
+    ended."""
     mark = ObservedWork.objects.filter(workflow=workflow, is_open=True).select_related("backend").first()
     if mark is not None:
         message = (
@@ -131,6 +164,9 @@ def _require_ours(workflow: Workflow) -> None:
             "observed; OSMO Admin writes nothing there. Stop it with the tools of that cluster."
         )
         raise Conflict(message, [Violation("name", Fault.CLUSTER_OBSERVED, message)], workflow_id=workflow.name)
+    if not WorkflowStatus(workflow.status).is_active:
+        message = f"Workflow {workflow.name} has already ended ({workflow.status}); there is nothing to cancel."
+        raise BadInput(message, [Violation("status", Fault.ENDED, message)], workflow_id=workflow.name)
 
 
 def _lock_root(workflow: Workflow) -> Pool:
@@ -139,8 +175,8 @@ def _lock_root(workflow: Workflow) -> Pool:
     return root
 
 
-def _cancel_all(work: WorkflowTransition, actor: Actor, message: str) -> None:
-    for workflow in work.workflows.values():
+def _cancel_all(work: WorkflowTransition, workflows: Iterable[Workflow], actor: Actor, message: str) -> None:
+    for workflow in workflows:
         reason = message or f"cancelled by {actor.username}"
         is_own = actor.username == workflow.submitted_by.username
         why = None if is_own else InterruptionFacts(EndCause.PERSON, by_user=actor.username, note=message)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from pools.domain.people.roles import Actor
 from pools.models import Backend, User
-from pools.selectors.change_tokens import read_tokens
+from pools.selectors.change_tokens import OwnChange, read_tokens
 from pools.signals import effect_confirmed
 from scheduling.models import Group, PromisedStart, ShownEffect
 from scheduling.selectors.what_if.impact import _seen_tokens
@@ -125,7 +125,7 @@ def test_what_a_cluster_decides_is_not_judged(cluster: Cluster) -> None:
         "tokens": _seen_tokens([backend], read_tokens())[backend.pk],
     }  # fmt: skip
     root: Actor = User.objects.get(username="root").as_actor()
-    effect_confirmed.send(sender=None, actor=root, title="Configure kai", memos=[memo], before={})
+    effect_confirmed.send(sender=None, actor=root, title="Configure kai", memos=[memo], tokens=OwnChange({}, {}))
     row = cluster.get(LIST)["outcomes"][0]
     assert (row["subject"], row["outcome"], row["reason"]) == ("Configure kai", "withdrawn", "not_judged")
     assert row["found"] == "not compared: the scheduler of the cluster decides"

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.db import connection, transaction
 from django.test import Client
-from django.urls import reverse
+from django.urls import reverse, reverse_lazy
 from django.utils import timezone
+from typer.testing import CliRunner
 
+from osmo_admin.cli.server import app
+from osmo_admin.cli.server_commands import configuration
 from osmo_admin.monitoring.work_metrics import _collect_wait_faults
 from pools.domain.approvals import ApprovalState
 from pools.domain.changes.pools import PatchPool
 from pools.models import ApprovalRequest, Pool, User
 from pools.services.changes import shown_effects
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.history.starts import background as forecasts
@@ -25,6 +30,7 @@ from scheduling.models import Group, ShownEffect, Workflow
 from scheduling.services.simulated import reconcile as reconciliation
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.engine.conftest import Cluster
 from tests.support import world
 
@@ -181,6 +187,60 @@ def test_the_preview_of_a_cancellation_is_compared(cluster: Cluster, where: str)
     assert (row.title, row.lost, row.started) == (f"Cancel workflow {name}", [], [group_of("low3")])
     cluster.reconcile()
     assert outcomes() == [("kept", "")]
+
+
+CANCEL = reverse_lazy("admin:scheduling_workflow_cancel")
+
+
+@pytest.mark.parametrize(("names", "done"), [(("low1", "has-c"), 2), (("low1", "wants-a", "has-c"), 2)])
+def test_the_preview_of_several_cancellations_is_compared(cluster: Cluster, names: tuple[str, ...], done: int) -> None:
+    """Two pools; all end in one transaction, so that one cycle sees what the preview did. The other one has ended."""
+    cluster.submit("low3", "b", "LOW", gpus=8)
+    cluster.reconcile()
+    if "wants-a" in names:
+        cancel_workflow(CancelWorkflow(name="wants-a-1"), actor=world.admin_actor())
+        cluster.reconcile()
+    found = [Workflow.objects.get(spec_name=name).name for name in names]
+    page = cluster.admin.get(CANCEL, {"name": found})
+    assert page.status_code == 200
+    answer = cluster.admin.post(CANCEL, {"name": found, "step": "confirm", "message": "for the test"})
+    assert answer.context["summary"] == f"{done} of {len(names)} workflows were cancelled."
+    row = ShownEffect.objects.get()
+    assert (row.title, row.started) == (f"Cancel {len(names)} workflows", sorted(map(group_of, ("low3", "wants-c"))))
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+def test_a_cancellation_of_more_than_the_preview_had_is_not_compared(cluster: Cluster) -> None:
+    first, second, third = (Workflow.objects.get(spec_name=name).name for name in ("low1", "low2", "has-c"))
+    assert cluster.admin.get(CANCEL, {"name": [first, second]}).status_code == 200
+    given = {"name": [first, second, third], "step": "confirm", "message": "for the test"}
+    assert cluster.admin.post(CANCEL, given).status_code == 200
+    assert not ShownEffect.objects.exists()
+
+
+def test_the_preview_of_files_is_compared(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "use_django", lambda data_dir: None)
+    (tmp_path / "a.yaml").write_text("pools: {a: {backend: sim, resources: {gpu: {guarantee: 16}}}}")
+    for command, code in (("diff", 2), ("apply", 0)):
+        result = CliRunner().invoke(app, [command, "-f", str(tmp_path)])
+        assert result.exit_code == code, result.output
+    row = ShownEffect.objects.get()
+    assert (row.title, row.started) == ("Apply the files of git", [group_of("wants-a")])
+    cluster.reconcile()
+    assert outcomes() == [("kept", "")]
+
+
+def test_a_person_has_few_kept_previews(cluster: Cluster) -> None:
+    """However many changes somebody previews: else a loop of dry runs fills the cache of all."""
+    preview(cluster.admin)
+    actor, kept = world.admin_actor(), [{"backend": 1, "tokens": {}}]
+    for number in range(1000):
+        shown_effects.keep_memos(shown_effects.ShownChange(f"Create subpool a--{number}", str(number)), actor, kept)
+    places = cache.keys(f"shown-effect:{actor.user_id}:*")
+    assert len(places) == shown_effects.PLACES
+    shown_effects.keep_memos(shown_effects.ShownChange("Create subpool a--1", "x"), actor, kept * 9000)
+    assert len(cache.keys(f"shown-effect:{actor.user_id}:*")) == shown_effects.PLACES - 1, "too large to keep"
 
 
 class Watched:
