@@ -27,6 +27,10 @@ FlavorCounts = Mapping[str, tuple[int, int]]
 """By flavor: the GPUs that a workflow holds, and those that its largest unfinished gang needs."""
 
 
+FlavorHolders = Mapping[str, tuple[str, ...]]
+"""The flavors that a waiting gang does not get yet, with the names of the gangs that have to start before."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskGpus:
     """What one task asks for: its GPUs, the flavors that it names (none: all), its platform, and the leaf of its gang's

@@ -3,12 +3,12 @@ old."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pools.domain.configuration.backend_config import VictimRule
-from pools.domain.values.amounts import Amount, Number
+from pools.domain.values.amounts import Amount, Number, flavor_of, is_gpu
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree
 
 HIGH, NORMAL, LOW = 125, 100, 50
@@ -177,6 +177,16 @@ class GangFacts:
     def choices(self) -> tuple[tuple[TaskFacts, ...], ...]:
         """Its tasks in each flavor that it may use, in order of preference."""
         return (*self.alternatives[: self.choice], self.tasks, *self.alternatives[self.choice :])
+
+    def without(self, flavors: Collection[str]) -> GangFacts | None:
+        """The gang, waiting, with those of its choices that use none of these flavors; None if there is no such one."""
+        if not flavors:
+            return self
+        left = [
+            tasks for tasks in self.choices
+            if not any(is_gpu(key) and flavor_of(key) in flavors for task in tasks for key in task.request)
+        ]  # fmt: skip
+        return replace(self, tasks=left[0], alternatives=tuple(left[1:]), choice=0) if left else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,10 @@ class HeldBack:
     following: int = 0
 
 
+HeldInFlavors = Mapping[str, HeldBack]
+"""Why a gang is not dispatched in some flavors, by flavor."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlavorWork:
     """The work of one pool in one flavor."""
@@ -106,20 +110,16 @@ def by_flavor(waiting: Iterable[WaitingPoolGang], running: Iterable[RunningPoolW
 
 def held_in_all(
     waiting: Iterable[WaitingPoolGang], held: Mapping[str, Mapping[UUID, HeldBack]]
-) -> tuple[dict[UUID, HeldBack], dict[UUID, frozenset[str]]]:
-    """The gangs that are held in each of their choices, and of the others the flavors in which they are held.
-    `held`: by flavor."""
-    whole: dict[UUID, HeldBack] = {}
-    partly: dict[UUID, frozenset[str]] = {}
+) -> tuple[dict[UUID, HeldInFlavors], dict[UUID, HeldInFlavors]]:
+    """The gangs that are held in each of their choices, and others that are held in some, with these flavors. `held`:
+    by flavor."""
+    whole: dict[UUID, HeldInFlavors] = {}
+    partly: dict[UUID, HeldInFlavors] = {}
     for work in waiting:
         mine = {flavor: found[work.group] for flavor, found in held.items() if work.group in found}
-        if not mine:
-            continue
-        if all(mine.keys() & need.keys() for need in work.needs):
-            holds = {hold.holder.group: hold for each in mine.values() for hold in each.holds}
-            whole[work.group] = HeldBack(tuple(holds.values()), max(each.following for each in mine.values()))
-        else:
-            partly[work.group] = frozenset(mine)
+        if mine:
+            found = whole if all(mine.keys() & need.keys() for need in work.needs) else partly
+            found[work.group] = mine
     return whole, partly
 
 

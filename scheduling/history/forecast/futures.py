@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.domain.flavor_choices import FlavorHolders
 from scheduling.history.forecast.arrivals import RecentArrivals
 from scheduling.history.forecast.runtimes import RunTimeDraws, RunTimes, WorkKind
 
@@ -38,15 +39,14 @@ class GangInfo:
 @dataclass(frozen=True, slots=True)
 class Present:
     """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor have a forecast.
-    `held`: waiting gangs that come to the cluster when some others have started, by name; the names of the
-    others."""
+    `held`: waiting gangs that come to some or all of their flavors when others have started, by name."""
 
     now: float
     facts: ClusterFacts
     gangs: Mapping[str, GangInfo]
     run_times: RunTimes
     arrivals: RecentArrivals
-    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held: Mapping[str, FlavorHolders] = field(default_factory=dict)
 
 
 def sample_waits(
@@ -62,13 +62,19 @@ def sample_waits(
 class _Future:
     def __init__(self, present: Present, future: int) -> None:
         self._now = now = present.now
-        self._held: dict[tuple[str, ...], list[GangFacts]] = {}
-        """The gangs that are held until some others have started, by the names of these."""
+        self._barred: dict[str, set[str]] = {name: set(flavors) for name, flavors in present.held.items()}
+        """The flavors in which a gang is held now."""
+        self._held: dict[tuple[str, ...], list[tuple[GangFacts, str]]] = {}
+        """The gangs that are held in a flavor until some others have started, by the names of these."""
         for fact in present.facts.gangs if present.held else ():
-            if fact.name in present.held:
-                self._held.setdefault(present.held[fact.name], []).append(fact)
-        here = tuple(fact for fact in present.facts.gangs if fact.name not in present.held)
-        self._state = KeptState(replace(present.facts, gangs=here) if self._held else present.facts)
+            for flavor, first in present.held.get(fact.name, {}).items():
+                self._held.setdefault(first, []).append((fact, flavor))
+        here = (fact.without(self._barred.get(fact.name, ())) for fact in present.facts.gangs)
+        self._state = KeptState(
+            replace(present.facts, gangs=tuple(fact for fact in here if fact is not None))
+            if self._held
+            else present.facts
+        )
         self._draws = RunTimeDraws(present.run_times, now, future)
         self._run_time: dict[str, float] = {}
         self._number: dict[str, int] = {}
@@ -137,13 +143,21 @@ class _Future:
         self._state.ended(name)
 
     def _release(self) -> bool:
-        """Let the gangs come for which the gang before them has started."""
+        """Let the gangs come, or have more flavors, for which the gangs before them have started. A gang that runs
+        by then has no use for more."""
         started = [
             names for names in self._held if all(name in self._waits or name not in self._run_time for name in names)
         ]
-        for name in started:
-            for fact in self._held.pop(name):
-                self._state.arrived(fact)
+        for first in started:
+            for fact, flavor in self._held.pop(first):
+                had = fact.without(barred := self._barred[fact.name])
+                barred.discard(flavor)
+                has = fact.without(barred)
+                if has is None or has == had or (had is not None and fact.name in self._waits):
+                    continue
+                if had is not None:
+                    self._state.ended(fact.name)
+                self._state.arrived(has)
         return bool(started)
 
     def _drop_stale_ends(self) -> None:

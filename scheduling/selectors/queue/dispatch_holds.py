@@ -7,7 +7,7 @@ names here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -21,10 +21,10 @@ from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, flavor_of, gpu_k
 from pools.models import Backend, Pool
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, StartHold, TaskFacts, TaskState
 from scheduling.domain.engine.kept_state import KeptState
-from scheduling.domain.flavor_choices import GangNeeds
+from scheduling.domain.flavor_choices import FlavorHolders, GangNeeds
 from scheduling.domain.judgement.dispatch_holds import (
     DispatchHold,
-    HeldBack,
+    HeldInFlavors,
     RunningPoolWork,
     WaitingPoolGang,
     by_flavor,
@@ -57,7 +57,9 @@ class _PoolHolds:
     holds: Mapping[str, _FlavorHolds]
     now: float
 
-    def held_back(self, new: Iterable[WaitingPoolGang] = ()) -> tuple[dict[UUID, HeldBack], dict[UUID, frozenset[str]]]:
+    def held_back(
+        self, new: Iterable[WaitingPoolGang] = ()
+    ) -> tuple[dict[UUID, HeldInFlavors], dict[UUID, HeldInFlavors]]:
         """The gangs that are not dispatched, if this new work waited too, and those that are in other flavors only than
         these."""
         waiting = [*self.waiting, *new]
@@ -76,22 +78,22 @@ class _PoolHolds:
 @dataclass(frozen=True, slots=True)
 class DispatchHolds:
     """`holders`: the gangs that come first; `held`: the gangs that are not dispatched, with the gangs before them;
-    `barred`: of the other gangs the flavors in which they are not; `names`: of the gangs that come first, as the live
-    facts call them."""
+    `barred`: those that are not in some of their flavors; `names`: of the gangs that come first, as the live facts call
+    them."""
 
     holders: Mapping[UUID, DispatchHold] = field(default_factory=dict)
-    held: Mapping[UUID, HeldBack] = field(default_factory=dict)
-    barred: Mapping[UUID, frozenset[str]] = field(default_factory=dict)
+    held: Mapping[UUID, HeldInFlavors] = field(default_factory=dict)
+    barred: Mapping[UUID, HeldInFlavors] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
     _pools: Mapping[int, _PoolHolds] = field(default_factory=dict)
 
-    def held_names(self, live: LiveFacts, new: Iterable[GangFacts] = ()) -> dict[str, tuple[str, ...]]:
-        """The gangs of the facts that are not dispatched, with the gangs before them, by name. `new`: gangs that would
-        be submitted now, in this order."""
+    def held_names(self, live: LiveFacts, new: Iterable[GangFacts] = ()) -> dict[str, FlavorHolders]:
+        """The gangs of the facts that are not dispatched in some or all of their flavors, by name. `new`: gangs that
+        would be submitted now, in this order."""
         found = {
-            name: self.names_before(held)
+            name: self._names(held)
             for name, ref in live.gangs.items()
-            if (held := self.held.get(ref.group)) is not None
+            if (held := self.held.get(ref.group) or self.barred.get(ref.group))
         }
         if not self._pools:
             return found
@@ -104,21 +106,38 @@ class DispatchHolds:
         for root, gangs in by_root.items():
             pool = self._pools[root]
             rows = [_waiting_gang(group, gang, live.leaves[gang.queue], pool.now) for group, gang in gangs.items()]
-            kept, _ = pool.held_back(rows)
-            found |= {gangs[row.group].name: self.names_before(kept[row.group]) for row in rows if row.group in kept}
+            whole, partly = pool.held_back(rows)
+            kept = {**whole, **partly}
+            found |= {gangs[row.group].name: self._names(kept[row.group]) for row in rows if row.group in kept}
         return found
 
-    def names_before(self, held: HeldBack) -> tuple[str, ...]:
-        """The names of the gangs that keep a gang here."""
-        return tuple(self.names[hold.holder.group] for hold in held.holds)
+    def _names(self, held: HeldInFlavors) -> FlavorHolders:
+        return {flavor: tuple(self.names[hold.holder.group] for hold in each.holds) for flavor, each in held.items()}
+
+    def all_before(self, held: HeldInFlavors) -> list[str]:
+        """The names of the gangs that keep a gang here, in whichever flavor."""
+        return list(dict.fromkeys(name for first in self._names(held).values() for name in first))
 
 
-def with_holds(facts: ClusterFacts, held: Mapping[str, tuple[str, ...]]) -> ClusterFacts:
-    """The facts in which these gangs do not start: they are sent when the gangs before them have started."""
+def held_by(held: Mapping[str, FlavorHolders], is_left: Callable[[str], bool]) -> dict[str, FlavorHolders]:
+    """What is still held if only these gangs, by name, are left to come first."""
+    found = {
+        name: {flavor: first for flavor, first in flavors.items() if any(map(is_left, first))}
+        for name, flavors in held.items()
+    }
+    return {name: flavors for name, flavors in found.items() if flavors}
+
+
+def with_holds(facts: ClusterFacts, held: Mapping[str, FlavorHolders]) -> ClusterFacts:
+    """The facts in which these gangs do not start in these flavors: they are sent there when the gangs before them have
+    started."""
     if not held:
         return facts
-    gangs = tuple(replace(gang, hold=_HOLD) if gang.name in held else gang for gang in facts.gangs)
-    return replace(facts, gangs=gangs)
+
+    def with_hold(gang: GangFacts) -> GangFacts:
+        return gang if gang.name not in held else gang.without(held[gang.name]) or replace(gang, hold=_HOLD)
+
+    return replace(facts, gangs=tuple(map(with_hold, facts.gangs)))
 
 
 _HOLD = StartHold(
@@ -178,8 +197,8 @@ def read_dispatch_holds(backend: Backend, live: LiveFacts | None = None) -> Disp
     live = live or read_live_facts(backend)
     possible = _find_possible(live, heads, now)
     holders: dict[UUID, DispatchHold] = {}
-    held: dict[UUID, HeldBack] = {}
-    barred: dict[UUID, frozenset[str]] = {}
+    held: dict[UUID, HeldInFlavors] = {}
+    barred: dict[UUID, HeldInFlavors] = {}
     pools: dict[int, _PoolHolds] = {}
     for root, flavors in found.items():
         real = {

@@ -25,7 +25,7 @@ from scheduling.domain.engine.steps import Step
 from scheduling.domain.judgement.shown_effects import EVICTING_ACTIONS, WorkEffect, effect_of_steps
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Workflow
-from scheduling.selectors.queue.dispatch_holds import read_dispatch_holds, with_holds
+from scheduling.selectors.queue.dispatch_holds import held_by, read_dispatch_holds, with_holds
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.selectors.queue.pending_queue import queue_subjects
 
@@ -111,8 +111,7 @@ def _read_with_holds(backend: Backend, gone: Collection[UUID] = ()) -> LiveFacts
     `gone` hold nothing."""
     live = read_live_facts(backend)
     holds = read_dispatch_holds(backend, live)
-    held = holds.held_names(live)
-    held = {name: first for name, first in held.items() if any(live.gangs[each].workflow not in gone for each in first)}
+    held = held_by(holds.held_names(live), lambda first: live.gangs[first].workflow not in gone)
     return replace(live, facts=with_holds(live.facts, held)) if held else live
 
 

@@ -29,7 +29,7 @@ from scheduling.scenario.node_changes import has_node_changes, is_node_change, r
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.redact import redact_facts
 from scheduling.selectors.cluster.node_map import visible_nodes
-from scheduling.selectors.queue.dispatch_holds import DispatchHolds, read_dispatch_holds, with_holds
+from scheduling.selectors.queue.dispatch_holds import DispatchHolds, held_by, read_dispatch_holds, with_holds
 from scheduling.selectors.queue.kept_starts import GangStart
 from scheduling.selectors.queue.live_facts import LiveFacts, SharedObjects, read_live_facts
 from scheduling.selectors.what_if.node_losses import with_node_losses
@@ -113,7 +113,7 @@ def _with_holds(scenario: Scenario, before: ClusterFacts, live: LiveFacts, holds
         gang.name for gang in scenario.facts.gangs if any(task.state is not TaskState.FINISHED for task in gang.tasks)
     }
     held = holds.held_names(live, [gang for gang in scenario.facts.gangs if gang.name not in known])
-    held = {name: first for name, first in held.items() if any(each in left or each not in known for each in first)}
+    held = held_by(held, lambda first: first in left or first not in known)
     loss = scenario.loss
     if loss is not None:
         loss = replace(loss, baseline=with_holds(loss.baseline, held))

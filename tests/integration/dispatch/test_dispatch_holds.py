@@ -253,7 +253,7 @@ def test_a_forecast_lets_held_work_start_after_the_gang(fake_harness: AgentHarne
     for is_held in (True, False):
         facts = read_forecast_facts(fake_harness.backend)
         assert facts is not None
-        assert facts.present.held == ({later.name: (first.name,)} if is_held else {})
+        assert facts.present.held == ({later.name: {"default": (first.name,)}} if is_held else {})
         (waits,) = sample_waits(facts.present, facts.waiting, [1])
         assert (waits[later.name] >= waits[first.name]) is is_held
         hold(fake_harness, None)

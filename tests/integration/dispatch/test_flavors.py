@@ -14,10 +14,13 @@ from pools.domain.changes.pools import PatchPool
 from pools.models import Backend, FlavorUsage, KubernetesSettings, Node
 from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.priorities import Priority
+from scheduling.history.forecast.futures import sample_waits
+from scheduling.history.starts.forecast_facts import read_forecast_facts
 from scheduling.kube.connection import resource_kinds
 from scheduling.models import Decision, Group, Task, Workflow
 from scheduling.selectors.cluster.desired_queues import read_desired_state
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
+from scheduling.selectors.what_if.live_question import answer_live_question
 from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.services.kubernetes.dispatching import other_flavors
 from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
@@ -234,6 +237,41 @@ def test_work_of_another_flavor_passes_a_gang_that_comes_first(fake_harness: Age
     reason = find_group(same).waiting_reason
     assert reason is not None and reason["code"] == "held_back"
     assert find_group(either).passed_flavors == [["h100", "another gang comes first there"]]
+
+
+def test_forecasts_and_questions_know_the_flavors_in_which_another_gang_comes_first(
+    fake_harness: AgentHarness,
+) -> None:
+    """Four H100 are free on each node, and another gang comes first there; all A100 are used."""
+    give_flavors(fake_harness, h100=16, a100=16)
+    fill_first_nodes(fake_harness, gpus=4)
+    first = fake_harness.submit(gang(8, "h100"))
+    full = fake_harness.submit(gang(8, "a100", tasks=2))
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(full))
+    Group.objects.filter(workflow=first).update(ready_at=timezone.now() - timedelta(hours=2))
+    set_switch(fake_harness, hold_after=3600)
+    either = fake_harness.submit(gang(4))
+    fake_harness.run_agent()
+    assert flavors_of_tasks(either) == [""]
+    reason = find_group(either).waiting_reason
+    assert reason is not None
+    assert "a100: " in reason["message"]
+    assert "; h100: another gang comes first there. " in reason["message"]
+    assert reason["message"].endswith("One of the flavors is enough.")
+
+    facts = read_forecast_facts(fake_harness.backend)
+    assert facts is not None
+    assert facts.present.held == {either.name: {"h100": (first.name,)}}
+    (waits,) = sample_waits(facts.present, facts.waiting, [1])
+    assert waits[either.name] >= waits[first.name]
+
+    any_of = [{"h100/gpu": 4}, {"a100/gpu": 4}]
+    submit = {"submit": {"name": "new", "queue": "team", "tasks": [{"name": "t", "any_of": any_of}]}}
+    for ended, state in (([], "pending"), ([{"finish": [first.name]}], "running")):
+        question = {"live": True, "changes": [submit, *ended]}
+        found = answer_live_question(world.admin_actor(), question)["workloads"]
+        assert [found[name]["state"] for name in (either.name, "new")] == [state] * 2
 
 
 def test_gangs_that_have_no_nodes_yet_use_up_the_room(fake_harness: AgentHarness) -> None:

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from scheduling.domain.engine.facts import HIGH, LOW, NORMAL
+from scheduling.domain.engine.facts import (
+    HIGH,
+    LOW,
+    NORMAL,
+    ClusterFacts,
+    GangFacts,
+    NodeFacts,
+    QueueFacts,
+    TaskFacts,
+    TaskState,
+)
 from scheduling.history.forecast.arrivals import RecentArrivals
 from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.history.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
@@ -92,3 +102,48 @@ def test_an_alternative_that_cannot_start_says_so():
     new = [gang("small", "q", NORMAL, gpus=8, at=1), gang("large", "q", NORMAL, gpus=9, at=2)]
     (waits,) = sample_waits(present(*new), {"small", "large"}, [5], leave=True)
     assert waits["small"] < 60 < NEVER == waits["large"]
+
+
+@pytest.mark.parametrize("is_used", [False, True], ids=["another is free", "another is used"])
+def test_work_that_is_held_in_one_flavor_starts_in_another_or_when_the_gang_before_it_has_started(is_used):
+    """`first` needs all 8 H100, of which 4 are free, and comes first there; 4 H100 or 8 A100 are enough for `held`."""
+
+    def work(name, gpus, *flavors, on=None, at=0):
+        state = TaskState.PENDING if on is None else TaskState.RUNNING
+        first, *others = (
+            (TaskFacts(name, {f"{flavor}/gpu": gpus}, state=state, node=on),) for flavor in flavors
+        )  # fmt: skip
+        return GangFacts(name, "q", first, NORMAL, submitted=at, alternatives=tuple(others))
+
+    gangs = [
+        work("runs", 4, "h100", on="h"), *([work("stays", 8, "a100", on="a")] if is_used else []),
+        work("first", 8, "h100", at=1), work("held", 4, "h100", "a100", at=2),
+    ]  # fmt: skip
+    infos = {
+        "runs": GangInfo(WorkKind("t", 4, limit=60.0), 0.0), "first": GangInfo(WorkKind("t", 8, limit=600.0)),
+        "held": GangInfo(WorkKind("t", 4, limit=60.0)),
+    }  # fmt: skip
+    nodes = tuple(NodeFacts(name, {f"{flavor}/gpu": 8}) for name, flavor in (("h", "h100"), ("a", "a100")))
+    cluster = ClusterFacts((QueueFacts("q", quota={"h100/gpu": 16, "a100/gpu": 16}),), gangs=tuple(gangs), nodes=nodes)
+    before = Present(
+        10.0, cluster, infos, RunTimes(), RecentArrivals(), {"held": {"h100": ("first",)}}
+    )  # fmt: skip
+    for future in range(5):
+        (waits,) = sample_waits(before, {"first", "held"}, [future])
+        if is_used:
+            assert waits["first"] < waits["held"] < NEVER
+        else:
+            assert waits["held"] == waits["first"] < 60
+
+
+def test_a_gang_without_some_flavors_has_its_other_choices():
+    one = gang("one", "q", NORMAL, gpus=8, at=1)
+    assert one.without(()) is one
+    assert one.without({"default"}) is None
+    h100, a100 = ((TaskFacts("t", {f"{flavor}/gpu": 8}),) for flavor in ("h100", "a100"))
+    both = replace(one, tasks=a100, alternatives=(h100,), choice=1)
+    for gone, left in (("h100", a100), ("a100", h100)):
+        found = both.without({gone})
+        assert found is not None
+        assert (found.tasks, found.alternatives, found.choice) == (left, (), 0)
+    assert both.without({"h100", "a100"}) is None

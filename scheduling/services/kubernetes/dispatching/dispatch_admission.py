@@ -235,7 +235,8 @@ class StartGate:
         waits = [self._wait(request) for request in open_]
         allowed = [request for request, wait in zip(open_, waits, strict=True) if wait is None]
         if not allowed:
-            return _nearest_first(open_, [wait for wait in waits if wait is not None])
+            closed = [each for each in requests if not any(each is other for other in open_)]
+            return _nearest_first(open_, [wait for wait in waits if wait is not None], closed)
         chances = [self._chance(request) for request in allowed] if len(allowed) > 1 else []
         place = choose_flavor(chances, *self._switches) if chances else 0
         request = self._place(allowed[place]) or allowed[place]
@@ -362,12 +363,16 @@ class StartGate:
             self._tree_gates.add_usage(request.leaf, sign * gpus, flavor)
 
 
-def _nearest_first(requests: Sequence[_Request], waits: Sequence[DispatchWait]) -> Mapping[str, Any]:
-    """The reason of a gang that may start in none of its choices: that of the nearest one, with a line for each."""
-    if len(waits) == 1:
+def _nearest_first(
+    requests: Sequence[_Request], waits: Sequence[DispatchWait], closed: Sequence[_Request]
+) -> Mapping[str, Any]:
+    """The reason of a gang that may start in none of its choices: that of the nearest one, with a line for each.
+    `closed`: those in which others come first."""
+    if len(waits) == 1 and not closed:
         return waits[0].as_json()
     by_need = sorted(zip(requests, waits, strict=True), key=lambda pair: pair[1].requested - pair[1].free)
     lines = [f"{' and '.join(request.gpus)}: {_clause(wait.why)}" for request, wait in by_need]
+    lines += [f"{' and '.join(request.gpus)}: {_COMES_LATER}" for request in closed]
     nearest = by_need[0][1]
     message = f"{'; '.join(lines)}. {nearest.until}".rstrip()
     return {**nearest.as_json(), "message": f"{message} One of the flavors is enough."}

@@ -3,7 +3,7 @@ the cluster belongs to others or does not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 from pools.domain.names import SHARED_QUEUE, k8s_queue_name, queue_name
 from pools.models import Backend
 from scheduling.domain.judgement.dispatch_admission import BY_PLATFORM
-from scheduling.domain.judgement.dispatch_holds import HeldBack
+from scheduling.domain.judgement.dispatch_holds import HeldBack, HeldInFlavors
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES
 from scheduling.models import Group, Task
@@ -51,7 +51,7 @@ def keep_without_queue(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
     return [group for group in groups if group not in kept]
 
 
-def hold_back(backend: Backend, groups: Sequence[UUID]) -> tuple[list[UUID], Mapping[UUID, frozenset[str]]]:
+def hold_back(backend: Backend, groups: Sequence[UUID]) -> tuple[list[UUID], Mapping[UUID, Collection[str]]]:
     """Those of the gangs that may be dispatched, and the GPU flavors in which some of these may not; the others get the
     waiting reason `held_back`."""
     if not groups:
@@ -67,7 +67,7 @@ def hold_back(backend: Backend, groups: Sequence[UUID]) -> tuple[list[UUID], Map
                 known,
                 _reason(
                     kept[pk],
-                    holds.names_before(kept[pk]),
+                    holds.all_before(kept[pk]),
                     root,
                     queue_name(backend.namespace, root, leaf or SHARED_QUEUE),
                 ),
@@ -78,8 +78,26 @@ def hold_back(backend: Backend, groups: Sequence[UUID]) -> tuple[list[UUID], Map
     return [group for group in groups if group not in kept], holds.barred
 
 
-def _reason(held: HeldBack, before: Sequence[str], pool: str, queue: str) -> dict[str, Any]:
+def _reason(held: HeldInFlavors, before: Sequence[str], pool: str, queue: str) -> dict[str, Any]:
     """The gangs that come first are not part of the message: only some readers may know their names."""
+    messages = {flavor: _message(each, pool) for flavor, each in held.items()}
+    message = messages[next(iter(messages))]
+    if len(set(messages.values())) > 1:
+        message = " ".join([
+            "It is not sent to the cluster yet in any GPU flavor that it may use; one of them is enough.",
+            *(f"{flavor}: {text}" for flavor, text in messages.items()),
+        ])  # fmt: skip
+    return {
+        "code": ReasonCode.HELD_BACK,
+        "message": message,
+        "by": BY_PLATFORM,
+        "queue": queue,
+        "limit": "reservation",
+        "gangs": list(before),
+    }
+
+
+def _message(held: HeldBack, pool: str) -> str:
     holds = sorted(held.holds, key=lambda hold: hold.since)
     first = holds[0]
     after = round(first.since - first.holder.ready)
@@ -96,14 +114,7 @@ def _reason(held: HeldBack, before: Sequence[str], pool: str, queue: str) -> dic
         message += f" {more} waited so long too, and may come first after that."
     if first.latest_start is not None:
         message += f" Work with a time limit that ends it before {_text(first.latest_start)} goes on."
-    return {
-        "code": ReasonCode.HELD_BACK,
-        "message": message,
-        "by": BY_PLATFORM,
-        "queue": queue,
-        "limit": "reservation",
-        "gangs": list(before),
-    }
+    return message
 
 
 def _text(at: float) -> str:
