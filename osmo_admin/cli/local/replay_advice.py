@@ -34,7 +34,10 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
     if answer["together"] is not None:
         parts.append("ALL PROPOSALS TOGETHER")
         parts += _proposal(answer["together"], answer["today"])
-    rows = [(row["team"], format_decimal(row["gpu_h"])) for row in answer["idle_promises"]]
+    rows = [
+        (f"{row['team']} ({row['flavor']})" if "flavor" in row else row["team"], format_decimal(row["gpu_h"]))
+        for row in answer["idle_promises"]
+    ]
     parts += [
         "IDLE PROMISES: quota that nobody used while other teams waited",
         build_table(headings(pick(TEAM_COLUMNS, "team idle")), rows) if rows else "None.",

@@ -66,9 +66,10 @@ class PoolAdvice(TypedDict):
 
 
 class IdlePromise(TypedDict):
-    """Quota that nobody used while work of others waited."""
+    """Quota, of one flavor where there are several, that nobody used while work of others waited."""
 
     team: str
+    flavor: NotRequired[str]
     gpu_h: float
 
 
@@ -107,12 +108,12 @@ def guaranteed_by_team(jobs: Iterable[Job]) -> Counter[str]:
 class Window:
     """What is known of a window of history besides its replays. `use`: GPU-hours that the work of each team used.
     `guaranteed`: the HIGH and NORMAL jobs of each team. `hours`: its length. `idle`: GPU-hours of idle promises, by
-    team."""
+    team and flavor."""
 
     use: dict[str, float]
     guaranteed: Mapping[str, int]
     hours: float
-    idle: Mapping[str, float]
+    idle: Mapping[tuple[str, str], float]
 
 
 def advise(
@@ -138,8 +139,8 @@ def advise(
         "pools": [_pool(each, today, window, backend) for each in found],
         "together": _together(found, trials, backend),
         "idle_promises": [
-            {"team": team, "gpu_h": hours}
-            for team, hours in sorted(window.idle.items(), key=lambda item: (-item[1], item[0]))
+            {"team": team, **_of_flavor(key), "gpu_h": hours}
+            for (team, key), hours in sorted(window.idle.items(), key=lambda item: (-item[1], item[0]))
             if hours > 0
         ],
         "replays": trials.count,
@@ -178,7 +179,7 @@ def _pool(found: Found, today: Trial, window: Window, backend: str | None) -> Po
     is_better = found.allotment != found.pool.today
     return {
         "pool": found.pool.name,
-        **_of_flavor(found.pool.today),
+        **_of_flavor(found.pool.today.key),
         "quota": found.pool.total,
         "leaves": dict(found.pool.today.quotas),
         "lending_limits": {name: _limit(limit) for name, limit in found.pool.today.lending},
@@ -191,8 +192,8 @@ def _pool(found: Found, today: Trial, window: Window, backend: str | None) -> Po
     }
 
 
-def _of_flavor(allotment: Allotment) -> _OfFlavor:
-    return {} if allotment.key == GPU else {"flavor": flavor_of(allotment.key)}
+def _of_flavor(key: str) -> _OfFlavor:
+    return {} if key == GPU else {"flavor": flavor_of(key)}
 
 
 def _rival(rival: Rival) -> RivalAnswer:
@@ -242,12 +243,12 @@ def changes_of(today: Allotment, proposed: Allotment) -> list[QuotaChange]:
     pairs = zip(today.quotas, proposed.quotas, strict=True)
     moved = sorted(((name, before, after) for (name, before), (_, after) in pairs), key=lambda move: move[2] > move[1])
     quotas: list[QuotaChange] = [
-        {"name": name, "key": "quota", "from": before, "to": after, **_of_flavor(today)}
+        {"name": name, "key": "quota", "from": before, "to": after, **_of_flavor(today.key)}
         for name, before, after in moved
         if before != after
     ]
     limits: list[QuotaChange] = [
-        {"name": name, "key": "lending_limit", "from": _limit(before), "to": _limit(after), **_of_flavor(today)}
+        {"name": name, "key": "lending_limit", "from": _limit(before), "to": _limit(after), **_of_flavor(today.key)}
         for (name, before), (_, after) in zip(today.lending, proposed.lending, strict=True)
         if before != after
     ]

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pools.domain.values.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.history.advisor.allotment import AdvicePool, Allotment, find_pools
-from scheduling.history.advisor.idle_promises import IdleSums, promises
+from scheduling.history.advisor.idle_promises import FlavorIdleSums
 from scheduling.history.advisor.trials import IsWorse, Trial
 from scheduling.history.replay.gang_facts import starts_alone
 from scheduling.history.replay.history import Configuration, RecordedHistory
@@ -91,27 +91,31 @@ class PastTrials:
             if not job.job.priority.is_preemptible and job.job.queue in self._names
         )
 
-    def idle_promises(self) -> dict[str, float]:
-        """GPU-hours of quota that nobody used while work of others waited, of the leaves that the reader knows."""
-        changes: list[tuple[int, str, int, int]] = []
+    def idle_promises(self) -> dict[tuple[str, str], float]:
+        """GPU-hours of quota that nobody used while work of others waited, by leaf and flavor, of the leaves that the
+        reader knows."""
+        changes: list[tuple[int, str, str, int, int]] = []
         for past in self.past.jobs.values():
-            queue, gpus = past.job.queue, past.job.gpus
-            for spans, use, waiting in ((past.runs, gpus, 0), (past.waits, 0, gpus)):
-                for since, until in spans:
-                    changes += [(since, queue, use, waiting), (until, queue, -use, -waiting)]
-        sums, left = IdleSums(), sorted(changes)
+            queue = past.job.queue
+            for since, until, used in past.runs:
+                for key, gpus in used.items():
+                    changes += [(since, queue, key, gpus, 0), (until, queue, key, -gpus, 0)]
+            for since, until in past.waits:
+                for key, gpus in past.wants.items():
+                    changes += [(since, queue, key, 0, gpus), (until, queue, key, 0, -gpus)]
+        sums, left = FlavorIdleSums(), sorted(changes)
         configurations = [*self.past.configurations, (self._history.until + 1, self._last)]
         at = 0
         for (since, held), (until, _) in pairwise(configurations):
             sums.advance(since)
-            quotas, capacity = promises(ClusterFacts(queues=held.queues, nodes=held.nodes))
-            sums.configure(quotas, 0.0 if held.is_offline else capacity)
+            sums.configure(held.queues, () if held.is_offline else held.nodes)
             while at < len(left) and left[at][0] < until:
-                time, queue, use, waiting = left[at]
+                time, queue, key, use, waiting = left[at]
                 sums.advance(max(time, since))
-                sums.change(queue, use, waiting)
+                sums.change(queue, {key: use}, {key: waiting})
                 at += 1
-        return {self._names[queue]: hours for queue, hours in sums.gpu_hours().items() if queue in self._names}
+        found = sums.gpu_hours().items()
+        return {(self._names[queue], key): hours for (queue, key), hours in found if queue in self._names}
 
     def run(self, allotment: Allotment, most: int | None = None) -> Trial | None:
         """See `Trials.run`."""

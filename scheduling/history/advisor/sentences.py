@@ -33,7 +33,7 @@ def advice_sentences(advice: Mapping[str, Any]) -> list[str]:
     if not advice["pools"]:
         lines.append("There is nothing to advise on: no pool here has two parts with whole quotas, or can lend.")
     lines += [
-        f"{row['team']} held {_hours(row['gpu_h'])} of quota that nobody used while work of others waited."
+        f"{row['team']} held {_hours(row['gpu_h'])} of {_kind(row)}quota that nobody used while work of others waited."
         for row in advice["idle_promises"][:MAX_IDLE]
     ]
     if advice["out_of_time"]:
@@ -79,6 +79,10 @@ def _change(change: Mapping[str, Any]) -> str:
     key = "quota" if change["key"] == "quota" else "lending limit"
     before, after = ("none" if value is None else value for value in (change["from"], change["to"]))
     return f"{key} of {change['name']}{_in_flavor(change)} {before} → {after}"
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return f"{row['flavor']} " if "flavor" in row else ""
 
 
 def _in_flavor(row: Mapping[str, Any]) -> str:

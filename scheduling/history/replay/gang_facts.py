@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, flavor_of, gpu_key, gpus_in, is_gpu
+from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, Number, flavor_of, gpu_key, gpus_in, is_gpu
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts, TaskState
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, choices_beside
@@ -68,6 +68,23 @@ def _in_flavor(task: TaskFacts, flavor: str) -> TaskFacts:
 def _request_in(flavor: str, *request: tuple[str, Number]) -> Mapping[str, Number]:
     """Equal requests are one object, which makes the engine fast."""
     return {gpu_key(flavor) if is_gpu(key) else key: amount for key, amount in request}
+
+
+def gpus_by_key(tasks: Sequence[TaskFacts], gpus: int) -> Mapping[str, int]:
+    """The GPUs of the tasks of a gang by key; `gpus`: those that it needs at once, where all are of one flavor."""
+    keys = {key for task in tasks for key in task.request if is_gpu(key)}
+    if len(keys) < 2:
+        return {keys.pop() if keys else GPU: gpus}
+    return {key: sum(int(task.request.get(key, 0)) for task in tasks) for key in keys}
+
+
+def gpus_of_choices(gang: GangFacts, gpus: int) -> Mapping[str, int]:
+    """The most that the gang uses in each flavor that it may use, by key."""
+    found: dict[str, int] = {}
+    for tasks in gang.choices:
+        for key, amount in gpus_by_key(tasks, gpus).items():
+            found[key] = max(found.get(key, 0), amount)
+    return found
 
 
 def flavors_held(gang: GangFacts) -> dict[str, str]:

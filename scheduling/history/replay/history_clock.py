@@ -38,6 +38,8 @@ from scheduling.history.replay.gang_facts import (
     expected_time,
     flavors_held,
     gang_of,
+    gpus_by_key,
+    gpus_of_choices,
     moved_at,
     time_limit,
     whole_seconds,
@@ -68,7 +70,8 @@ class _Kind(IntEnum):
 @dataclass(slots=True)
 class PastJob:
     """What became of one job. `used`: microseconds with GPUs in the window; `waits` and `runs`: from when to when it
-    waited for GPUs and had them there; `lost`: microseconds of its work that preemption threw away."""
+    waited for GPUs and had them there, and which; `lost`: microseconds of its work that preemption threw away. `wants`:
+    the GPUs that it waits for in each flavor that it may use, `holds` those that it got last, by key."""
 
     job: RecordedJob
     arrived: int | None = None
@@ -86,12 +89,16 @@ class PastJob:
     tasks: set[str] = field(default_factory=set)
     """Those that hold GPUs."""
     waits: list[tuple[int, int]] = field(default_factory=list)
-    runs: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[int, int, Mapping[str, int]]] = field(default_factory=list)
+    wants: Mapping[str, int] = field(default_factory=dict)
+    holds: Mapping[str, int] = field(default_factory=dict)
     _counted_from: int = 0
 
-    def begin(self, now: int, counted_from: int | None = None) -> None:
-        """It holds its GPUs from now on; what it uses counts from then, or from the beginning of the window."""
+    def begin(self, now: int, counted_from: int | None = None, gang: GangFacts | None = None) -> None:
+        """It holds its GPUs from now on, in the flavors of its gang; what it uses counts from then, or from the
+        beginning of the window."""
         self.stop_waiting(now)
+        self.holds = {} if gang is None else gpus_by_key(gang.tasks, self.job.gpus)
         self.start, self._counted_from = now, now if counted_from is None else counted_from
         self.turn += 1
 
@@ -110,7 +117,7 @@ class PastJob:
         self.stop_waiting(now)
         if self.start is not None:
             self.used += now - self._counted_from
-            self.runs.append((self._counted_from, now))
+            self.runs.append((self._counted_from, now, self.holds))
         self.start = None
         self.turn += 1
 
@@ -126,7 +133,7 @@ class PastJob:
         if self.start is not None:
             begin = max(self.start, since)
             self.used += until - begin
-            self.runs.append((begin, until))
+            self.runs.append((begin, until, self.holds))
 
     @property
     def waited(self) -> int:
@@ -254,10 +261,11 @@ class HistoryClock:
             if job.running:
                 past = self._past.jobs[job.name]
                 past.arrived = job.ready
-                self._state.arrived(gang_of(self._configuration, job, job.running, job.held))
+                self._state.arrived(gang := gang_of(self._configuration, job, job.running, job.held))
                 assert job.started is not None
                 past.tasks = set(job.running)
-                past.begin(job.started, history.since)
+                past.wants = gpus_of_choices(gang, job.gpus)
+                past.begin(job.started, history.since, gang)
                 self._came(job, job.started if job.began is None else job.began)
                 self._plan_end(past)
             elif not job.after:
@@ -294,7 +302,9 @@ class HistoryClock:
     def _arrive(self, past: PastJob, time: int) -> None:
         job = past.job
         past.arrived = time if job.after else job.ready
-        self._state.arrived(replace(gang_of(self._configuration, job, {}), waiting_since=whole_seconds(past.arrived)))
+        gang = replace(gang_of(self._configuration, job, {}), waiting_since=whole_seconds(past.arrived))
+        past.wants = gpus_of_choices(gang, job.gpus)
+        self._state.arrived(gang)
         self._came(job, None)
         self._wait(past, past.arrived)
 
@@ -422,7 +432,7 @@ class HistoryClock:
                 if past.first_wait is None and past.arrived is not None and not past.job.running:
                     past.first_wait = now - past.arrived
                 past.starts += 1
-                past.begin(now)
+                past.begin(now, gang=self._state.fact_of(name))
                 self._began.setdefault(name, now)
                 self._workflow_began(past.job.workflow, now)
                 self._plan_end(past)

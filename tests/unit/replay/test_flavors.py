@@ -105,6 +105,42 @@ def test_two_flavors_are_as_two_clusters_of_one(tmp_path: Path, seed: int) -> No
     assert together["summary"]["used_gpu_h"] == pytest.approx(used)
 
 
+@pytest.mark.parametrize(
+    ("flavors", "of_idle", "found"),
+    [
+        ("h100", {"h100": 4, "a100": 4}, {"h100": 400}),
+        ("h100", {"a100": 4}, {}),
+        ("h100|a100", {"h100": 4, "a100": 4}, {"a100": 400, "h100": 400}),
+    ],
+    ids=["of that flavor", "another flavor", "either"],
+)
+def test_idle_promises_are_those_of_the_flavors_that_others_wait_for(
+    tmp_path: Path, flavors: str, of_idle: dict[str, int], found: dict[str, int]
+) -> None:
+    """Work of `busy` waits for 4 GPUs until its own work, which uses its whole quota, ends after 100 s."""
+    rows = [(0, 100, 4, "busy", "h100"), (0, 100, 4, "busy", "a100"), (0, 100, 4, "busy", flavors)]
+    lines = [f"{HEADER},priority", *(",".join(map(str, (*row, "NORMAL"))) for row in rows)]
+    (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n")
+    quotas = {"busy": {"h100": 4, "a100": 4}, "idle": of_idle}
+    parts = [
+        {"name": name, "parent": "pool", "quota": {f"{kind}/gpu": gpus for kind, gpus in quota.items()}}
+        for name, quota in quotas.items()
+    ]
+    nodes = [
+        {"name": kind, "resources": {f"{kind}/gpu": 4 + of_idle.get(kind, 0)}} for kind in ("h100", "a100")
+    ]  # fmt: skip
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"nodes": nodes, "queues": [{"name": "pool"}, *parts]}))
+    words = ["replay", str(tmp_path / "trace.csv"), "--on", str(tmp_path / "cluster.yaml"), "--advise"]
+    result = CliRunner().invoke(app, [*words, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    rows_found = json.loads(result.stdout)["idle_promises"]
+    assert rows_found == [
+        {"team": "idle", "flavor": flavor, "gpu_h": pytest.approx(gpus / 3600)} for flavor, gpus in found.items()
+    ]
+    text = CliRunner().invoke(app, words).stdout
+    assert [flavor for flavor in ("a100", "h100") if f"idle ({flavor})" in text] == list(found)
+
+
 def read(path: Path, text: str) -> TraceReader:
     path.write_text(text)
     return TraceReader(str(path), teams=None, flavors={"h100", "a100"}, priority=Priority.LOW)
