@@ -99,6 +99,8 @@ class ChangeForm(forms.ServiceForm):
 
     kept_fields: ClassVar[frozenset[str]] = frozenset()
     groups: ClassVar[Sequence[FieldGroup]] = ()
+    decides = ""
+    """The field whose value says which other fields the form has."""
     seen = forms.hidden_text_field()
     version = forms.hidden_number_field()
 

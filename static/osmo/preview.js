@@ -36,6 +36,13 @@
     window.history.replaceState(window.history.state, "", `${formAddress}?${queryOf(event.target)}`);
   });
 
+  // A field that decides which others the form has: the form of its new value, with the rest of the input.
+  document.addEventListener("change", (event) => {
+    const { decides, decided } = event.target.dataset;
+    if (!decides || JSON.stringify(JSON.parse(decides)[event.target.value]) === JSON.stringify(JSON.parse(decided))) return;
+    window.location.assign(`${formAddress}?${queryOf(event.target.form)}#${event.target.id}`);
+  });
+
   const form = document.querySelector("form[data-effect]");
   const panel = document.getElementById("oa-effect");
   const said = document.getElementById("oa-effect-said");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -117,8 +118,25 @@ class CreatePoolForm(PoolConfigForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names = Backend.objects.order_by("name").values_list("name", flat=True)
-        self.fields["backend"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
+        rows = list(Backend.objects.order_by("name"))
+        backend = self.fields["backend"]
+        backend.choices = [(row.name, row.name) for row in rows]  # type: ignore[attr-defined]
+        self._other_flavors = [name for name in _named_flavors(rows) if name not in self.flavors]
+        of_each = {row.name: _named_flavors([row]) for row in rows}
+        if any(flavors != self.flavors for flavors in of_each.values()):
+            self.decides = "backend"
+            backend.widget.attrs |= {"data-decides": json.dumps(of_each), "data-decided": json.dumps(self.flavors)}
+            backend.help_text = f"{backend.help_text} The form has the numbers of its flavors."
+
+    def clean(self) -> dict[str, Any]:
+        """Numbers of flavors of the cluster that was chosen before are not dropped in silence."""
+        keys = [(flavor, flavor_input(flavor, key)) for flavor in self._other_flavors for key in FLAVOR_KEYS]
+        lost = list(dict.fromkeys(flavor for flavor, key in keys if self.data.get(key, "").strip()))
+        if lost:
+            kinds = f"flavor {lost[0]}" if len(lost) == 1 else f"flavors {', '.join(lost)}"
+            own = f"Its own are below: {', '.join(self.flavors)}." if self.flavors else "It has none."
+            self.add_error("backend", f"This cluster does not have the {kinds}, of which numbers were given. {own}")
+        return super().clean() or {}
 
 
 def pool_config_from(form: ChangeForm, *, as_patch: bool = False) -> dict[str, Any]:
@@ -167,7 +185,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         title="Create a pool",
         button=f"Create {name}",
         breadcrumbs=pool_breadcrumbs(None),
-        form_class=pool_form(CreatePoolForm, _named_flavors(Backend.objects.order_by("name"))),
+        form_class=pool_form(CreatePoolForm, _named_flavors(_chosen_cluster(request))),
         initial={"guarantee": "0", "weight": "1"},
         preview=PoolTreePreview(
             actor=actor,
@@ -183,6 +201,13 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         success_url=page_of_result,
     )
     return ConfirmFlow(admin, request, change).respond()
+
+
+def _chosen_cluster(request: HttpRequest) -> list[Backend]:
+    """The cluster of the form: the one that was chosen, else the first. Empty without clusters."""
+    rows = list(Backend.objects.order_by("name"))
+    chosen = typed_input(request).get("backend", "")
+    return [row for row in rows if row.name == chosen] or rows[:1]
 
 
 def _named_flavors(backends: Iterable[Backend]) -> tuple[str, ...]:

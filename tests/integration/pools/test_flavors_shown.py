@@ -12,7 +12,7 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.people.roles import SYSTEM
 from pools.domain.values.amounts import GPU, gpu_key
-from pools.models import Node, User
+from pools.models import Node, Pool, User
 from pools.selectors.quotas.quota_tree import NO_FLAVOR, read_quota_view
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task
@@ -162,3 +162,29 @@ def test_without_flavors_nothing_more_is_said(caller: Callable[..., Any]) -> Non
     assert not any("oa-flavors" in client.get(path).content.decode() for path in pages)
     assert "flavor" not in root.get("/api/queue")["entries"][0]["reason"]
     assert "flavors" not in root.get(f"/api/backend/{pool.backend.name}/nodes")
+
+
+def test_the_form_of_a_new_pool_has_the_flavors_of_the_chosen_cluster() -> None:
+    """Without scripts: the first cluster, then another by a button, then one that was given numbers of the first."""
+    for name, flavors in (("a", ["h100", "a100"]), ("b", ["l40s"]), ("c", [])):
+        named = [{"name": flavor, "node_labels": {"gpu": flavor}} for flavor in flavors]
+        world.apply_change(PutBackend(name=name, body={"nodes": [], "flavors": named}))
+    world.make_user("root", "osmo-admin")
+    root, address = world.sign_in("root"), "/pools/-/create"
+
+    def inputs(answer: Any) -> list[str]:
+        return [name for name in answer.context["form"].fields if name.startswith("guarantee")]
+
+    assert inputs(root.get(address)) == ["guarantee", "guarantee-h100", "guarantee-a100"]
+    typed = {"name": "fresh", "guarantee-h100": "8", "guarantee": "8", "weight": "1"}
+    for backend, flavors in (("b", ["l40s"]), ("c", [])):
+        shown = root.post(address, {**typed, "backend": backend, "step": "edit"}, follow=True)
+        assert inputs(shown) == ["guarantee", *(f"guarantee-{flavor}" for flavor in flavors)]
+        assert 'value="fresh"' in shown.content.decode()
+        refused = root.post(address, {**typed, "backend": backend, "step": "preview"}, follow=True)
+        assert refused.status_code == 400
+        [message] = refused.context["form"].errors["backend"]
+        own = "Its own are below: l40s." if flavors else "It has none."
+        assert message == f"This cluster does not have the flavor h100, of which numbers were given. {own}"
+    assert root.post(address, {**typed, "backend": "a", "step": "preview"}, follow=True).status_code == 200
+    assert not Pool.objects.filter(name="fresh").exists()
