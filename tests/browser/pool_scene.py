@@ -86,6 +86,23 @@ class PoolScene:
         ):
             assert answer.status_code == 200, answer.text
 
+    def remove_flavors(self) -> None:
+        """End the work, remove the subpools, and take the flavors from the pool and its cluster: other tests use the
+        same installation."""
+        active = "SELECT w.name FROM scheduling_workflow w JOIN pools_pool p ON p.id = w.root_pool_id"
+        for row in self.stack.query(f"{active} WHERE p.name = %s AND w.end_time IS NULL", self.pool):
+            self.stack.admin_client.post(f"/api/workflow/{row['name']}/cancel")
+        client, address = self.stack.admin_client, f"/api/configs/pool/{self.pool}"
+        of_pool = {"resources": {"flavors": {"$action": "delete"}, "gpu": {"guarantee": 100}}}
+        for row in self.stack.query("SELECT subpool_name FROM pools_pool WHERE name LIKE %s", f"{self.pool}--%"):
+            answer = client.delete(f"{address}/subpool/{row['subpool_name']}")
+            assert answer.status_code == 200, answer.text
+        for answer in (
+            client.patch(address, json=of_pool),
+            client.put(f"/api/configs/backend/{self.pool}", json={"flavors": []}),
+        ):
+            assert answer.status_code == 200, answer.text
+
     def create_subpool(self, name: str, quota: int | dict[str, int]) -> None:
         """Create a subpool with a quota, or with one of each flavor."""
         how = {"quotas": quota} if isinstance(quota, dict) else {"quota": quota}

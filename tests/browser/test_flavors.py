@@ -4,7 +4,7 @@ nearest; a pool admin moves quota between kinds; a kind in use stays."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,13 @@ from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 VIEWS = {"desk": (1440, 900), "phone": (390, 844)}
+
+
+@pytest.fixture(autouse=True)
+def no_flavors_left(scene: PoolScene) -> Iterator[None]:
+    """Forms and lists of other tests show no flavors."""
+    yield
+    scene.remove_flavors()
 
 
 @pytest.fixture(params=VIEWS)
