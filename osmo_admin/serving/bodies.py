@@ -58,7 +58,7 @@ class RequestBodies:
         return length
 
     def _too_large(self, length: int) -> RequestRefused:
-        message = f"The request's body is too large: {length} bytes. Send at most {self.limit} bytes."
+        message = f"The request's body is too large: {length:,} bytes. Send at most {self.limit:,} bytes."
         return RequestRefused(413, Fault.BODY_TOO_LARGE, message, requested=length, limit=self.limit)
 
     async def _read_parts(self, proto: HTTPProtocol, length: int) -> bytes:

@@ -86,7 +86,7 @@ class ServiceForm(forms.Form):
         if upload is None:
             return ""
         if (upload.size or 0) > longest:
-            self.add_error(field, f"{upload.name} has {upload.size} bytes; the most is {longest}.")
+            self.add_error(field, f"{upload.name} has {upload.size:,} bytes; the most is {longest:,}.")
             return ""
         try:
             return unix_lines(str(upload.read().decode("utf-8-sig")))

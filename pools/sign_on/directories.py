@@ -288,7 +288,7 @@ def _groups(directory: LdapDirectory, connection: Connection, dn: str, username:
     wanted = re.sub(r"\{dn\}|\{username\}", lambda match: values[match[0]], directory.group_filter)
     found = _search(directory, connection, directory.group_base, wanted, limit=MAX_GROUPS)
     if len(found) > MAX_GROUPS:
-        raise _unusable(directory, directory.group_attribute, f"at most {MAX_GROUPS} groups")
+        raise _unusable(directory, directory.group_attribute, f"at most {MAX_GROUPS:,} groups")
     names = set()
     for entry in found:
         attributes = {name.lower(): values for name, values in entry["raw_attributes"].items()}

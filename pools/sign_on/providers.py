@@ -226,7 +226,7 @@ def _groups_of(provider: OpenIdProvider, claims: Mapping[str, Any]) -> tuple[str
     groups = claim_value(claims, provider.groups_claim)
     listed = [groups] if isinstance(groups, str) else groups or []
     if not isinstance(listed, list) or len(listed) > MAX_GROUPS or not all(isinstance(each, str) for each in listed):
-        raise _unusable(provider, provider.groups_claim, f"a list of at most {MAX_GROUPS} groups")
+        raise _unusable(provider, provider.groups_claim, f"a list of at most {MAX_GROUPS:,} groups")
     return tuple(sorted({group.removeprefix("/") for group in listed if 0 < len(group) <= MAX_TEXT}))
 
 

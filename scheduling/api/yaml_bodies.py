@@ -99,10 +99,10 @@ def _find_scalar_faults(value: Any) -> list[Violation]:
 
 def _check_size(values: int, spelled: int) -> None:
     if values > MAX_BODY_VALUES:
-        raise _body_error(f"The body holds more than {MAX_BODY_VALUES} values, and each use of an alias counts.")
+        raise _body_error(f"The body holds more than {MAX_BODY_VALUES:,} values, and each use of an alias counts.")
     if spelled > MAX_EXPANDED_CHARACTERS:
         raise _body_error(
-            f"The body spells out more than {MAX_EXPANDED_CHARACTERS} characters, with every alias written out."
+            f"The body spells out more than {MAX_EXPANDED_CHARACTERS:,} characters, with every alias written out."
         )
 
 

@@ -130,7 +130,7 @@ class OsmoRoles:
                     self.result.decide(place, f"{account} has the role {name}, which the files do not have. Add it.")
         if sum(map(len, found.values())) > MAX_GRANTS:
             raise BadSource.at(
-                next(iter(places.values())), f"the people would have more than {MAX_GRANTS} roles together."
+                next(iter(places.values())), f"the people would have more than {MAX_GRANTS:,} roles together."
             )
         for name, users in sorted(found.items()):
             self._add(name, users, places[name])

@@ -42,7 +42,7 @@ class FoundNodes:
         self.nodes[node.name] = node
         self.place = self.place or place
         if len(self.nodes) > MAX_NODES:
-            raise BadSource.at(place, f"the source has more than {MAX_NODES} nodes.")
+            raise BadSource.at(place, f"the source has more than {MAX_NODES:,} nodes.")
 
 
 def add_backend(

@@ -53,7 +53,7 @@ def source_text(name: str, content: bytes) -> SourceText:
             SourcePlace(name, line), "this is not UTF-8. Convert the file: iconv -t UTF-8 FILE."
         ) from problem
     if text.count("\n") > MAX_LINES:
-        raise BadSource.at(SourcePlace(name, MAX_LINES), f"the file has more than {MAX_LINES} lines. Split it.")
+        raise BadSource.at(SourcePlace(name, MAX_LINES), f"the file has more than {MAX_LINES:,} lines. Split it.")
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise BadSource.at(SourcePlace(name, line), "the line has a zero byte, so this is not a text.")

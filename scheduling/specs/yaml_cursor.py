@@ -112,7 +112,7 @@ class YamlCursor(ValueReader):
         """A whole number from `minimum`; 0 after a fault."""
         number = self.dialect.whole_number(self.value)
         if number is None or number < minimum:
-            self.refuse(f"a whole number from {minimum} to {MAX_UNITS}, written as 8", Fault.BAD_NUMBER)
+            self.refuse(f"a whole number from {minimum:,} to {MAX_UNITS:,}, written as 8", Fault.BAD_NUMBER)
             return 0
         return number
 

@@ -44,7 +44,7 @@ class YamlDocument:
 def read_documents(text: str, *, record_lines: bool = False, max_values: int = MAX_VALUES) -> list[YamlDocument]:
     """The documents of a file, in order; a document that cannot be read ends the file."""
     if len(text) > MAX_CHARACTERS:
-        message = f"The file has more than {MAX_CHARACTERS} characters."
+        message = f"The file has more than {MAX_CHARACTERS:,} characters."
         return [YamlDocument(faults=[Violation("", Fault.BAD_VALUE, message)])]
     if not record_lines and text.lstrip()[:1] in {"{", "["}:
         quick = _json(text)

@@ -145,7 +145,7 @@ def update(
 def _pools_text(names: list[str]) -> str:
     """`a, b` or `1000 pools (a, b, c and 997 more)`."""
     listed = format_cell(first_of(names))
-    return listed if len(names) <= NAMED_POOLS else f"{len(names)} pools ({listed})"
+    return listed if len(names) <= NAMED_POOLS else f"{len(names):,} pools ({listed})"
 
 
 def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tuple[str, str | None, Any]:

@@ -160,7 +160,7 @@ def import_file(
         return
     changed = [each["name"] for each in answer["subpools"]]
     names = f": {format_cell(first_of(changed))}" if changed else ""
-    print_answer(session, answer, lambda: f"{len(changed)} of {len(quotas)} subpools have new quotas{names}.")
+    print_answer(session, answer, lambda: f"{len(changed):,} of {len(quotas):,} subpools have new quotas{names}.")
 
 
 def _read_quota_file(file: str) -> QuotaFile:

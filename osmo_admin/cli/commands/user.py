@@ -46,7 +46,7 @@ def _users_table(answer: dict[str, Any]) -> AnswerText:
     users = answer["users"]
     table = list_table(pick(USER_COLUMNS, "name roles created created_by"), users, nothing="No users found.")
     total = answer.get("total_results", len(users))
-    return [table, f"{len(users)} of {total} users."] if total != len(users) else table
+    return [table, f"{len(users):,} of {total:,} users."] if total != len(users) else table
 
 
 @client_command(app, "get")

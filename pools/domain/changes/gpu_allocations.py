@@ -34,7 +34,7 @@ def _read_id(reader: FieldReader, key: str) -> str:
     if isinstance(name, str) and _ID.fullmatch(name):
         return name
     reader.add_fault(
-        key, Fault.BAD_VALUE, f"must be 1 to {MAX_LENGTH} printable characters without spaces and without '/'."
+        key, Fault.BAD_VALUE, f"must be 1 to {MAX_LENGTH:,} printable characters without spaces and without '/'."
     )
     return ""
 
@@ -42,7 +42,7 @@ def _read_id(reader: FieldReader, key: str) -> str:
 def _read_workload(reader: FieldReader, key: str) -> str:
     text = reader.read_text(key)
     if len(text) > MAX_LENGTH:
-        reader.add_fault(key, Fault.BAD_VALUE, f"has {len(text)} characters; the most is {MAX_LENGTH}.")
+        reader.add_fault(key, Fault.BAD_VALUE, f"has {len(text):,} characters; the most is {MAX_LENGTH:,}.")
     return text
 
 

@@ -169,7 +169,7 @@ def _kind(fields: FieldReader, present: str | None) -> str:
 def _nodes(fields: FieldReader) -> tuple[NodeSpec, ...]:
     rows = fields.nested_list("nodes")
     if len(rows) > MAX_NODES:
-        fields.add_fault("nodes", Fault.TOO_MANY, f"has {len(rows)} entries; the most is {MAX_NODES}.")
+        fields.add_fault("nodes", Fault.TOO_MANY, f"has {len(rows):,} entries; the most is {MAX_NODES:,}.")
         return ()
     nodes, seen = [], set()
     for row in rows:

@@ -34,7 +34,7 @@ class QuotaFile:
 def parse_quota_file(text: str) -> QuotaFile:
     """Raises BadInput with every fault, each with its line."""
     if len(text) > MAX_FILE_LENGTH:
-        raise _refusal(f"The file has {len(text)} characters; the most is {MAX_FILE_LENGTH}. Give it in parts.", 1)
+        raise _refusal(f"The file has {len(text):,} characters; the most is {MAX_FILE_LENGTH:,}. Give it in parts.", 1)
     reader = csv.reader(StringIO(text.removeprefix("\ufeff")))
     try:
         header = [cell.strip().lower() for cell in next(reader, [])]

@@ -127,7 +127,7 @@ def check_address(channel: Channel, address: str, *, needs_tls: bool) -> Address
         )
         return AddressCheck((_fault(fault),) if address else (), "")
     if not 0 < len(address) <= MAX_ADDRESS or not address.isprintable():
-        return AddressCheck((_fault(f"An address has 1 to {MAX_ADDRESS} printable characters."),), "")
+        return AddressCheck((_fault(f"An address has 1 to {MAX_ADDRESS:,} printable characters."),), "")
     if channel is Channel.MAIL:
         return _check_mail(address)
     try:

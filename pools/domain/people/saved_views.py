@@ -54,6 +54,6 @@ def saved_view_violations(name: str, query: str) -> list[Violation]:
     if not query:
         found.append(Violation("query", Fault.BAD_VALUE, "The view has no filter: set at least one, then save it."))
     elif len(query) > MAX_QUERY_LENGTH:
-        message = f"The filters have {len(query)} characters: a view holds at most {MAX_QUERY_LENGTH}."
+        message = f"The filters have {len(query):,} characters: a view holds at most {MAX_QUERY_LENGTH:,}."
         found.append(Violation("query", Fault.BAD_VALUE, message, numbers=(("max_length", MAX_QUERY_LENGTH),)))
     return found

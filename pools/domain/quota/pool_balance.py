@@ -248,7 +248,7 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
             "A percentage needs a pool with a finite guarantee; give it one, or give whole GPUs.",
         )
     if number > MAX_GPUS:
-        return Violation(path, Fault.QUOTA_TOO_LARGE, f"A quota is at most {MAX_GPUS}.")
+        return Violation(path, Fault.QUOTA_TOO_LARGE, f"A quota is at most {MAX_GPUS:,}.")
     exact = number * int(parent) / 100 if is_share else number
     gpus = math.floor(exact)
     if exact == gpus:

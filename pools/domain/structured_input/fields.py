@@ -54,7 +54,7 @@ class FieldReader:
             return default
         text = self.field(key).text()
         if text is not None and len(text) > MAX_TEXT_LENGTH:
-            self.add_fault(key, Fault.BAD_VALUE, f"must be a text of at most {MAX_TEXT_LENGTH} characters.")
+            self.add_fault(key, Fault.BAD_VALUE, f"must be a text of at most {MAX_TEXT_LENGTH:,} characters.")
             return default
         return default if text is None else text
 

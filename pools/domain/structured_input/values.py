@@ -107,7 +107,7 @@ class ValueReader:
     ) -> int:
         """A whole number inside its bounds."""
         found = self.dialect.whole_number(self.value)
-        expected = f"a whole number from {minimum}" + ("" if maximum is None else f" to {maximum}")
+        expected = f"a whole number from {minimum:,}" + ("" if maximum is None else f" to {maximum:,}")
         if found is None:
             self.refuse(expected)
         elif found < minimum:

@@ -5,4 +5,4 @@ from __future__ import annotations
 
 def counted(number: float, word: str, plural: str = "") -> str:
     """`1 workflow`, `2 workflows`; `plural` for words that take more than an s."""
-    return f"{number} {word if number == 1 else plural or word + 's'}"
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"

@@ -99,7 +99,7 @@ def parse_quantity(value: object) -> Quantity:
         return _read(value, value)
     if isinstance(value, int) and value.bit_length() > 64:
         raise InvalidQuantity(
-            Fault.TOO_LARGE if value > 0 else Fault.NEGATIVE, f"is beyond 0 to 2^63 - 1 ({MAX_UNITS})."
+            Fault.TOO_LARGE if value > 0 else Fault.NEGATIVE, f"is beyond 0 to 2^63 - 1 ({MAX_UNITS:,})."
         )
     # A float keeps the digits of the JSON: `repr` finds the shortest decimal that reads back as the same number.
     text = repr(value)
@@ -116,7 +116,9 @@ def _read(text: str, written: str) -> Quantity:
     if not text:
         raise InvalidQuantity(Fault.BAD_VALUE, "is empty; give a quantity, as 100, 1.5 or 16Gi.")
     if len(text) > MAX_LENGTH:
-        raise InvalidQuantity(Fault.BAD_VALUE, f"has {len(text)} characters; the most for a quantity is {MAX_LENGTH}.")
+        raise InvalidQuantity(
+            Fault.BAD_VALUE, f"has {len(text):,} characters; the most for a quantity is {MAX_LENGTH}."
+        )
     match = _FORM.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
         if _NEGATIVE.match(text):
@@ -127,7 +129,7 @@ def _read(text: str, written: str) -> Quantity:
         )
     milli = _milli(match, text)
     if milli > MAX_UNITS * THOUSAND:
-        raise InvalidQuantity(Fault.TOO_LARGE, f"is too large; the most is 2^63 - 1 ({MAX_UNITS}).")
+        raise InvalidQuantity(Fault.TOO_LARGE, f"is too large; the most is 2^63 - 1 ({MAX_UNITS:,}).")
     return Quantity(milli, _family(match), written)
 
 

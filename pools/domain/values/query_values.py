@@ -35,7 +35,7 @@ def parse_integer(text: str, minimum: int = 0, maximum: int = MAX_INTEGER) -> in
 
 def integer_rule(minimum: int = 0, maximum: int = MAX_INTEGER) -> str:
     """The rule of `parse_integer`, for a message."""
-    return f"a whole number from {minimum} to {maximum}"
+    return f"a whole number from {minimum:,} to {maximum:,}"
 
 
 def parse_datetime(text: str) -> datetime | None:

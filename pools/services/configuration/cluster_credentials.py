@@ -197,7 +197,7 @@ def _unseal_kubeconfig(row: KubernetesSettings) -> str:
 
 def _read_facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
     if len(text) > MAX_LENGTH:
-        message = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
+        message = f"kubeconfig has {len(text):,} characters; the most is {MAX_LENGTH:,}."
         return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, Fault.TOO_LONG, message)]
     return read_kubeconfig(_parse_yaml(text), context, addresses=address_rule())
 

@@ -101,7 +101,7 @@ def effect_on_quotas(command: ResizeSubpools, operation: Callable[[], object], a
 def _check_request(quotas: Mapping[str, object]) -> None:
     """Raise BadInput for no quotas, too many, and names that are not those of subpools."""
     if not 0 < len(quotas) <= MAX_QUOTAS:
-        message = f"quotas has {len(quotas)} entries; give 1 to {MAX_QUOTAS} subpools with their quotas."
+        message = f"quotas has {len(quotas):,} entries; give 1 to {MAX_QUOTAS:,} subpools with their quotas."
         raise BadInput.of([Violation("quotas", Fault.BAD_VALUE, message, numbers=(("most", MAX_QUOTAS),))])
     faults = [
         Violation(f"quotas.{name}", Fault.NOT_A_SUBPOOL, "A key of `quotas` is the name of a subpool, such as team--a.")

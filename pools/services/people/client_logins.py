@@ -160,7 +160,7 @@ def _plain_code(text: str) -> str:
 
 def _too_many() -> DomainError:
     message = (
-        f"Too many clients wait for consent: at most {MAX_OPEN_OF_ADDRESS} of one address and {MAX_OPEN} in all are "
+        f"Too many clients wait for consent: at most {MAX_OPEN_OF_ADDRESS} of one address and {MAX_OPEN:,} in all are "
         "allowed. Wait a minute, or log in with an access token."
     )
     numbers = (("limit", MAX_OPEN_OF_ADDRESS),)

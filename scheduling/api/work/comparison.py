@@ -51,7 +51,7 @@ class WorkflowComparison(View):
     @describe_operation(
         "Compare two workflows. Each fact has its unit and both values, null where a workflow has none; a gang that "
         "only one workflow has is compared with nothing. `file_changes` are the lines of a unified difference of the "
-        f"rendered files, null if one has more than {MAX_LINES} lines.",
+        f"rendered files, null if one has more than {MAX_LINES:,} lines.",
         answer=ComparisonAnswer,
     )
     def get(self, request: Request, name: str, other: str) -> Response:

@@ -26,7 +26,7 @@ class UpdateSettings(ChangeCommand):
     owned_kind: ClassVar[OwnedKind | None] = OwnedKind.SETTINGS
 
     subpool_drain_interval_minutes: int | None = value(
-        whole_number(1, 10_080, "is a whole number of minutes from 1 to 10080 (a week)."),
+        whole_number(1, 10_080, "is a whole number of minutes from 1 to 10,080 (a week)."),
         "Check for drained subpools every … minutes",
         "1 to 10080. The last workflow that ends archives its subpool at once; this check finds any that was missed. "
         "Applies without a restart.",

@@ -132,7 +132,7 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
         )
         gpus = item.get("gpus", 1)
         if not _is_count(gpus):
-            faults.append(Violation(f"{path}.gpus", Fault.BAD_VALUE, f"A pod has 0 to {MAX_INTEGER} whole GPUs."))
+            faults.append(Violation(f"{path}.gpus", Fault.BAD_VALUE, f"A pod has 0 to {MAX_INTEGER:,} whole GPUs."))
         elif isinstance(name, str):
             pods.gpus[name] = gpus
         if not isinstance(name, str) or not name:
@@ -165,9 +165,9 @@ def _read_room(written: object) -> tuple[dict[str, int] | None, list[Violation]]
     if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
         return None, [Violation("room", Fault.BAD_VALUE, "`room` is a map from the name of a node to its free GPUs.")]
     if len(written) > MAX_ROOM:
-        message = f"`room` has {len(written)} nodes; {MAX_ROOM} are the most."
+        message = f"`room` has {len(written):,} nodes; {MAX_ROOM:,} are the most."
         return None, [Violation("room", Fault.TOO_LARGE, message)]
-    message = f"A node has 0 to {MAX_INTEGER} whole free GPUs."
+    message = f"A node has 0 to {MAX_INTEGER:,} whole free GPUs."
     faults = [
         Violation(f"room.{name}", Fault.BAD_VALUE, message) for name, free in written.items() if not _is_count(free)
     ]

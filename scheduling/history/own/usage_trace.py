@@ -59,7 +59,7 @@ def read_trace(actor: Actor, since: datetime, until: datetime) -> list[TraceJob]
                 )
             )  # fmt: skip
     if len(jobs) > MAX_TRACE_JOBS:
-        message = f"A trace has at most {MAX_TRACE_JOBS} jobs; this time has more: give a later since."
+        message = f"A trace has at most {MAX_TRACE_JOBS:,} jobs; this time has more: give a later since."
         raise BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_jobs", MAX_TRACE_JOBS),))])
     return jobs
 

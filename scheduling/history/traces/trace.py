@@ -283,7 +283,7 @@ class TraceReader:
         """Count one data row; False when there are too many."""
         self._row += 1
         if self._row > MAX_JOBS:
-            self._fault("", Fault.BAD_VALUE, f"The trace has more than {MAX_JOBS} jobs; give a shorter one.")
+            self._fault("", Fault.BAD_VALUE, f"The trace has more than {MAX_JOBS:,} jobs; give a shorter one.")
             return False
         return True
 

@@ -433,7 +433,7 @@ class _AccountWriter:
             return
         self.grants += 1
         if self.grants > MAX_GRANTS:
-            raise BadSource.at(line.place, f"the people would have more than {MAX_GRANTS} roles of pools together.")
+            raise BadSource.at(line.place, f"the people would have more than {MAX_GRANTS:,} roles of pools together.")
         role = pool_role(pool, kind)
         self.role_places.setdefault(role, line.place)
         self.roles.setdefault(role, set()).add(line.name)

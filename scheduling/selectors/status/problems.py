@@ -21,6 +21,7 @@ from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.shortage.degraded import DegradedCluster, degraded_message, shares_message
 from pools.domain.values.counting import counted
+from pools.domain.values.durations import span_text
 from pools.models import Backend, GpuQuota, Pool
 from pools.permissions import namespaces_for
 from pools.selectors.quotas.backend_capacity import oversubscription_warning
@@ -265,8 +266,7 @@ def long_waits(waiting: Sequence[WaitingPool], now: datetime) -> Iterator[Proble
         if p90 is None or waited < MIN_LONG_WAIT or waited.total_seconds() <= p90:
             continue
         message = (
-            f"In pool {each.pool} work waits longer than usual: nine of ten workflows started within "
-            f"{_length_text(p90)}."
+            f"In pool {each.pool} work waits longer than usual: nine of ten workflows started within {span_text(p90)}."
         )
         numbers = {"waited_seconds": int(waited.total_seconds()), "p90_seconds": int(p90), "gangs": each.gangs}
         yield Problem(ProblemCode.LONG_WAIT, f"pool/{each.pool}", message, False, each.since, numbers)
@@ -343,10 +343,3 @@ def wrong_previews(actor: Actor, now: datetime) -> Iterator[Problem]:
 def _is_visible(actor: Actor) -> Q:
     """Of a row with a `group`: whether the reader may know its workflow."""
     return Q() if actor.can_read_all else Q(group__workflow__in=Workflow.objects.visible_to(actor))
-
-
-def _length_text(seconds: float) -> str:
-    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"

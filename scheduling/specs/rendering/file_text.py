@@ -21,7 +21,7 @@ def clean_text(text: str, faults: Faults) -> str | None:
         faults.add(
             "file",
             Fault.TOO_LARGE,
-            f"The file has {len(text)} characters; at most {MAX_FILE_BYTES} bytes are read. "
+            f"The file has {len(text):,} characters; at most {MAX_FILE_BYTES:,} bytes are read. "
             "Put large data into storage and name it under inputs.",
         )
         return None

@@ -15,7 +15,7 @@ from scheduling.specs.rendering.variables import encode_variables, unknown_varia
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
 _MESSAGES = {
-    "too_large": f"The template makes over {MAX_FILE_BYTES} bytes or needs too much memory. Make its loops smaller.",
+    "too_large": f"The template makes over {MAX_FILE_BYTES:,} bytes or needs too much memory. Make its loops smaller.",
     "too_slow": f"The template has not finished after {RENDER_SECONDS:g} seconds. Make its loops smaller.",
     "budget_spent": (
         f"The templates of one request may take {RENDER_SECONDS:g} seconds together, and they were over in this one. "

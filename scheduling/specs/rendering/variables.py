@@ -109,7 +109,7 @@ def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Fau
             "set_variables",
             Fault.TOO_MANY,
             f"{len(typed) + len(strings)} variables are set; at most "
-            f"{MAX_ASSIGNMENTS} may be. Put the rest under `default-values:`.",
+            f"{MAX_ASSIGNMENTS:,} may be. Put the rest under `default-values:`.",
         )
         return
     for field, values, as_text in (("set_variables", typed, False), ("set_string_variables", strings, True)):

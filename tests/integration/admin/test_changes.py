@@ -183,7 +183,7 @@ def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Ca
 def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     pool = root.post("/pools/team/configuration", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
-    assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647."]
+    assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2,147,483,647."]
     typed = {"namespace": "ns", "victims": "youngest", "nodes": "n0 8\n\nn1", "step": "preview"}
     backend = root.post("/clusters/sim/configuration", typed, follow=True)
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]

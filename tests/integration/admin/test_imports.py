@@ -164,7 +164,7 @@ class TestRefusals:
         ("content", "words"),
         [
             (b"", "empty"),
-            (b"# x\n" * 200_002, "more than 200000 lines"),
+            (b"# x\n" * 200_002, "more than 200,000 lines"),
             ("Größe: 1\n".encode("latin-1"), "not UTF-8"),
             (b"a: 1\n\0\n", "zero byte"),
             (b"[" * 5000, ":1: "),

@@ -80,7 +80,7 @@ def test_every_fault_is_named_and_nothing_is_written(pools: None) -> None:
 
 @pytest.mark.parametrize("quotas", [{}, {f"team--s{number}": 1 for number in range(subpool_quotas.MAX_QUOTAS + 1)}])
 def test_the_number_of_quotas_is_bounded(db: None, quotas: dict[str, int]) -> None:
-    with pytest.raises(BadInput, match=f"give 1 to {subpool_quotas.MAX_QUOTAS}"):
+    with pytest.raises(BadInput, match=f"give 1 to {subpool_quotas.MAX_QUOTAS:,}"):
         world.apply_change(ResizeSubpools(quotas=quotas))
 
 

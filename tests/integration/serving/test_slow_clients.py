@@ -94,7 +94,7 @@ def test_a_large_body_is_refused_before_it_is_sent(strict_port: int) -> None:
         {
             "path": "",
             "code": "body_too_large",
-            "message": "The request's body is too large: 1000000000000 bytes. Send at most 1048576 bytes.",
+            "message": "The request's body is too large: 1,000,000,000,000 bytes. Send at most 1,048,576 bytes.",
             "requested": 10**12,
             "limit": 1048576,
         }

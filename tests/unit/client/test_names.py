@@ -81,7 +81,7 @@ def test_a_file_of_a_thousand_pools_is_counted(osmo, stub, tmp_path):
     file.write_text(json.dumps({"pools": {f"pool-{number}": {} for number in range(1000)}}))
     stub.on("PUT", "/api/configs/pool", None)
     ran = osmo("config", "update", "POOL", "-f", str(file))
-    count = "1000 pools (pool-0, pool-1, pool-2 and 997 more)"
+    count = "1,000 pools (pool-0, pool-1, pool-2 and 997 more)"
     assert ran.stdout == f"Successfully updated POOL config of {count}.\n"
     assert f"the whole configuration of {count}:" in ran.stderr
     assert len(ran.output) < 400

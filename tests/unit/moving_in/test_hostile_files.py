@@ -36,7 +36,7 @@ def refusal_of(kind: str, content: bytes) -> str:
 
 @pytest.mark.parametrize("kind", [*SourceKind])
 def test_a_million_lines(kind: str) -> None:
-    assert f"more than {MAX_LINES} lines" in refusal_of(kind, b"# x\n" * 1_000_000)
+    assert f"more than {MAX_LINES:,} lines" in refusal_of(kind, b"# x\n" * 1_000_000)
     assert "MiB" in refusal_of(kind, b"x" * (MAX_BYTES + 1))
 
 
