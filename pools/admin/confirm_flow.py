@@ -14,7 +14,7 @@ refusal the form appears again with its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
@@ -108,6 +108,10 @@ class ChangeForm(forms.ServiceForm):
     def shows_effect_beside(self) -> bool:
         """Whether a script may ask for the effect of the input while a person types: not of a secret or a file."""
         return not self.is_multipart() and not any(_is_secret(self, name) for name in self.fields)
+
+    def names_in_order(self) -> Iterable[str] | None:
+        """As the groups show them."""
+        return [name for group in self.groups for name in group.names] or super().names_in_order()
 
     def grouped_fields(self) -> list[tuple[FieldGroup, list[BoundField], bool]]:
         """The groups with those of their fields that the form has, and whether the group is open."""

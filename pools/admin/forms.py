@@ -4,7 +4,7 @@ fields that they name."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,7 +39,7 @@ class ServiceForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields = {**self.own_fields(), **self.fields}
-        self.order_fields(self.field_order)
+        self.order_fields(self.names_in_order())
         first = next((field for field in self.visible_fields() if not field.field.disabled), None)
         if first is not None and not self.is_bound:  # after a refusal the message gets the focus (form_errors.html)
             first.field.widget.attrs["autofocus"] = True
@@ -47,6 +47,10 @@ class ServiceForm(forms.Form):
     def own_fields(self) -> dict[str, forms.Field]:
         """Fields that stand in front of those of the class."""
         return {}
+
+    def names_in_order(self) -> Iterable[str] | None:
+        """The fields as they stand on the page; those that are not named follow."""
+        return self.field_order
 
     def add_errors(self, refusal: DomainError) -> None:
         """Show a refusal: each violation at its field, all others above the form."""

@@ -24,6 +24,7 @@ from pools.domain.quota.stored_quotas import StoredFlavors
 from pools.domain.quota.usage_bar import BAR_PARTS, FlavorUse, UsageBar
 from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import GPU, NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text, flavor_of, is_gpu
+from pools.domain.values.byte_sizes import size_text
 from pools.domain.values.durations import span_text
 from pools.models import AuditEntry
 from pools.selectors.quotas.pool_tree import PoolTreeRow
@@ -95,6 +96,12 @@ def number(value: Any) -> str:
     if isinstance(value, int):
         return "unlimited" if value == NO_LIMIT else signed(value)
     return str(value)
+
+
+@register.filter
+def memory(value: int) -> str:
+    """Bytes of a node, as the client writes them: `1024Gi`."""
+    return size_text(value, round_up=False)
 
 
 @register.filter

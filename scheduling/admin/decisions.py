@@ -12,6 +12,7 @@ from django.utils.dateparse import parse_datetime
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
+from pools.domain.people.roles import Actor
 from scheduling.admin.filters import DecisionPageFilterSet
 from scheduling.domain.timelines.event_lanes import MIN_SPAN, draw_lanes, slot_length
 from scheduling.models import Decision
@@ -26,6 +27,8 @@ _LENGTHS = {
     "7d": timedelta(days=7),
 }
 USUAL_RANGE = "24h"
+_MOST_EMPTY = 0.25
+"""The part of a range before its first event that the lanes show."""
 
 
 @admin.register(Decision)
@@ -38,6 +41,8 @@ class DecisionAdmin(PolicyAdmin):
         actor = actor_of(request)
         filters = DecisionPageFilterSet(request, Decision.objects.visible_to(actor))
         name, since, until = _shown_range(request, filters)
+        late = _late_begin(actor, since, until) if name else None
+        since = since if late is None else min(late, until - MIN_SPAN)
         rows = filters.qs.filter(time__gte=since, time__lt=until)
         chart = draw_lanes(count_decisions(rows, slot_length(since, until)), since, until)
         part = _chosen_part(request, since, until)
@@ -55,6 +60,7 @@ class DecisionAdmin(PolicyAdmin):
             total=sum(lane.total for lane in chart.lanes),
             ranges=RANGES,
             range_name=name,
+            begins_at=late,
             event_labels=list(EVENT_LABELS.items()),
         )
 
@@ -73,6 +79,13 @@ def _shown_range(request: HttpRequest, filters: DecisionPageFilterSet) -> tuple[
         return "", since, max(until, since + MIN_SPAN)
     name = name if name in RANGES else USUAL_RANGE
     return name, now - _LENGTHS[name], now
+
+
+def _late_begin(actor: Actor, since: datetime, until: datetime) -> datetime | None:
+    """The first of all events of the range if it comes late, as in a new installation, where the lanes would be empty
+    for the most part; else None."""
+    first = _first_time(Decision.objects.visible_to(actor).filter(time__gte=since, time__lt=until))
+    return first if first is not None and first - since > _MOST_EMPTY * (until - since) else None
 
 
 def _first_time(rows: QuerySet[Decision]) -> datetime | None:

@@ -14,7 +14,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import reason_field
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, Done
 from pools.admin.git_ownership import owned_reason
-from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label
+from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label, form_value
 from pools.domain.changes.command import fields_of, read_command
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.domain.people.roles import Permission, is_allowed
@@ -36,8 +36,8 @@ class SchedulerSettingsForm(ChangeForm):
 
     field_by_path = {DRAIN_INTERVAL: "minutes", MAX_RETRY: "retries"}
     kept_fields = frozenset({"minutes", "retries"})
-    minutes = forms.text_field(_MINUTES.label, help_text=_MINUTES.help, inputmode="numeric")
-    retries = forms.text_field(_RETRIES.label, help_text=_RETRIES.help, inputmode="numeric")
+    minutes = forms.text_field(_MINUTES.label, help_text=_MINUTES.help, unit=_MINUTES.unit, inputmode="numeric")
+    retries = forms.text_field(_RETRIES.label, help_text=_RETRIES.help, unit=_RETRIES.unit, inputmode="numeric")
     description = reason_field()
 
     def command(self) -> UpdateSettings:
@@ -98,6 +98,7 @@ class WorkflowConfigAdmin(PolicyAdmin):
                 actor=actor,
                 read_state=_state,
                 label_of=form_label(SchedulerSettingsForm),
+                value_of=form_value(SchedulerSettingsForm),
                 messages=_messages,
                 form_words={"row": row, "may_write": True},
             ),

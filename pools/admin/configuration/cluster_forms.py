@@ -19,7 +19,7 @@ from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 
 _MODE_CHOICES = (
-    (cluster_config.MANAGE, "manage: work is dispatched, quotas become queues"),
+    (cluster_config.MANAGE, "manage: run its work, write its queues"),
     (cluster_config.OBSERVE, "observe: read its work, write nothing"),
 )
 _ACCESS_CHOICES = (
@@ -138,7 +138,6 @@ class ClusterForm(ChangeForm):
 class ConnectClusterForm(ClusterForm):
     """A new cluster."""
 
-    field_order = ("name",)
     kubeconfig = kubeconfig_field("It is stored encrypted and never shown again.")
     name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 

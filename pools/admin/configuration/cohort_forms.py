@@ -70,7 +70,6 @@ class CreateCohortForm(CohortForm):
     """A new cohort."""
 
     groups = (FieldGroup("Cohort", ("name",)), *CohortForm.groups)
-    field_order = ("name",)
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
 
 

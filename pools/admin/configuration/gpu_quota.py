@@ -122,7 +122,6 @@ def _cap_label(path: str) -> str:
 class CreateGpuQuotaForm(GpuQuotaForm):
     """The caps of a namespace that has none yet."""
 
-    field_order = ("namespace",)
     namespace = forms.text_field(
         "Namespace", help_text="1 to 63 lower-case letters, digits and hyphens.", required=True
     )

@@ -112,7 +112,6 @@ class CreatePoolForm(PoolConfigForm):
     """A new pool."""
 
     groups = (FieldGroup("Pool", ("name", "backend")), *PoolConfigForm.groups)
-    field_order = ("name", "backend")
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
     backend = forms.choice_field("Cluster", help_text="The cluster (backend) that runs the pool's work.")
 

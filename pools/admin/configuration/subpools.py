@@ -203,11 +203,13 @@ def _respond(
 
 def _creation_message(result: SubpoolResult) -> str:
     verb = "is active again" if result.reactivated else "was created"
-    return f"{result.row.name} {verb}; its quota is {result.subpool.quota} GPUs."
+    return f"{result.row.name} {verb}; its quota is {counted(result.subpool.quota, 'GPU')}."
 
 
 def _quota_message(result: SubpoolResult) -> str:
-    return " ".join([f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.", *_end_messages(result)])
+    return " ".join(
+        [f"The quota of {result.row.name} is {counted(result.subpool.quota, 'GPU')} now.", *_end_messages(result)]
+    )
 
 
 def _deadline_message(result: SubpoolResult) -> str:

@@ -128,7 +128,7 @@ class ImportForm(ChangeForm):
         self.source_names: list[str] = []
         existing = [(name, f"{name}, which is here already") for name in sorted(facts.namespaces)]
         self.fields["cluster"].choices = [  # type: ignore[attr-defined]
-            ("", "A new simulated one with the nodes of the files"),
+            ("", "A new one with the files' nodes"),
             *existing,
         ]
         if facts.files is not None:

@@ -27,16 +27,18 @@ class UpdateSettings(ChangeCommand):
 
     subpool_drain_interval_minutes: int | None = value(
         whole_number(1, 10_080, "is a whole number of minutes from 1 to 10,080 (a week)."),
-        "Check for drained subpools every … minutes",
-        "1 to 10080. The last workflow that ends archives its subpool at once; this check finds any that was missed. "
+        "Check for drained subpools every",
+        "1 to 10,080. The last workflow that ends archives its subpool at once; this check finds any that was missed. "
         "Applies without a restart.",
         default=None,
+        unit="minutes",
     )
     max_retry_per_task: int | None = value(
         whole_number(0, 100, "is a whole number from 0 to 100."),
-        "Retry a task at most … times",
+        "Retry a task at most",
         "0 to 100, where its exit actions say RESCHEDULE. Preempted work is always re-queued.",
         default=None,
+        unit="times",
     )
 
     @classmethod

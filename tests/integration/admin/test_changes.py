@@ -189,7 +189,7 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
     cohort = root.post("/cohorts/-/create", typed, follow=True).context["form"].errors
-    whole = "must be a whole number from -9007199254740991 to 9007199254740991"
+    whole = "must be a whole number from -9,007,199,254,740,991 to 9,007,199,254,740,991"
     assert cohort["nominal"] == [f"“Nominal quota in GPUs” {whole}, not a text."]
     assert set(cohort["others"]) == {
         f"Line 2: borrowing limit {whole}, not a text.",

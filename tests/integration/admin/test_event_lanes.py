@@ -54,8 +54,15 @@ def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatc
     assert shown(f"range=7d&part_since={text(1)}&part_until={text(2)}") == (1, 0)
     assert shown("range=7d&part_since=x&part_until=2026-99-99T00:00:00Z") == (1, 1)
     assert shown(f"range=1h&since={(at - timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M')}") == (1, 1)
-    chart = root.get("/activity?range=7d").context["chart"]
-    assert (chart.end, chart.end - chart.start) == (later, timedelta(days=7))
+    page = root.get("/activity?range=7d")
+    chart = page.context["chart"]
+    assert (chart.start, chart.end) == (at, later), "the lanes begin with the first event, as the page says"
+    assert "the first one at" in page.content.decode()
+    monkeypatch.setattr("scheduling.admin.decisions.timezone.now", lambda: at + timedelta(days=6))
+    page = root.get("/activity?range=7d")
+    chart = page.context["chart"]
+    assert chart.end - chart.start == timedelta(days=7), "a day without events is not left out"
+    assert "the first one at" not in page.content.decode()
 
 
 def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]) -> None:

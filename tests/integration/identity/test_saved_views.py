@@ -59,7 +59,7 @@ def test_nobody_sees_or_deletes_the_views_of_others(caller: Callers) -> None:
         (f"{VIEWS}/workflows/{'x' * 41}", {"query": "a=1"}, 400, "1 to 40 characters"),
         (f"{VIEWS}/workflows/---", {"query": "a=1"}, 400, "a letter or a digit"),
         (MINE, {"query": "page=2&pool="}, 400, "The view has no filter"),
-        (MINE, {"query": "pool=" + "x" * 2000}, 400, "at most 2000"),
+        (MINE, {"query": "pool=" + "x" * 2000}, 400, "at most 2,000"),
         (MINE, {}, 400, "query"),
         (MINE, {"query": 5}, 400, "query"),
         (MINE, {"query": "a=1", "filters": {}}, 400, "filters"),

@@ -41,7 +41,7 @@ def test_all_faults_are_reported_at_once_without_the_values() -> None:
     with pytest.raises(BadInput) as refusal:
         _read(query)
     assert [(fault.path, fault.code, fault.message) for fault in refusal.value.details] == [
-        ("limit", "bad_query", "limit: give a whole number from 1 to 1000."),
+        ("limit", "bad_query", "limit: give a whole number from 1 to 1,000."),
         ("offset", "bad_query", "offset: give a whole number from 0 to 2,147,483,647."),
         ("revision", "missing", "revision is missing."),
         ("since", "bad_query", "since: give a time in UTC, as 2026-11-20 or 2026-11-20T11:33:25."),
