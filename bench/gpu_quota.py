@@ -146,10 +146,11 @@ def _measure_rebuild() -> dict[str, Any]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
+    from pools.database.transactions import database_time
     from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
     from pools.domain.values.quantities import parse_quantity
     from pools.models import Backend
-    from pools.services.gpu_quota.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
+    from pools.services.gpu_quota.gpu_rebuild import PodWorker, rebuild_gpu_usage
 
     backend = Backend.objects.create(name="cluster", namespace="cluster", kind=Backend.Kind.KUBERNETES)
     worker = GpuWorker(GpuAmounts(parse_quantity("10"), parse_quantity("1Gi")), count=2)

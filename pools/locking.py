@@ -44,8 +44,8 @@ from django.contrib.auth.models import Group
 from django.db import connection
 
 from pools.database.driver import is_in_transaction
-from pools.database.one_message import Statement, read_each
 from pools.database.prepared import Row, read_rows
+from pools.database.statements import Statement, execute_sql, read_each
 from pools.domain.configuration.flavors import Flavor, flavors_of
 from pools.domain.people.roles import Actor
 from pools.domain.quota.pool_balance import FlavorQuota, accounting_quota, unallocated_quota
@@ -130,8 +130,7 @@ def lock_configuration() -> None:
     the pool is assigned to it. Submissions and reconciliation take only pool trees, so they never wait for this lock.
     """
     _require_transaction()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CONFIGURATION_LOCK])
+    execute_sql("SELECT pg_advisory_xact_lock(%s)", [CONFIGURATION_LOCK])
 
 
 def lock_pool_tree(root_id: int) -> Pool:
@@ -200,8 +199,7 @@ def lock_flavors(backend: Backend) -> tuple[Flavor, ...]:
 def lock_grants() -> None:
     """Let one migration at a time change the roles of the database and what they may do."""
     _require_transaction()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [GRANT_LOCK])
+    execute_sql("SELECT pg_advisory_xact_lock(%s)", [GRANT_LOCK])
 
 
 def _require_transaction() -> None:

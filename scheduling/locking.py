@@ -24,10 +24,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import Error, connection
+from django.db import Error
 
 from pools.database.driver import is_in_transaction
 from pools.database.errors import is_database_away
+from pools.database.statements import execute_sql
 from pools.domain.errors import Busy, Throttled
 from pools.models import NoticeProgress, NoticeTarget
 from scheduling.models import UsageProgress, Workflow, WorkflowConfig
@@ -77,20 +78,17 @@ def _try_lock(space: int, key: int, *, tries: int = 1, pause: float = 0) -> Iter
     The lock belongs to the connection, so PostgreSQL drops the lock when the process dies or the connection is lost.
     """
     held = False
-    with connection.cursor() as cursor:
-        for left in reversed(range(tries)):
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, key])
-            held = bool(cursor.fetchone()[0])
-            if held or not left:
-                break
-            cursor.execute("SELECT pg_sleep(%s)", [pause])
+    for left in reversed(range(tries)):
+        held = bool(execute_sql("SELECT pg_try_advisory_lock(%s, %s)", [space, key]).fetchone()[0])
+        if held or not left:
+            break
+        execute_sql("SELECT pg_sleep(%s)", [pause])
     try:
         yield held
     finally:
         if held:
             try:
-                with connection.cursor() as cursor:
-                    cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key])
+                execute_sql("SELECT pg_advisory_unlock(%s, %s)", [space, key])
             except Error as error:
                 if not is_database_away(error):
                     raise
@@ -128,20 +126,19 @@ def end_silent_long_work(silent_for: timedelta) -> int:
     return their number. Their processes are frozen or cannot be reached: PostgreSQL keeps the locks of a session until
     its connection ends, which the freezing of a process does not do. A process that wakes up finds its connection
     lost. A session whose statement runs is left alone, except where it only waits for its client to read the answer."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 1000)) FROM (
-                SELECT DISTINCT pid FROM pg_locks AS held JOIN pg_stat_activity AS holder USING (pid)
-                WHERE held.locktype = 'advisory' AND held.classid = %s AND held.objsubid = 2 AND held.granted
-                    AND holder.datname = current_database() AND pid <> pg_backend_pid()
-                    AND (holder.state <> 'active' OR holder.wait_event_type = 'Client')
-                    AND holder.state_change < now() - %s * interval '1 second'
-            ) AS silent
-            """,
-            [LONG_WORK_LOCK_SPACE, silent_for.total_seconds()],
-        )
-        return int(cursor.fetchone()[0])
+    (ended,) = execute_sql(
+        """
+        SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 1000)) FROM (
+            SELECT DISTINCT pid FROM pg_locks AS held JOIN pg_stat_activity AS holder USING (pid)
+            WHERE held.locktype = 'advisory' AND held.classid = %s AND held.objsubid = 2 AND held.granted
+                AND holder.datname = current_database() AND pid <> pg_backend_pid()
+                AND (holder.state <> 'active' OR holder.wait_event_type = 'Client')
+                AND holder.state_change < now() - %s * interval '1 second'
+        ) AS silent
+        """,
+        [LONG_WORK_LOCK_SPACE, silent_for.total_seconds()],
+    ).fetchone()
+    return int(ended)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from osmo_admin.backups.files import DUMP, ENCRYPTED, CountingFile, Manifest
 from osmo_admin.ops.files.data_directory import DataDirectory
 from osmo_admin.ops.programs.errors import OperationError
 from osmo_admin.ops.stores import postgres_clients
+from pools.database.statements import execute_sql
 from pools.models import LastBackup
 from pools.security.sealing import fingerprint
 
@@ -87,23 +88,18 @@ def _write_backup(folder: Path, keys: Sequence[Any]) -> Manifest:
 
 def _open_snapshot() -> _Snapshot:
     """Begin the snapshot that the dump and the counts share; it lasts as long as the transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        cursor.execute("SELECT pg_export_snapshot(), current_setting('server_version_num')::int / 10000")
-        name, version = cursor.fetchone()
-        cursor.execute("SELECT app || '.' || name FROM django_migrations ORDER BY 1")
-        migrations = [row[0] for row in cursor.fetchall()]
-    return _Snapshot(name, version, migrations, count_rows())
+    execute_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    snapshot = execute_sql("SELECT pg_export_snapshot(), current_setting('server_version_num')::int / 10000")
+    name, version = snapshot.fetchone()
+    migrations = execute_sql("SELECT app || '.' || name FROM django_migrations ORDER BY 1")
+    return _Snapshot(name, version, [row[0] for row in migrations], count_rows())
 
 
 def count_rows() -> dict[str, int]:
     """The number of rows of each table, as the current transaction sees them."""
-    counts = {}
-    with connection.cursor() as cursor:
-        for table in connection.introspection.table_names(cursor):
-            cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table)))
-            counts[table] = int(cursor.fetchone()[0])
-    return counts
+    count = sql.SQL("SELECT count(*) FROM {}")
+    tables = connection.introspection.table_names()
+    return {table: int(execute_sql(count.format(sql.Identifier(table))).fetchone()[0]) for table in tables}
 
 
 def _dump(program: Path, url: str, snapshot: str, target: CountingFile, keys: Sequence[Any]) -> None:

@@ -20,6 +20,7 @@ from osmo_admin.backups.making import KEY_MARK, count_rows
 from osmo_admin.ops.programs.errors import OperationError
 from osmo_admin.ops.stores import postgres_clients
 from osmo_admin.processes.database_roles import as_owner_if_known
+from pools.database.statements import execute_sql
 from pools.domain.people.roles import SYSTEM
 from pools.security.sealing import fingerprint
 from pools.services.changes.secret_key import adopt_present_key
@@ -87,10 +88,9 @@ def _require_known_migrations(manifest: Manifest) -> None:
 
 def _require_empty_database(manifest: Manifest) -> int:
     """The major version of the server. Raises OperationError if anything is in the database, or the server is older."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('server_version_num')::int / 10000, current_database()")
-        version, name = cursor.fetchone()
-        tables = connection.introspection.table_names(cursor)
+    server = execute_sql("SELECT current_setting('server_version_num')::int / 10000, current_database()")
+    version, name = server.fetchone()
+    tables = connection.introspection.table_names()
     if tables:
         raise OperationError(
             f"The database {name} has {len(tables)} tables. A backup is restored into an empty database only, and "

@@ -40,6 +40,7 @@ from osmo_admin.monitoring.work_metrics import WorkCollector
 from osmo_admin.ops.files.restarts import read_restarts
 from osmo_admin.ops.programs.errors import OperationError
 from osmo_admin.ops.programs.processes import read_tail
+from pools.database.statements import execute_sql
 from pools.models import Backend
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services.verify import verify
@@ -214,10 +215,9 @@ def _migrations() -> dict[str, Any]:
 
 
 def _rows(query: str) -> list[dict[str, Any]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    rows = execute_sql(query)
+    names = [column[0] for column in rows.description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _jobs() -> list[dict[str, Any]]:

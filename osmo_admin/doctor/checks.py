@@ -26,6 +26,7 @@ from osmo_admin.monitoring import heartbeat
 from osmo_admin.monitoring.health import count_missing_migrations
 from osmo_admin.ops.programs import process_commands
 from osmo_admin.provider_env import setting_prefix
+from pools.database.statements import execute_sql
 from pools.domain.errors import DomainError
 from pools.models import Backend
 from pools.sign_on import directories, openid
@@ -43,14 +44,12 @@ Check = Callable[[], Iterator[Finding]]
 def check_database() -> Iterator[Finding]:
     """Reach, version, migrations, and the difference between the clocks of the database and of this machine."""
     try:
-        with connection.cursor() as cursor:
-            before = time.time()
-            cursor.execute(
-                "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version_num')::int,"
-                " pg_is_in_recovery()"
-            )
-            there, number, is_standby = cursor.fetchone()
-            here = (before + time.time()) / 2
+        before = time.time()
+        there, number, is_standby = execute_sql(
+            "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version_num')::int,"
+            " pg_is_in_recovery()"
+        ).fetchone()
+        here = (before + time.time()) / 2
         missing = count_missing_migrations()
     except DatabaseError as problem:
         yield Finding(

@@ -36,6 +36,7 @@ from django.views.decorators.http import require_safe
 from osmo_admin.monitoring import heartbeat
 from osmo_admin.ops.files.disk_space import describe_full_disk
 from osmo_admin.ops.files.restarts import RestartAnswer, read_restarts
+from pools.database.statements import execute_sql
 from pools.models import SecretKeyCheck
 from pools.security.sealing import find_reading_key, key_marks
 from pools.selectors.audit_trail import seconds_held_back
@@ -130,8 +131,7 @@ def _run_check(name: str, check: Callable[[], str]) -> tuple[CheckAnswer, bool]:
 
 
 def _check_database() -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
+    execute_sql("SELECT 1")
     return "answers"
 
 

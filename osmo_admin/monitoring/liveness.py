@@ -21,6 +21,7 @@ from django.db import connection
 from osmo_admin.monitoring import heartbeat
 from osmo_admin.ops.files.life_files import RENEW_SECONDS, show_life
 from osmo_admin.ops.programs.errors import OperationError
+from pools.database.statements import execute_sql
 
 STUCK_SECONDS = 60.0
 log = structlog.get_logger(__name__)
@@ -80,8 +81,7 @@ def _servers_answer() -> bool:
     """Whether database and broker answer; the broker is written to, because a full one refuses only that."""
     try:
         heartbeat.write_to_redis()
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        execute_sql("SELECT 1")
     except (redis.RedisError, DatabaseError):
         return False
     finally:

@@ -47,13 +47,12 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
             skip_password_rules=not settings.OSMO.secure,
         )
     if first and demo:
-        from django.db import connection
-
         from osmo_admin.processes.database_roles import as_owner_if_known
+        from pools.database.statements import execute_sql
         from scheduling.demo.seed import seed_demo
 
-        with as_owner_if_known(), connection.cursor() as cursor:  # the role at run time may not write invented history
-            cursor.execute("SET synchronous_commit = off")  # hundreds of commits of data that can be made again
+        with as_owner_if_known():  # the role at run time may not write invented history
+            execute_sql("SET synchronous_commit = off")  # hundreds of commits of data that can be made again
             seed_demo()
     return {"admin_created": first, "demo": first and demo}
 

@@ -23,6 +23,7 @@ from psycopg import sql
 
 from osmo_admin.processes.database_server import database_identity
 from osmo_admin.settings import database_settings
+from pools.database.statements import execute_sql
 from pools.locking import lock_grants
 
 READ_ONLY_TABLES = ("django_migrations",)
@@ -147,7 +148,7 @@ def grant_rows(role: str) -> None:
     """Give a role the rows of all tables, also of future ones, and nothing more. Called as the owner, after the
     migrations; it may be repeated."""
     name = sql.Identifier(role)
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic():
         lock_grants()
         for statement in (
             "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {}",
@@ -156,12 +157,11 @@ def grant_rows(role: str) -> None:
             "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {}",
             "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {}",
         ):
-            cursor.execute(sql.SQL(statement).format(name))
+            execute_sql(sql.SQL(statement).format(name))
         for table in READ_ONLY_TABLES:
             read_only = sql.SQL("REVOKE INSERT, UPDATE, DELETE ON {} FROM {}")
-            cursor.execute(read_only.format(sql.Identifier(table), name))
-        cursor.execute("SELECT current_database()")
-        database = sql.Identifier(cursor.fetchone()[0])
+            execute_sql(read_only.format(sql.Identifier(table), name))
+        database = sql.Identifier(execute_sql("SELECT current_database()").fetchone()[0])
         for composed in (
             sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(name),
             sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC, {}").format(name),
@@ -171,7 +171,7 @@ def grant_rows(role: str) -> None:
         ):
             try:
                 with transaction.atomic():
-                    cursor.execute(composed)
+                    execute_sql(composed)
             except ProgrammingError:  # the schema or database has another owner; `find_powers` names what remains
                 continue
 
@@ -179,11 +179,9 @@ def grant_rows(role: str) -> None:
 def find_powers(role: str) -> Sequence[str]:
     """What a role at run time can do beyond reading and writing rows, as the ends of sentences about it."""
     found = []
-    with connection.cursor() as cursor:
-        for power, query in _POWERS.items():
-            cursor.execute(f"{query} LIMIT 1", [role])
-            if cursor.fetchone() is not None:
-                found.append(power)
+    for power, query in _POWERS.items():
+        if execute_sql(f"{query} LIMIT 1", [role]).fetchone() is not None:
+            found.append(power)
     return found
 
 

@@ -29,6 +29,7 @@ from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.stream_pauses import PAUSES
 from pools.api.views import View
 from pools.database.errors import is_database_away
+from pools.database.open_transactions import current_snapshot
 from pools.database.transactions import one_snapshot
 from pools.domain.errors import BadInput, DomainError, Fault, Violation
 from pools.models import AccessToken, AuditEntry, User
@@ -37,7 +38,6 @@ from pools.selectors.audit_trail import (
     BrowserSession,
     Login,
     StreamPosition,
-    current_snapshot,
     entries_after,
     entry_body,
     has_passed,

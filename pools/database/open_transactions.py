@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from threading import Lock
 
-from django.db import connection
+from pools.database.statements import execute_sql
 
 PATIENCE_SECONDS = 1.0
 """Most transactions end within milliseconds; only a longer one is looked at, so that a busy server gets no further
@@ -43,20 +43,21 @@ def oldest_open_transaction(snapshot: str) -> int:
     return min((number for number in map(int, others.split(",")) if number not in elsewhere), default=int(end))
 
 
+def current_snapshot() -> str:
+    """The current snapshot in PostgreSQL's notation, which tells which transactions have ended: `10:20:10,14,15`."""
+    return str(execute_sql("SELECT pg_current_snapshot()::text").fetchone()[0])
+
+
 def has_open_transaction_before(number: int) -> bool:
     """Whether another transaction with a lower number than this one is open that may write into this database."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_snapshot()::text")
-        snapshot = str(cursor.fetchone()[0])
+    snapshot = current_snapshot()
     earlier = {each for each in map(int, filter(None, snapshot.split(":")[2].split(","))) if each < number}
     return bool(earlier) and bool(earlier - transactions_elsewhere(snapshot))
 
 
 def transactions_elsewhere(snapshot: str) -> set[int]:
     """Those open transactions of a snapshot that belong to other databases of the server."""
-    with connection.cursor() as cursor:
-        cursor.execute(_ELSEWHERE, [snapshot])
-        return {int(number) for (number,) in cursor.fetchall()}
+    return {int(number) for (number,) in execute_sql(_ELSEWHERE, [snapshot])}
 
 
 class _Oldest:

@@ -22,6 +22,7 @@ from psycopg import errors as pg
 
 from pools.database.driver import begin, is_in_transaction, restart, this_connection
 from pools.database.errors import is_database_away
+from pools.database.statements import execute_sql
 from pools.domain.errors import Busy, Conflict, Fault, RuleName, Violation
 from pools.domain.people.roles import Actor
 from pools.signals import changes_committed
@@ -56,15 +57,12 @@ class Changes:
 
 def reset_changes() -> None:
     """Clear the changes that this transaction has noted so far. A rollback to an earlier savepoint undoes this."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('osmo.changes', '', true)")
+    execute_sql("SELECT set_config('osmo.changes', '', true)")
 
 
 def read_changes() -> Changes:
     """The changes that this transaction has noted so far."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('osmo.changes', true)")
-        return Changes.parse(cursor.fetchone()[0])
+    return Changes.parse(execute_sql("SELECT current_setting('osmo.changes', true)").fetchone()[0])
 
 
 @contextmanager
@@ -97,9 +95,7 @@ def change(*, actor: Actor, description: str = "", controller_of: int | None = N
                 if not transaction.get_rollback():
                     _announce_and_commit()
             else:
-                with connection.cursor() as cursor:
-                    cursor.execute(f"SELECT {_OUTER_SQL}, {_CONTEXT_SQL}", context)
-                    before, controller, *_ = cursor.fetchone()
+                before, controller, *_ = execute_sql(f"SELECT {_OUTER_SQL}, {_CONTEXT_SQL}", context).fetchone()
                 yield
                 _announce(before or "", controller or "")
     except IntegrityError as error:
@@ -128,10 +124,8 @@ _CONTEXT_SQL = (
 def database_time() -> datetime:
     """The time by the database's clock. Deadlines and orders that one process sets and another obeys are measured by
     this one clock, because the clocks of processes may disagree."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        found: datetime = cursor.fetchone()[0]
-        return found
+    found: datetime = execute_sql("SELECT clock_timestamp()").fetchone()[0]
+    return found
 
 
 @contextmanager
@@ -197,22 +191,18 @@ def _open_snapshot() -> ExitStack:
 def _announce_and_commit() -> None:
     """Commit an outermost change and read the changes that it noted, in one round trip, because others wait for its
     locks. Announce them once Django knows of the commit too."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('osmo.changes', true); COMMIT")
-        note = cursor.fetchone()[0]
+    note = execute_sql("SELECT current_setting('osmo.changes', true); COMMIT").fetchone()[0]
     _send_on_commit(note)
 
 
 def _announce(before: str, controller: str) -> None:
     """Send the changes on commit. The settings of an outer transaction (`before`, `controller`) hold again."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT current_setting('osmo.changes', true),"
-            " set_config('osmo.changes', %s || current_setting('osmo.changes', true), true),"
-            " set_config('osmo.controller', %s, true)",
-            [before, controller],
-        )
-        note = cursor.fetchone()[0]
+    note = execute_sql(
+        "SELECT current_setting('osmo.changes', true),"
+        " set_config('osmo.changes', %s || current_setting('osmo.changes', true), true),"
+        " set_config('osmo.controller', %s, true)",
+        [before, controller],
+    ).fetchone()[0]
     _send_on_commit(note)
 
 

@@ -12,11 +12,11 @@ from operator import or_
 from typing import Any, NamedTuple, TypedDict
 
 from django.contrib.sessions.models import Session
-from django.db import connection
 from django.db.models import BooleanField, F, Func, Q, Value
 from django.utils.crypto import constant_time_compare
 
-from pools.database.open_transactions import oldest_open_transaction
+from pools.database.open_transactions import current_snapshot, oldest_open_transaction
+from pools.database.statements import execute_sql
 from pools.domain.audit_actions import audit_message
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -123,13 +123,6 @@ class _Visible(Func):
     output_field = BooleanField()
 
 
-def current_snapshot() -> str:
-    """The current snapshot in PostgreSQL's notation, which tells which transactions have ended: `10:20:10,14,15`."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_snapshot()::text")
-        return str(cursor.fetchone()[0])
-
-
 def stream_horizon(seen: str | None = None) -> StreamPosition:
     """The position before which every transaction of this database has ended now (or in that snapshot), so its entries
     are final."""
@@ -140,13 +133,12 @@ def seconds_held_back() -> float:
     """The seconds for which the oldest entry has waited for an older transaction that is still open; 0 without one.
     Entries of before a restore may have numbers that this server has not reached; they wait for none."""
     seen = current_snapshot()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT coalesce(extract(epoch FROM clock_timestamp() - min(time)), 0)::float FROM pools_auditentry"
-            " WHERE transaction >= %s::text::xid8 AND transaction < pg_snapshot_xmax(%s::pg_snapshot)",
-            [str(stream_horizon(seen).transaction), seen],
-        )
-        return max(0.0, float(cursor.fetchone()[0]))
+    (seconds,) = execute_sql(
+        "SELECT coalesce(extract(epoch FROM clock_timestamp() - min(time)), 0)::float FROM pools_auditentry"
+        " WHERE transaction >= %s::text::xid8 AND transaction < pg_snapshot_xmax(%s::pg_snapshot)",
+        [str(stream_horizon(seen).transaction), seen],
+    ).fetchone()
+    return max(0.0, float(seconds))
 
 
 def is_beyond(place: StreamPosition, seen: str) -> bool:

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 import pgtrigger
-from django.db import connection
 
+from pools.database.statements import execute_sql
 from pools.domain.audit_actions import AuditAction
 
 
@@ -87,10 +87,8 @@ _WRITE = f"""
 
 def last_entry() -> int:
     """The highest id in the audit trail."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT COALESCE(max(id), 0) FROM pools_auditentry")
-        found: int = cursor.fetchone()[0]
-        return found
+    found: int = execute_sql("SELECT COALESCE(max(id), 0) FROM pools_auditentry").fetchone()[0]
+    return found
 
 
 def write_audit_trail(times: Sequence[EntryTimes], now: datetime) -> None:
@@ -100,9 +98,9 @@ def write_audit_trail(times: Sequence[EntryTimes], now: datetime) -> None:
         [each.time for each in times],
         now,
     ]
-    with pgtrigger.ignore(*_OWN_RULES), connection.cursor() as cursor:
-        cursor.execute(_WRITE, given)
-        cursor.execute(
+    with pgtrigger.ignore(*_OWN_RULES):
+        execute_sql(_WRITE, given)
+        execute_sql(
             "SELECT setval(pg_get_serial_sequence('pools_auditentry', 'id'), (SELECT max(id) FROM pools_auditentry))"
         )
 
@@ -112,8 +110,8 @@ def age_images() -> None:
     aged = (
         "{0} = CASE WHEN {0} ? 'created_at' THEN {0} || jsonb_build_object('created_at', pool.created_at) ELSE {0} END"
     )
-    with pgtrigger.ignore(*_OWN_RULES), connection.cursor() as cursor:
-        cursor.execute(
+    with pgtrigger.ignore(*_OWN_RULES):
+        execute_sql(
             f"UPDATE pools_auditentry SET {aged.format('before')}, {aged.format('after')}"
             " FROM pools_pool pool WHERE object = 'pool/' || pool.name"
         )
@@ -121,9 +119,9 @@ def age_images() -> None:
 
 def write_change_times() -> None:
     """Pools, cohorts and namespaces were changed when their last entries say so: also since when a subpool drains."""
-    with pgtrigger.ignore(*_RULES_OF_ROWS), connection.cursor() as cursor:
+    with pgtrigger.ignore(*_RULES_OF_ROWS):
         for table, name in (("pool", "name"), ("cohort", "name"), ("gpuquota", "namespace")):
-            cursor.execute(
+            execute_sql(
                 f"UPDATE pools_{table} SET updated_at = last.time FROM (SELECT object, max(time) AS time"
                 f" FROM pools_auditentry GROUP BY object) last"
                 f" WHERE replace(split_part(object, '/', 1), '_', '') = '{table}'"

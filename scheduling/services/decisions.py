@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 from django.utils import timezone
 
+from pools.database.statements import execute_sql
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.models import Decision, SchedulerDifference, SchedulingCycle
 from scheduling.models.decision import MIN_RETENTION_DAYS
@@ -65,20 +65,18 @@ def delete_old_decisions() -> int:
     SchedulerDifference.objects.filter(time__lt=oldest).delete()
     deleted = 0
     while True:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                """
-                DELETE FROM scheduling_decision WHERE id IN (
-                    SELECT id FROM scheduling_decision
-                    WHERE time < %s OR time < %s AND id <= (
-                        SELECT id FROM scheduling_decision ORDER BY id DESC OFFSET %s LIMIT 1
-                    )
-                    ORDER BY id LIMIT %s
+        count: int = execute_sql(
+            """
+            DELETE FROM scheduling_decision WHERE id IN (
+                SELECT id FROM scheduling_decision
+                WHERE time < %s OR time < %s AND id <= (
+                    SELECT id FROM scheduling_decision ORDER BY id DESC OFFSET %s LIMIT 1
                 )
-                """,
-                [oldest, now - timedelta(days=MIN_RETENTION_DAYS, minutes=1), MAX_DECISIONS, BATCH_SIZE],
+                ORDER BY id LIMIT %s
             )
-            count: int = cursor.rowcount
+            """,
+            [oldest, now - timedelta(days=MIN_RETENTION_DAYS, minutes=1), MAX_DECISIONS, BATCH_SIZE],
+        ).rowcount
         deleted += count
         if count < BATCH_SIZE:
             return deleted

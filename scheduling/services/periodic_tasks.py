@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import connection
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from pools.database.statements import execute_sql
 from scheduling.models import WorkflowConfig
 from scheduling.selectors.status.job_names import (
     CHECK_SIGN_ONS,
@@ -79,16 +79,15 @@ def ensure_periodic_tasks() -> None:
 def note_failure(task: str, error: BaseException) -> None:
     """Count a run that ended with an error, if the task is a job. Its message is in the log of the worker alone: it may
     quote what a person typed."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO scheduling_jobfailurecount AS kept (task, count, last, error)
-            SELECT %(task)s, 1, statement_timestamp(), %(error)s
-            WHERE EXISTS (SELECT FROM django_celery_beat_periodictask WHERE task = %(task)s)
-            ON CONFLICT (task) DO UPDATE SET count = kept.count + 1, last = excluded.last, error = excluded.error
-            """,
-            {"task": task, "error": type(error).__name__},
-        )
+    execute_sql(
+        """
+        INSERT INTO scheduling_jobfailurecount AS kept (task, count, last, error)
+        SELECT %(task)s, 1, statement_timestamp(), %(error)s
+        WHERE EXISTS (SELECT FROM django_celery_beat_periodictask WHERE task = %(task)s)
+        ON CONFLICT (task) DO UPDATE SET count = kept.count + 1, last = excluded.last, error = excluded.error
+        """,
+        {"task": task, "error": type(error).__name__},
+    )
 
 
 def set_drain_interval(minutes: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max, Min
 from psycopg import sql
 
+from pools.database.statements import execute_sql
 from pools.database.transactions import change
 from pools.domain.configuration.cluster_config import FILE
 from pools.domain.people.roles import SYSTEM
@@ -28,13 +29,13 @@ def forget_other_server() -> None:
     never end. All entries get one number; their ids keep the order.
     """
     table = AuditEntry._meta.db_table
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic():
         announced = _last_announced_entry()
-        cursor.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(sql.Identifier(table)))
-        cursor.execute(
+        execute_sql(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(sql.Identifier(table)))
+        execute_sql(
             sql.SQL("UPDATE {} SET transaction = %s::text::xid8").format(sql.Identifier(table)), [FIRST_TRANSACTION]
         )
-        cursor.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(sql.Identifier(table)))
+        execute_sql(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(sql.Identifier(table)))
         BackendSchedulingState.objects.all().delete()
         SchedulingCycle.objects.all().delete()
         UsageProgress.objects.update(pending_until=None, horizon=None)

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.open_transactions import has_open_transaction_before
+from pools.database.statements import execute_sql
 from pools.database.transactions import database_time, one_snapshot
 from pools.models import Backend
 from scheduling.domain.reason_codes import ReasonCode, WaitCause, wait_cause
@@ -34,6 +35,7 @@ from scheduling.models import (
     WorkUsageHour,
 )
 from scheduling.selectors.queue.pending_queue import build_pending_queue
+from scheduling.selectors.reports.usage import HOUR, start_of_day, start_of_hour
 from scheduling.selectors.reports.usage_sql import (
     EVERY_LEAF,
     OWN_ROWS,
@@ -44,23 +46,11 @@ from scheduling.selectors.reports.usage_sql import (
     SUMS_OF_POOLS,
 )
 
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 HOURS_PER_STATEMENT = 24 * 7
 """The hours that one statement computes; more would only need more memory."""
 
 _SUMS = (BackendUsageHour, LeafUsageHour, PoolUsageHour, WorkUsageHour)
 _DAYS = (BackendUsageDay, LeafUsageDay, PoolUsageDay, WorkUsageDay)
-
-
-def start_of_hour(at: datetime) -> datetime:
-    """The full hour at or before a time."""
-    return at.replace(minute=0, second=0, microsecond=0)
-
-
-def start_of_day(at: datetime) -> datetime:
-    """The start of the day in UTC at or before a time in UTC."""
-    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def note_wait_causes() -> int:
@@ -82,25 +72,23 @@ def _note_causes(backend: Backend) -> int:
     }
     if not causes:
         return 0
-    with connection.cursor() as cursor:
-        # A gang that nobody has judged yet waits for its turn, so this cause alone needs no row.
-        cursor.execute(
-            """
-            INSERT INTO scheduling_waitcausechange (group_id, since, cause)
-            SELECT part.uuid, statement_timestamp(), judged.cause
-            FROM unnest(%s::uuid[], %s::text[]) AS judged (group_id, cause)
-            JOIN scheduling_group part ON part.uuid = judged.group_id AND part.start_time IS NULL
-                AND part.end_time IS NULL AND part.ready_at <= statement_timestamp()
-            LEFT JOIN LATERAL (
-                SELECT cause FROM scheduling_waitcausechange WHERE group_id = part.uuid AND since >= part.ready_at
-                ORDER BY since DESC, id DESC LIMIT 1
-            ) last ON TRUE
-            WHERE judged.cause <> COALESCE(last.cause, %s)
-            """,
-            [list(causes), [str(cause) for cause in causes.values()], str(WaitCause.ORDER)],
-        )
-        written: int = cursor.rowcount
-        return written
+    # A gang that nobody has judged yet waits for its turn, so this cause alone needs no row.
+    written: int = execute_sql(
+        """
+        INSERT INTO scheduling_waitcausechange (group_id, since, cause)
+        SELECT part.uuid, statement_timestamp(), judged.cause
+        FROM unnest(%s::uuid[], %s::text[]) AS judged (group_id, cause)
+        JOIN scheduling_group part ON part.uuid = judged.group_id AND part.start_time IS NULL
+            AND part.end_time IS NULL AND part.ready_at <= statement_timestamp()
+        LEFT JOIN LATERAL (
+            SELECT cause FROM scheduling_waitcausechange WHERE group_id = part.uuid AND since >= part.ready_at
+            ORDER BY since DESC, id DESC LIMIT 1
+        ) last ON TRUE
+        WHERE judged.cause <> COALESCE(last.cause, %s)
+        """,
+        [list(causes), [str(cause) for cause in causes.values()], str(WaitCause.ORDER)],
+    ).rowcount
+    return written
 
 
 def close_hours() -> int:
@@ -115,10 +103,9 @@ def close_hours() -> int:
         full = start_of_hour(database_time())
         if progress.closed_until is None:
             progress.closed_until = _first_hour() or full
-        with connection.cursor() as cursor:
-            if progress.pending_until != full:
-                cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-                progress.pending_until, progress.horizon = full, cursor.fetchone()[0]
+        if progress.pending_until != full:
+            (horizon,) = execute_sql("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
+            progress.pending_until, progress.horizon = full, horizon
         if has_open_transaction_before(int(progress.horizon)):
             progress.save()
             return 0
@@ -140,24 +127,22 @@ def compute_hours(begin: datetime, end: datetime) -> None:
         for model in _SUMS:
             model.objects.filter(hour__gte=at, hour__lt=until).delete()
         hours = [at + number * HOUR for number in range((until - at) // HOUR)]
-        with connection.cursor() as cursor:
-            window = {"begin": at, "end": until}
-            cursor.execute(STORE, EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]})
-            cursor.execute(
-                "INSERT INTO scheduling_poolusagehour (hour, backend_id, pool_id, flavor, quota, idle, lent) "
-                + SUMS_OF_POOLS,
-                window,
-            )
+        window = {"begin": at, "end": until}
+        execute_sql(STORE, EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]})
+        execute_sql(
+            "INSERT INTO scheduling_poolusagehour (hour, backend_id, pool_id, flavor, quota, idle, lent) "
+            + SUMS_OF_POOLS,
+            window,
+        )
         at = until
     _add_up_days(start_of_day(begin), start_of_day(end))
 
 
 def _add_up_days(begin: datetime, end: datetime) -> None:
-    with connection.cursor() as cursor:
-        for table, (columns, source) in SUMS_OF_DAYS.items():
-            days = {"begin": begin, "end": end}
-            cursor.execute(f"DELETE FROM {table} WHERE day >= %(begin)s AND day < %(end)s", days)
-            cursor.execute(f"INSERT INTO {table} ({columns}) {source}", days)
+    for table, (columns, source) in SUMS_OF_DAYS.items():
+        days = {"begin": begin, "end": end}
+        execute_sql(f"DELETE FROM {table} WHERE day >= %(begin)s AND day < %(end)s", days)
+        execute_sql(f"INSERT INTO {table} ({columns}) {source}", days)
 
 
 def derive_spans() -> None:
@@ -165,14 +150,13 @@ def derive_spans() -> None:
     open hours themselves, until :func:`close_hours` has stored them."""
     with transaction.atomic():
         progress = lock_usage_progress()
-        with connection.cursor() as cursor:
-            for table, source in SPANS_FROM_AUDIT.items():
-                cursor.execute(f"DELETE FROM {table} WHERE {OWN_ROWS[table]}")
-                cursor.execute(
-                    f"INSERT INTO {table} ({SPAN_COLUMNS[table]}) SELECT {SPAN_COLUMNS[table]} FROM ({source}) span"
-                    " WHERE until IS NULL OR until > %s",
-                    [_oldest()],
-                )
+        for table, source in SPANS_FROM_AUDIT.items():
+            execute_sql(f"DELETE FROM {table} WHERE {OWN_ROWS[table]}")
+            execute_sql(
+                f"INSERT INTO {table} ({SPAN_COLUMNS[table]}) SELECT {SPAN_COLUMNS[table]} FROM ({source}) span"
+                " WHERE until IS NULL OR until > %s",
+                [_oldest()],
+            )
         for model in (*_SUMS, *_DAYS):
             model.objects.all().delete()
         LateUsage.objects.all().delete()

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
+from pools.database.statements import execute_sql
 from pools.services.changes.verify import LedgerDifference
 from scheduling.models import LateUsage, UsageProgress
+from scheduling.selectors.reports.usage import HOUR, start_of_day, start_of_hour
 from scheduling.selectors.reports.usage_sql import (
     COMPUTE,
     EVERY_LEAF,
@@ -22,7 +23,6 @@ from scheduling.selectors.reports.usage_sql import (
     SUMS_OF_POOLS,
     WORK_COLUMNS,
 )
-from scheduling.services.usage import HOUR, start_of_day, start_of_hour
 
 WINDOW = timedelta(days=2)
 """The newest closed hours, which are computed again; older hours no longer change."""
@@ -50,13 +50,11 @@ def _find_span_differences(now: datetime) -> Iterator[LedgerDifference]:
         columns = SPAN_COLUMNS[table]
         kept = f"SELECT {columns} FROM {table} WHERE {OWN_ROWS[table]} AND (until IS NULL OR until >= %(oldest)s)"
         truth = f"SELECT {columns} FROM ({source}) span WHERE until IS NULL OR until >= %(oldest)s"
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT (SELECT count(*) FROM ({kept} EXCEPT {truth}) wrong),"
-                f" (SELECT count(*) FROM ({truth} EXCEPT {kept}) missing)",
-                {"oldest": oldest},
-            )
-            wrong, missing = cursor.fetchone()
+        wrong, missing = execute_sql(
+            f"SELECT (SELECT count(*) FROM ({kept} EXCEPT {truth}) wrong),"
+            f" (SELECT count(*) FROM ({truth} EXCEPT {kept}) missing)",
+            {"oldest": oldest},
+        ).fetchone()
         if wrong or missing:
             yield LedgerDifference(
                 "usage",
@@ -94,19 +92,17 @@ def _compare(table: str, begin: str, stored: str, computed: str, values: dict[st
     """The sums of a table, whose first column is their time, with the computed ones. `begin` is the beginning of the
     statement with the common table expressions of `computed`."""
     more = "," if begin != "WITH" else ""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            {begin}{more} stored AS ({stored}), computed AS ({computed}),
-            different (time) AS (
-                (SELECT * FROM stored EXCEPT SELECT * FROM computed)
-                UNION (SELECT * FROM computed EXCEPT SELECT * FROM stored)
-            )
-            SELECT count(*), min(time) FROM different
-            """,
-            values,
+    count, first = execute_sql(
+        f"""
+        {begin}{more} stored AS ({stored}), computed AS ({computed}),
+        different (time) AS (
+            (SELECT * FROM stored EXCEPT SELECT * FROM computed)
+            UNION (SELECT * FROM computed EXCEPT SELECT * FROM stored)
         )
-        count, first = cursor.fetchone()
+        SELECT count(*), min(time) FROM different
+        """,
+        values,
+    ).fetchone()
     if count:
         yield LedgerDifference(
             "usage", f"{table}: {count} sums since {first:%Y-%m-%d %H:%M} UTC differ from a recount; {_REPAIR}."

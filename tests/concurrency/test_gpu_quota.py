@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from pools.database.transactions import database_time
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.errors import Busy, Conflict
@@ -21,7 +22,7 @@ from pools.models import GpuAllocation, GpuUsage
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services.gpu_quota import gpu_allocations
 from pools.services.gpu_quota.gpu_allocations import adjust
-from pools.services.gpu_quota.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
+from pools.services.gpu_quota.gpu_rebuild import PodWorker, rebuild_gpu_usage
 from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.races import Rendezvous

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
-from django.db import connection
 
+from pools.database.statements import execute_sql
 from pools.domain.people.roles import Actor
 from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -100,9 +100,8 @@ def _read_totals(actor: Actor, key: str) -> dict[int | None, PlatformTotals]:
         text, values = columns.query.sql_with_params()
     except EmptyResultSet:  # Django knows without a query that the actor sees no pool
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_TOTALS.format(roots=text, key=key, column=key or "NULL"), values)
-        return {backend: _totals_of(sums) for backend, *sums in cursor}
+    rows = execute_sql(_TOTALS.format(roots=text, key=key, column=key or "NULL"), values)
+    return {backend: _totals_of(sums) for backend, *sums in rows}
 
 
 def _totals_of(sums: Iterable[Any]) -> PlatformTotals:

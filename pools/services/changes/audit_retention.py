@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.db import connection
 
+from pools.database.statements import execute_sql
 from pools.models.trigger_guard import MIN_AUDIT_DAYS
 
 BATCH_SIZE = 5_000
@@ -24,9 +24,7 @@ def delete_old_entries() -> int:
     if days is None:
         return 0
     while True:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT osmo_forget_audit(%s, %s)", [days, BATCH_SIZE])
-            count: int = cursor.fetchone()[0]
+        count: int = execute_sql("SELECT osmo_forget_audit(%s, %s)", [days, BATCH_SIZE]).fetchone()[0]
         deleted += count
         if count < BATCH_SIZE:
             return deleted

@@ -16,11 +16,12 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 from django.db.models.functions import Now
 from psycopg import errors as pg
 
 from pools.database.prepared import read_rows
+from pools.database.statements import execute_sql
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, Throttled, Violation
 from pools.domain.people.roles import Actor
 from pools.locking import LOCK_ANSWERS_SQL
@@ -114,14 +115,13 @@ def _store(credential: tuple[int, int], address: str, key: str, response: list[A
             ]
         )
     try:
-        with connection.cursor() as cursor:
-            wait = f"{limits.lock_timeout_ms}ms"
-            record: list[str | int] = [text, size, user_id, token_id, address, key]
-            kept = record_retention().total_seconds()
-            cursor.execute(_STORE_SQL, [wait, user_id, *record, kept, user_id, kept])
-            for _ in range(_STATEMENTS_BEFORE_COUNT):
-                cursor.nextset()
-            count, stored, seconds_left = cursor.fetchone()
+        wait = f"{limits.lock_timeout_ms}ms"
+        record: list[str | int] = [text, size, user_id, token_id, address, key]
+        kept = record_retention().total_seconds()
+        cursor = execute_sql(_STORE_SQL, [wait, user_id, *record, kept, user_id, kept])
+        for _ in range(_STATEMENTS_BEFORE_COUNT):
+            cursor.nextset()
+        count, stored, seconds_left = cursor.fetchone()
     except OperationalError as error:
         if isinstance(error.__cause__, pg.LockNotAvailable):
             raise Busy(
@@ -141,9 +141,9 @@ def _store(credential: tuple[int, int], address: str, key: str, response: list[A
 
 def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint: str) -> IdempotencySlot:
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [WAIT_FOR_FIRST])
-            cursor.execute(
+        with transaction.atomic():
+            execute_sql("SELECT set_config('lock_timeout', %s, true)", [WAIT_FOR_FIRST])
+            claimed = execute_sql(
                 """
                 INSERT INTO pools_idempotencyrecord AS known
                     (user_id, token_id, address, key, fingerprint, response, size, created_at)
@@ -155,7 +155,7 @@ def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint
                 """,
                 [*credential, address, key, body_fingerprint, record_retention().total_seconds()],
             )
-            if cursor.fetchone():
+            if claimed.fetchone():
                 return IdempotencySlot()
     except OperationalError as error:
         if isinstance(error.__cause__, pg.LockNotAvailable):

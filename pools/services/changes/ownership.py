@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from django.db import connection
 from django.db.models import QuerySet
 
+from pools.database.statements import execute_sql
 from pools.database.transactions import change
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.errors import NotFound
@@ -30,8 +30,7 @@ def applying(source: str) -> Iterator[None]:
 
 
 def _set_source(source: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config(%s, %s, true)", [SOURCE_SETTING, source])
+    execute_sql("SELECT set_config(%s, %s, true)", [SOURCE_SETTING, source])
 
 
 def set_owners(owners: Mapping[OwnedObject, GitOwner]) -> None:

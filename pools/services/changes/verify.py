@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.models.gpu_quota import RECOUNTS
 
 
@@ -192,8 +191,6 @@ LEDGER_CHECKS = (
 
 def run_checks(checks: Sequence[LedgerCheck]) -> Iterator[LedgerDifference]:
     """The differences that these checks find."""
-    with connection.cursor() as cursor:
-        for check in checks:
-            cursor.execute(check.sql)
-            for row in cursor.fetchall():
-                yield LedgerDifference(check.code, check.message.format(*row))
+    for check in checks:
+        for row in execute_sql(check.sql):
+            yield LedgerDifference(check.code, check.message.format(*row))

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
-
 from pools.database.driver import is_in_transaction
+from pools.database.statements import execute_sql
 from pools.models import Pool, Reservation
 from pools.services.configuration.subpools import archive_if_drained
 
@@ -44,23 +43,22 @@ def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -
     assert is_in_transaction()
     if not updates:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE pools_reservation AS reservation SET
-                held_gpus = now.held, needed_gpus = now.needed, by_flavor = now.flavors,
-                held_since = CASE WHEN now.held = 0 THEN NULL ELSE COALESCE(reservation.held_since, %s) END
-            FROM unnest(%s::uuid[], %s::integer[], %s::integer[], %s::jsonb[]) AS now(workflow, held, needed, flavors)
-            WHERE reservation.workflow = now.workflow
-            """,
-            [
-                at,
-                [holding.workflow for holding in updates],
-                [holding.held_gpus for holding in updates],
-                [holding.needed_gpus for holding in updates],
-                [json.dumps(holding.by_flavor) for holding in updates],
-            ],
-        )
+    execute_sql(
+        """
+        UPDATE pools_reservation AS reservation SET
+            held_gpus = now.held, needed_gpus = now.needed, by_flavor = now.flavors,
+            held_since = CASE WHEN now.held = 0 THEN NULL ELSE COALESCE(reservation.held_since, %s) END
+        FROM unnest(%s::uuid[], %s::integer[], %s::integer[], %s::jsonb[]) AS now(workflow, held, needed, flavors)
+        WHERE reservation.workflow = now.workflow
+        """,
+        [
+            at,
+            [holding.workflow for holding in updates],
+            [holding.held_gpus for holding in updates],
+            [holding.needed_gpus for holding in updates],
+            [json.dumps(holding.by_flavor) for holding in updates],
+        ],
+    )
 
 
 def release_reservations(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db import connection
 from django.utils import timezone
 
+from pools.database.statements import execute_sql
 from pools.database.transactions import change
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.configuration.version_check import check_version
@@ -111,23 +111,21 @@ def drop_cluster_quota(*, actor: Actor, namespace: str, source: str) -> bool:
 def sample_usage() -> int:
     """Store a sample of each namespace whose committed amounts differ from its last sample, and delete old samples, in
     one statement each. Returns the number of stored samples."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO pools_gpuusagesample
-                (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers)
-            SELECT usage.namespace, usage.requests_tflops, usage.requests_vram, usage.limits_tflops, usage.limits_vram,
-                usage.workers
-            FROM pools_gpuusage usage
-            LEFT JOIN LATERAL (
-                SELECT * FROM pools_gpuusagesample WHERE namespace = usage.namespace ORDER BY at DESC LIMIT 1
-            ) last ON TRUE
-            WHERE (usage.requests_tflops, usage.requests_vram, usage.limits_tflops, usage.limits_vram, usage.workers)
-                IS DISTINCT FROM (last.requests_tflops, last.requests_vram, last.limits_tflops, last.limits_vram,
-                last.workers)
-            """
-        )
-        sample_count = int(cursor.rowcount)
+    sample_count: int = execute_sql(
+        """
+        INSERT INTO pools_gpuusagesample
+            (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers)
+        SELECT usage.namespace, usage.requests_tflops, usage.requests_vram, usage.limits_tflops, usage.limits_vram,
+            usage.workers
+        FROM pools_gpuusage usage
+        LEFT JOIN LATERAL (
+            SELECT * FROM pools_gpuusagesample WHERE namespace = usage.namespace ORDER BY at DESC LIMIT 1
+        ) last ON TRUE
+        WHERE (usage.requests_tflops, usage.requests_vram, usage.limits_tflops, usage.limits_vram, usage.workers)
+            IS DISTINCT FROM (last.requests_tflops, last.requests_vram, last.limits_tflops, last.limits_vram,
+            last.workers)
+        """
+    ).rowcount
     GpuUsageSample.objects.filter(at__lt=timezone.now() - SAMPLE_RETENTION).delete()
     return sample_count
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
 
-from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
+from pools.database.statements import execute_sql
 from pools.database.transactions import change
 from pools.domain.gpu_quota.workers import GpuAmountsBody, GpuWorker
 from pools.domain.people.roles import SYSTEM
@@ -85,14 +85,6 @@ class GpuRepair:
         }
 
 
-def database_time() -> datetime:
-    """The database clock, which also stamps rows. Callers read it before they list pods."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        found: datetime = cursor.fetchone()[0]
-    return found
-
-
 def rebuild_gpu_usage(
     pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str | None = None
 ) -> list[GpuRepair]:
@@ -122,9 +114,7 @@ def rebuild_gpu_usage(
 
 
 def _known_namespaces() -> set[str]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT namespace FROM pools_gpuusage")
-        return {name for (name,) in cursor.fetchall()}
+    return {name for (name,) in execute_sql("SELECT namespace FROM pools_gpuusage")}
 
 
 def _replace_pods(facts: GpuNamespace, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> list[GpuRepair]:
@@ -206,25 +196,22 @@ def _worker_body(worker: GpuWorker) -> WorkerSize:
 def _recount(namespace: str) -> list[GpuRepair]:
     """Repair counters that are not the sum of their rows."""
     names = list(RECOUNTS)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            SELECT {", ".join(names)} FROM pools_gpuusage WHERE namespace = %s
-            UNION ALL
-            SELECT {", ".join(RECOUNTS.values())} FROM pools_gpuallocation WHERE namespace = %s AND state <> 'released'
-            """,
-            [namespace, namespace],
+    stored, counted = execute_sql(
+        f"""
+        SELECT {", ".join(names)} FROM pools_gpuusage WHERE namespace = %s
+        UNION ALL
+        SELECT {", ".join(RECOUNTS.values())} FROM pools_gpuallocation WHERE namespace = %s AND state <> 'released'
+        """,
+        [namespace, namespace],
+    ).fetchall()
+    wrong = [place for place in range(len(names)) if stored[place] != counted[place]]
+    if wrong:
+        execute_sql("SELECT set_config('osmo.recount', 'on', true)")
+        execute_sql(  # the trigger sets the counters
+            "UPDATE pools_gpuusage SET revision = revision + 1, changed_at = clock_timestamp() WHERE namespace = %s",
+            [namespace],
         )
-        stored, counted = cursor.fetchall()
-        wrong = [place for place in range(len(names)) if stored[place] != counted[place]]
-        if wrong:
-            cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
-            cursor.execute(  # the trigger sets the counters
-                "UPDATE pools_gpuusage SET revision = revision + 1, changed_at = clock_timestamp()"
-                " WHERE namespace = %s",
-                [namespace],
-            )
-            cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+        execute_sql("SELECT set_config('osmo.recount', 'off', true)")
     return [GpuRepair(namespace, names[place], "recounted", str(stored[place]), str(counted[place])) for place in wrong]
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from django.db import connection
-
 from pools.database.prepared import read_rows
+from pools.database.statements import execute_sql
 from pools.domain.configuration.flavors import flavor_of_labels, flavors_of, matches_text
 from pools.domain.configuration.node_sets import NodeGroup
 from pools.domain.values.amounts import DEFAULT_FLAVOR
@@ -224,34 +223,33 @@ def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[dict[str, dict[s
 def read_node_usage(name: str | None = None, *, backend: int | None = None) -> list[NodeUsage]:
     """All nodes (those of one name, those of the backend with this id) by backend and name; one query, three where a
     backend names flavors."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            SELECT node.backend_id, node.name, node.platform, node.gpus, node.cpu, node.memory_bytes,
-                node.storage_bytes, {_HELD_AMOUNTS},
-                COALESCE(state.ready, true), state.conditions, COALESCE(state.labels, NULLIF(node.labels, '{{}}')),
-                COALESCE(state.taints, '[]'),
-                COALESCE(state.notes || state.other_notes, '[]'),
-                COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
-                COALESCE(state.other_storage_bytes, 0), COALESCE(suspect.failures, 0), suspect.since,
-                node.physical_gpus, node.advertised_gpus,
-                CASE WHEN backend.flavors <> '[]' THEN node.flavor END
-            FROM pools_node node
-            JOIN pools_backend backend ON backend.id = node.backend_id
-            LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
-            LEFT JOIN scheduling_suspectnode suspect ON suspect.node_id = node.id AND suspect.cleared_at IS NULL
-            LEFT JOIN ({_HELD_SQL.format(condition="")}) held
-                ON held.backend_id = node.backend_id AND held.node_name = node.name
-            WHERE (%(name)s::text IS NULL OR node.name = %(name)s)
-                AND (%(backend)s::bigint IS NULL OR node.backend_id = %(backend)s)
-            ORDER BY node.backend_id, node.name COLLATE "C"
-            """,
-            {"name": name, "backend": backend},
-        )
-        uses = [
-            NodeUsage(*row[:16], *(None if text is None else json.loads(text) for text in row[16:20]), *row[20:])
-            for row in cursor.fetchall()
-        ]
+    rows = execute_sql(
+        f"""
+        SELECT node.backend_id, node.name, node.platform, node.gpus, node.cpu, node.memory_bytes,
+            node.storage_bytes, {_HELD_AMOUNTS},
+            COALESCE(state.ready, true), state.conditions, COALESCE(state.labels, NULLIF(node.labels, '{{}}')),
+            COALESCE(state.taints, '[]'),
+            COALESCE(state.notes || state.other_notes, '[]'),
+            COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
+            COALESCE(state.other_storage_bytes, 0), COALESCE(suspect.failures, 0), suspect.since,
+            node.physical_gpus, node.advertised_gpus,
+            CASE WHEN backend.flavors <> '[]' THEN node.flavor END
+        FROM pools_node node
+        JOIN pools_backend backend ON backend.id = node.backend_id
+        LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
+        LEFT JOIN scheduling_suspectnode suspect ON suspect.node_id = node.id AND suspect.cleared_at IS NULL
+        LEFT JOIN ({_HELD_SQL.format(condition="")}) held
+            ON held.backend_id = node.backend_id AND held.node_name = node.name
+        WHERE (%(name)s::text IS NULL OR node.name = %(name)s)
+            AND (%(backend)s::bigint IS NULL OR node.backend_id = %(backend)s)
+        ORDER BY node.backend_id, node.name COLLATE "C"
+        """,
+        {"name": name, "backend": backend},
+    )
+    uses = [
+        NodeUsage(*row[:16], *(None if text is None else json.loads(text) for text in row[16:20]), *row[20:])
+        for row in rows
+    ]
     return _with_flavors(uses) if any(use.flavor for use in uses) else uses
 
 
@@ -260,10 +258,8 @@ def _with_flavors(uses: Iterable[NodeUsage]) -> list[NodeUsage]:
     queries."""
     flavors = {pk: flavors_of(stored) for pk, stored in Backend.objects.values_list("pk", "flavors")}
     elsewhere: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNTED_AS)
-        for backend, node, flavor, gpus in cursor:
-            elsewhere[backend, node][flavor] = gpus
+    for backend, node, flavor, gpus in execute_sql(_COUNTED_AS):
+        elsewhere[backend, node][flavor] = gpus
     return [
         replace(
             use,

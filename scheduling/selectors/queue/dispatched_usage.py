@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend
 from scheduling.domain.priorities import Priority
@@ -58,9 +57,7 @@ def read_dispatched_usage(tops: Collection[int], pools: Collection[int] = ()) ->
         return []
     live = sorted(ACTIVE_WORKFLOW_STATUSES)
     wanted: dict[str, Any] = {"tops": list(tops), "pools": list(pools), "live": live, "open": _OPEN}
-    with connection.cursor() as cursor:
-        cursor.execute(_DISPATCHED_SQL, wanted)
-        return [
-            DispatchedUsage(root, pool, leaf, Priority(word), flavor, gpus)
-            for root, pool, leaf, word, flavor, gpus in cursor
-        ]
+    return [
+        DispatchedUsage(root, pool, leaf, Priority(word), flavor, gpus)
+        for root, pool, leaf, word, flavor, gpus in execute_sql(_DISPATCHED_SQL, wanted)
+    ]

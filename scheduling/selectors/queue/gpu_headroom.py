@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from pools.database.prepared import read_rows
+from pools.database.statements import execute_sql
 from pools.domain.gpu_quota.checks import BrokenCap, GpuQuotaSpec, broken_single_caps, broken_total_caps
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, gpu_namespace_of, worker_for_task
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker, totals_of_workers
@@ -71,16 +70,14 @@ def read_gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, 
     }
     if not bound:
         return {}
-    with connection.cursor() as cursor:
-        parameters: dict[str, list[Any]] = {
-            "placed": list(_PLACED),
-            "waiting": list(_WAITING),
-            "open": [*_WAITING, *_PLACED],
-            "roots": list(bound),
-            "live": sorted(ACTIVE_WORKFLOW_STATUSES),
-        }
-        cursor.execute(_TASKS_SQL, parameters)
-        rows = cursor.fetchall()
+    parameters: dict[str, list[Any]] = {
+        "placed": list(_PLACED),
+        "waiting": list(_WAITING),
+        "open": [*_WAITING, *_PLACED],
+        "roots": list(bound),
+        "live": sorted(ACTIVE_WORKFLOW_STATUSES),
+    }
+    rows = execute_sql(_TASKS_SQL, parameters).fetchall()
     known: dict[tuple[Any, ...], StartHold | None] = {}  # equal gangs are checked once
     found = {}
     for group, root_id, tree, runs, shapes in rows:

@@ -25,8 +25,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.domain.configuration.backend_config import VictimRule
@@ -353,28 +352,25 @@ def _demand(backend: Backend, trees: _BackendQueues, shapes: SharedObjects, new:
     """The demand of the waiting work in each queue, without these workflows. Work that may use several flavors is
     demand of each."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
-    with connection.cursor() as cursor:
-        cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
-        for leaf, platform, named, *requested in cursor:
-            if leaf not in trees.queue_of_leaf:
-                continue
-            gpus, *others = map(int, requested)
-            task = TaskGpus(gpus, tuple(json.loads(named)), platform)
-            keys = [gpu_key(flavor) for flavor in shapes.flavors(trees.flavors[leaf]).permitted(task)]
-            demand = found[trees.queue_of_leaf[leaf]]
-            demand.update(_request(keys[0] if keys else amounts.GPU, gpus if keys else 0, *others))
-            demand.update(dict.fromkeys(keys[1:], gpus))
+    values = [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)]
+    for leaf, platform, named, *requested in execute_sql(_DEMAND, values):
+        if leaf not in trees.queue_of_leaf:
+            continue
+        gpus, *others = map(int, requested)
+        task = TaskGpus(gpus, tuple(json.loads(named)), platform)
+        keys = [gpu_key(flavor) for flavor in shapes.flavors(trees.flavors[leaf]).permitted(task)]
+        demand = found[trees.queue_of_leaf[leaf]]
+        demand.update(_request(keys[0] if keys else amounts.GPU, gpus if keys else 0, *others))
+        demand.update(dict.fromkeys(keys[1:], gpus))
     return {queue: dict(demand) for queue, demand in found.items()}
 
 
 def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, list[dict[str, int]]]:
     """The usage of these nodes, for each flavor that its GPUs count in."""
     found: dict[str, list[dict[str, int]]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
-        for name, flavor, *used in cursor:
-            if name in names:
-                found[name].append(_request(gpu_key(flavor or DEFAULT_FLAVOR), *map(int, used)))
+    for name, flavor, *used in execute_sql(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN]):
+        if name in names:
+            found[name].append(_request(gpu_key(flavor or DEFAULT_FLAVOR), *map(int, used)))
     return found
 
 
@@ -455,18 +451,17 @@ class _BackendGangs:
         self._trees = trees
         self._moves: Mapping[UUID, datetime] = {}
         self.shapes = SharedObjects(nodes)
-        with connection.cursor() as cursor:
-            begun = [] if totals_only else _BEGUN
-            always = list(_STATES) if new is None else begun
-            cursor.execute(
-                _GANGS, [_BEGUN, backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), always, _WAITING, list(new or ())]
-            )
-            gangs = cursor.fetchall()
-            if trees.takeable and not totals_only:
-                cursor.execute(_OUTSIDE, [_BEGUN, list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
-                gangs += cursor.fetchall()
-            cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
-            tasks = {group: [LiveTask(*columns) for columns in json.loads(written)] for group, written in cursor}
+        begun = [] if totals_only else _BEGUN
+        always = list(_STATES) if new is None else begun
+        active = sorted(ACTIVE_WORKFLOW_STATUSES)
+        inside = [_BEGUN, backend.pk, active, always, _WAITING, list(new or ())]
+        gangs = execute_sql(_GANGS, inside).fetchall()
+        if trees.takeable and not totals_only:
+            gangs += execute_sql(_OUTSIDE, [_BEGUN, list(trees.takeable), active, _BEGUN]).fetchall()
+        tasks = {
+            group: [LiveTask(*columns) for columns in json.loads(written)]
+            for group, written in execute_sql(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
+        }
         if backend.victims == VictimRule.LEAST_LOST and not totals_only:
             self._moves = Decision.objects.last_moves({gang[4] for gang in gangs if gang[13] is not None})
         for gang in gangs:

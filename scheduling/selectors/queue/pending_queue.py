@@ -16,10 +16,10 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Count, QuerySet
 
 from pools.database.prepared import read_rows
+from pools.database.statements import execute_sql
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
 from pools.domain.values.amounts import Amount, gpus_in, is_gpu
 from pools.models import Backend
@@ -345,9 +345,7 @@ def _dispatch_promises(backend: Backend, live: LiveFacts, rows: Mapping[UUID, _O
 
 def _passed_by(groups: Collection[UUID]) -> dict[UUID, int]:
     """The number of gangs that have passed each of these."""
-    with connection.cursor() as cursor:
-        cursor.execute(_PASSED_BY, [list(groups)])
-        return dict(cursor.fetchall())
+    return dict(execute_sql(_PASSED_BY, [list(groups)]).fetchall())
 
 
 _PASSED_BY = """

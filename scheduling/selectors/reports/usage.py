@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import Actor, Permission
 from scheduling.domain.lists import Bucket, UsageKey
@@ -33,6 +32,16 @@ MAX_WORKFLOW_WINDOW = timedelta(days=31)
 WAITING = tuple(f"waiting_{cause}" for cause in WaitCause)
 SUM_COLUMNS = (*WORK_COLUMNS, "quota", "idle", "lent")
 BACKEND_COLUMNS = ("capacity", "offline", "unallocated")
+
+
+def start_of_hour(at: datetime) -> datetime:
+    """The full hour at or before a time."""
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def start_of_day(at: datetime) -> datetime:
+    """The start of the day in UTC at or before a time in UTC."""
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +139,13 @@ class _Slots:
     @property
     def days_from(self) -> datetime:
         """The first full day of the stored hours."""
-        day = _start_of_day(self.stored_from)
+        day = start_of_day(self.stored_from)
         return day if day == self.stored_from else day + DAY
 
     @property
     def days_until(self) -> datetime:
         """The end of the last full day of the stored hours; not after `days_from` without one."""
-        return _start_of_day(self.stored_until)
+        return start_of_day(self.stored_until)
 
     @property
     def whole(self) -> list[tuple[datetime, datetime]]:
@@ -221,26 +230,20 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     return answers
 
 
-def _start_of_day(at: datetime) -> datetime:
-    return at.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
-            " (SELECT min(since) FROM scheduling_nodespan),"
-            " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s)",
-            [None if actor.can_read_all else actor.user_id],
-        )
-        closed, first, joined = cursor.fetchone()
+    closed, first, joined = execute_sql(
+        "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
+        " (SELECT min(since) FROM scheduling_nodespan),"
+        " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s)",
+        [None if actor.can_read_all else actor.user_id],
+    ).fetchone()
     if first is None or first >= until:
         return _Slots(since, since)
     # The sums of the hour in which the record begins are those of the whole hour: before it there is nothing.
-    begin = max(since, first.replace(minute=0, second=0, microsecond=0))
-    hour = begin.replace(minute=0, second=0, microsecond=0)
+    begin = max(since, start_of_hour(first))
+    hour = start_of_hour(begin)
     stored_from = hour if hour == begin else hour + HOUR
-    last = until.replace(minute=0, second=0, microsecond=0)
+    last = start_of_hour(until)
     stored_until = max(stored_from, min(last, closed)) if closed is not None else stored_from
     computed = [] if begin >= stored_from else [(begin, min(stored_from, until))]
     at = stored_until
@@ -345,30 +348,29 @@ def _read_sums(
     found: list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]] = [({}, {}) for _ in questions]
     if not parts:
         return found
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            {_entries(slots, by_day=by_day, by_leaf=by_leaf)}, visible AS (
-                SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
-                FROM {source} entry {_JOINS} WHERE {_VISIBLE}
-            )
-            {" UNION ALL ".join(parts)}
-            """,
-            values,
+    sums_of_keys = execute_sql(
+        f"""
+        {_entries(slots, by_day=by_day, by_leaf=by_leaf)}, visible AS (
+            SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
+            FROM {source} entry {_JOINS} WHERE {_VISIBLE}
         )
-        starts: dict[int, datetime] = {}
-        for at, is_capacity, second, key, *sums in cursor:
-            rows, capacity = found[at]
-            start = starts.get(second) or starts.setdefault(second, datetime.fromtimestamp(second, UTC))
-            if is_capacity:
-                capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
-                continue
-            if key is None and questions[at].by is UsageKey.FLAVOR and not any(sums):
-                continue  # work that did not wait
-            of_work_only = _is_of_work_only(questions[at])
-            counted = WORK_COLUMNS if of_work_only else SUM_COLUMNS
-            named = dict(zip(SUM_COLUMNS, sums, strict=True))
-            rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
+        {" UNION ALL ".join(parts)}
+        """,
+        values,
+    )
+    starts: dict[int, datetime] = {}
+    for at, is_capacity, second, key, *sums in sums_of_keys:
+        rows, capacity = found[at]
+        start = starts.get(second) or starts.setdefault(second, datetime.fromtimestamp(second, UTC))
+        if is_capacity:
+            capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
+            continue
+        if key is None and questions[at].by is UsageKey.FLAVOR and not any(sums):
+            continue  # work that did not wait
+        of_work_only = _is_of_work_only(questions[at])
+        counted = WORK_COLUMNS if of_work_only else SUM_COLUMNS
+        named = dict(zip(SUM_COLUMNS, sums, strict=True))
+        rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
     return found
 
 
@@ -420,30 +422,29 @@ def _add_waits(
     totals: UsageRow,
 ) -> None:
     """The median and the 90th percentile of the waits that ended with a start in each row, and in all rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            WITH entry AS (
-                SELECT work.name, work.pool_id AS leaf_id, root.backend_id, work.submitted_by_id AS user_id,
-                    {_of_flavor(question, _FLAVOR_OF_START)} work.priority, wait.until AS hour,
-                    extract(epoch FROM wait.until - wait.since)::float AS seconds
-                FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
-                JOIN pools_pool root ON root.id = work.root_pool_id
-                WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
-            ), visible AS (
-                SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
-                    {_WAIT_KEYS[question.by]} AS key, seconds
-                FROM entry {_JOINS} WHERE {_VISIBLE}
-            )
-            SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
-            FROM visible GROUP BY GROUPING SETS ((start, key), ())
-            """,
-            values,
+    found = execute_sql(
+        f"""
+        WITH entry AS (
+            SELECT work.name, work.pool_id AS leaf_id, root.backend_id, work.submitted_by_id AS user_id,
+                {_of_flavor(question, _FLAVOR_OF_START)} work.priority, wait.until AS hour,
+                extract(epoch FROM wait.until - wait.since)::float AS seconds
+            FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
+            JOIN pools_pool root ON root.id = work.root_pool_id
+            WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
+        ), visible AS (
+            SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
+                {_WAIT_KEYS[question.by]} AS key, seconds
+            FROM entry {_JOINS} WHERE {_VISIBLE}
         )
-        for is_total, start, key, percentiles in cursor:
-            row = totals if is_total else rows.get((start, key))
-            if row is not None and percentiles is not None:
-                row.wait_p50, row.wait_p90 = percentiles
+        SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
+        FROM visible GROUP BY GROUPING SETS ((start, key), ())
+        """,
+        values,
+    )
+    for is_total, start, key, percentiles in found:
+        row = totals if is_total else rows.get((start, key))
+        if row is not None and percentiles is not None:
+            row.wait_p50, row.wait_p90 = percentiles
 
 
 def _of_flavor(question: UsageQuestion, flavor: str) -> str:
@@ -482,44 +483,42 @@ def _add_lost(
     totals: UsageRow,
 ) -> None:
     """What was lost, in each row and in all. A row that has nothing else is added."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            WITH {_lost(_of_flavor(question, _FLAVOR_OF_RECEIPT))}, visible AS (
-                SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
-                    {_WAIT_KEYS[question.by]} AS key, lost
-                FROM entry {_JOINS} WHERE {_VISIBLE}
-            )
-            SELECT start, key, sum(lost)::bigint FROM visible GROUP BY start, key
-            """,
-            values,
+    found = execute_sql(
+        f"""
+        WITH {_lost(_of_flavor(question, _FLAVOR_OF_RECEIPT))}, visible AS (
+            SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
+                {_WAIT_KEYS[question.by]} AS key, lost
+            FROM entry {_JOINS} WHERE {_VISIBLE}
         )
-        for start, key, lost in cursor:
-            counted = WORK_COLUMNS if _is_of_work_only(question) else SUM_COLUMNS
-            row = rows.setdefault((start, key), _row(start, key, dict.fromkeys(counted, 0)))
-            row.lost += lost
-            totals.lost += lost
+        SELECT start, key, sum(lost)::bigint FROM visible GROUP BY start, key
+        """,
+        values,
+    )
+    for start, key, lost in found:
+        counted = WORK_COLUMNS if _is_of_work_only(question) else SUM_COLUMNS
+        row = rows.setdefault((start, key), _row(start, key, dict.fromkeys(counted, 0)))
+        row.lost += lost
+        totals.lost += lost
 
 
 def _read_losses(values: dict[str, Any]) -> Iterator[LostShare]:
     """What was lost by pool, cause and taker. The pool of the taker is told to those who may see its work."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            WITH {_lost()}
-            SELECT root.name, entry.cause,
-                CASE WHEN {_SEES_TAKER} THEN COALESCE(taker_root.name, '') ELSE '' END AS taker,
-                taker_root.id IS NOT NULL AND NOT ({_SEES_TAKER}) AS is_hidden,
-                count(*), sum(lost)::bigint
-            FROM entry {_JOINS}
-            LEFT JOIN pools_pool taker_leaf ON taker_leaf.id = entry.taker_leaf_id
-            LEFT JOIN pools_pool taker_root ON taker_root.id = COALESCE(taker_leaf.parent_id, taker_leaf.id)
-            WHERE {_VISIBLE} GROUP BY 1, 2, 3, 4 ORDER BY 6 DESC, 1, 2, 3, 4
-            """,
-            values,
-        )
-        for each in cursor:
-            yield LostShare(*each)
+    rows = execute_sql(
+        f"""
+        WITH {_lost()}
+        SELECT root.name, entry.cause,
+            CASE WHEN {_SEES_TAKER} THEN COALESCE(taker_root.name, '') ELSE '' END AS taker,
+            taker_root.id IS NOT NULL AND NOT ({_SEES_TAKER}) AS is_hidden,
+            count(*), sum(lost)::bigint
+        FROM entry {_JOINS}
+        LEFT JOIN pools_pool taker_leaf ON taker_leaf.id = entry.taker_leaf_id
+        LEFT JOIN pools_pool taker_root ON taker_root.id = COALESCE(taker_leaf.parent_id, taker_leaf.id)
+        WHERE {_VISIBLE} GROUP BY 1, 2, 3, 4 ORDER BY 6 DESC, 1, 2, 3, 4
+        """,
+        values,
+    )
+    for each in rows:
+        yield LostShare(*each)
 
 
 _SEES_TAKER = "%(sees_all)s OR taker_root.name = ANY(%(visible)s) OR entry.taker_user_id = %(me)s"
@@ -532,55 +531,53 @@ def _read_by_workflow(
     of the same kind (LOW, or HIGH and NORMAL) in proportion to their use, so the sums are those of the other keys."""
     inside: defaultdict[_Kind, int] = defaultdict(int)
     borrowed: defaultdict[_Kind, int] = defaultdict(int)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            {_entries(slots)}
-            SELECT hour, leaf_id, flavor, priority = 'LOW', sum(guaranteed + low_inside)::bigint, sum(borrowed)::bigint
-            FROM entry WHERE user_id IS NOT NULL GROUP BY 1, 2, 3, 4
-            """,
-            values,
+    rows = execute_sql(
+        f"""
+        {_entries(slots)}
+        SELECT hour, leaf_id, flavor, priority = 'LOW', sum(guaranteed + low_inside)::bigint, sum(borrowed)::bigint
+        FROM entry WHERE user_id IS NOT NULL GROUP BY 1, 2, 3, 4
+        """,
+        values,
+    )
+    for hour, leaf, flavor, is_low, kept, lent in rows:
+        kind = hour, leaf, flavor, is_low
+        inside[kind], borrowed[kind] = kept, lent
+    every = slots.whole
+    if not every:
+        return {}
+    whole = {
+        "begins": [begin for begin, _ in every],
+        "ends": [end for _, end in every],
+        "begin": min(begin for begin, _ in every),
+        "end": max(end for _, end in every),
+    }
+    causes = ", ".join(f"COALESCE(sum(waiting) FILTER (WHERE cause = '{cause}'), 0)::bigint" for cause in WaitCause)
+    found = execute_sql(
+        f"""
+        WITH {COMPUTE}, amount AS (
+            SELECT slot, workflow, flavor, gpus * (b - a) AS used, 0::bigint AS waiting, NULL AS cause, 0 AS start,
+                0 AS lost
+            FROM held WHERE b > a
+            UNION ALL
+            SELECT slot.slot, workflow_id, '', 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)),
+                cause, 0, 0
+            FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
+            UNION ALL
+            SELECT slot.slot, event.uuid, '', 0, 0, NULL, is_start::int, (NOT is_start)::int
+            FROM event JOIN slot ON slot.a <= event.at AND event.at < slot.b
+        ), entry AS (
+            SELECT slot AS hour, work.name, work.pool_id AS leaf_id, root.backend_id, work.priority,
+                work.submitted_by_id AS user_id, amount.flavor, sum(used)::bigint AS used, {causes},
+                sum(amount.start)::bigint AS workflows, sum(lost)::bigint AS preemptions
+            FROM amount JOIN scheduling_workflow work ON work.uuid = amount.workflow
+            JOIN pools_pool root ON root.id = work.root_pool_id
+            GROUP BY slot, work.uuid, root.backend_id, amount.flavor
         )
-        for hour, leaf, flavor, is_low, kept, lent in cursor:
-            kind = hour, leaf, flavor, is_low
-            inside[kind], borrowed[kind] = kept, lent
-        every = slots.whole
-        if not every:
-            return {}
-        whole = {
-            "begins": [begin for begin, _ in every],
-            "ends": [end for _, end in every],
-            "begin": min(begin for begin, _ in every),
-            "end": max(end for _, end in every),
-        }
-        causes = ", ".join(f"COALESCE(sum(waiting) FILTER (WHERE cause = '{cause}'), 0)::bigint" for cause in WaitCause)
-        cursor.execute(
-            f"""
-            WITH {COMPUTE}, amount AS (
-                SELECT slot, workflow, flavor, gpus * (b - a) AS used, 0::bigint AS waiting, NULL AS cause, 0 AS start,
-                    0 AS lost
-                FROM held WHERE b > a
-                UNION ALL
-                SELECT slot.slot, workflow_id, '', 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)),
-                    cause, 0, 0
-                FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
-                UNION ALL
-                SELECT slot.slot, event.uuid, '', 0, 0, NULL, is_start::int, (NOT is_start)::int
-                FROM event JOIN slot ON slot.a <= event.at AND event.at < slot.b
-            ), entry AS (
-                SELECT slot AS hour, work.name, work.pool_id AS leaf_id, root.backend_id, work.priority,
-                    work.submitted_by_id AS user_id, amount.flavor, sum(used)::bigint AS used, {causes},
-                    sum(amount.start)::bigint AS workflows, sum(lost)::bigint AS preemptions
-                FROM amount JOIN scheduling_workflow work ON work.uuid = amount.workflow
-                JOIN pools_pool root ON root.id = work.root_pool_id
-                GROUP BY slot, work.uuid, root.backend_id, amount.flavor
-            )
-            SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
-            FROM entry {_JOINS} ORDER BY entry.hour, entry.name, entry.flavor
-            """,
-            values | EVERY_LEAF | whole,
-        )
-        found = cursor.fetchall()
+        SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
+        FROM entry {_JOINS} ORDER BY entry.hour, entry.name, entry.flavor
+        """,
+        values | EVERY_LEAF | whole,
+    ).fetchall()
     return _share_out(found, inside, borrowed)
 
 

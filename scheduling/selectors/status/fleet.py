@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection
 from django.db.models import Sum
 from django.utils import timezone
 
+from pools.database.statements import execute_sql
 from pools.domain.people.roles import Actor
 from pools.domain.quota.usage_bar import FlavorUse, UsageBar
 from pools.models import Backend, FlavorUsage
@@ -128,9 +128,8 @@ def read_clusters(actor: Actor) -> dict[str, ClusterUse]:
 
 def _read_capacities(key: str) -> dict[int | None, tuple[int, int]]:
     """The GPUs of the nodes and those that are away, by the column `key`; without one, all are those of None."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CAPACITY.format(key=key, column=key or "NULL"))
-        return {backend: (gpus, offline) for backend, gpus, offline in cursor}
+    rows = execute_sql(_CAPACITY.format(key=key, column=key or "NULL"))
+    return {backend: (gpus, offline) for backend, gpus, offline in rows}
 
 
 def _rows_of_hours(actor: Actor) -> tuple[datetime | None, Sequence[UsageRow]]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from django.db import connection
 from django.db.models import Count, Exists, F, OuterRef, Q
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from pools.database.statements import execute_sql
 from pools.domain.numbers import gpu_quota_labels
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.quota.capacity import BackendCapacity
@@ -250,9 +250,7 @@ MIN_LONG_WAIT = timedelta(minutes=1)
 def read_usual_waits(pool_ids: Sequence[int], now: datetime) -> dict[int, float]:
     """Seconds within which nine of ten workflows of each of these top-level pools started; a pool with few of them is
     missing. One query, however long their history is."""
-    with connection.cursor() as cursor:
-        cursor.execute(_USUAL_WAITS, [list(pool_ids), now - USUAL_WAIT_WINDOW])
-        return dict(cursor.fetchall())
+    return dict(execute_sql(_USUAL_WAITS, [list(pool_ids), now - USUAL_WAIT_WINDOW]).fetchall())
 
 
 def long_waits(waiting: Sequence[WaitingPool], now: datetime) -> Iterator[Problem]:

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection
 from django.db.models import F, Q, QuerySet
 
+from pools.database.statements import execute_sql
 from pools.domain.people.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
@@ -85,9 +85,7 @@ def read_drains(actor: Actor, *, pools: Collection[str] = (), limit: int, offset
     if pools:
         rows = rows.filter(name__in=pools)
     found = list(rows.values_list("pk", "name", "updated_at", "drain_by")[offset : offset + limit])
-    with connection.cursor() as cursor:
-        cursor.execute(_OUTLOOK, [[pk for pk, *_ in found]])
-        live = {pk: numbers for pk, *numbers in cursor}
+    live = {pk: numbers for pk, *numbers in execute_sql(_OUTLOOK, [[pk for pk, *_ in found]])}
     nothing = [0, 0, 0, 0, None, None]
     return [Drain(name, since, deadline, *live.get(pk, nothing)) for pk, name, since, deadline in found]
 

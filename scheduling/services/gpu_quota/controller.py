@@ -21,6 +21,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
+from pools.database.transactions import database_time
 from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.people.roles import SYSTEM
@@ -32,7 +33,6 @@ from pools.services.gpu_quota.gpu_rebuild import (
     GpuRepair,
     PodWorker,
     apply_pod_changes,
-    database_time,
     rebuild_gpu_usage,
 )
 from scheduling.domain.cluster.naming import FIELD_MANAGER

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.models import Backend
 from scheduling.services.kubernetes import heartbeats
 
@@ -19,7 +18,5 @@ def read_instance_id(backend: Backend) -> str:
     digits. A restored copy has the same rows, so the database server's start and the database's own number are part
     of it."""
     identity = heartbeats.cluster_state(backend).identity
-    with connection.cursor() as cursor:
-        cursor.execute(INSTANCE_ID_QUERY, [str(identity)])
-        (found,) = cursor.fetchone()
+    (found,) = execute_sql(INSTANCE_ID_QUERY, [str(identity)]).fetchone()
     return str(found)

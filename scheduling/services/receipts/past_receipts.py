@@ -3,7 +3,7 @@ migration that made the tables runs this too, so it is not changed."""
 
 from __future__ import annotations
 
-from django.db import connection
+from pools.database.statements import execute_sql
 
 PAST_RECEIPTS = """
     WITH owed AS MATERIALIZED (
@@ -58,5 +58,4 @@ PAST_RECEIPTS = """
 
 def write_past_receipts() -> None:
     """Write the receipts that are missing."""
-    with connection.cursor() as cursor:
-        cursor.execute(PAST_RECEIPTS)
+    execute_sql(PAST_RECEIPTS)

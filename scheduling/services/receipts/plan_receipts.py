@@ -7,8 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, flavor_of, gpu_key, is_gpu
 from scheduling.domain.engine.facts import GangFacts, TaskState
 from scheduling.domain.engine.rules.world import World
@@ -116,7 +115,5 @@ def _running_gpus(gang: GangFacts) -> int:
 
 
 def _quota_at(leaf: int, flavor: str, at: datetime) -> int | None:
-    with connection.cursor() as cursor:
-        cursor.execute(_QUOTA_AT, {"leaf": leaf, "flavor": flavor, "at": at})
-        row = cursor.fetchone()
+    row = execute_sql(_QUOTA_AT, {"leaf": leaf, "flavor": flavor, "at": at}).fetchone()
     return None if row is None else int(row[0])

@@ -16,6 +16,7 @@ from typing import Any
 from django.db import connection
 
 from pools.database.prepared import read_first_row, read_rows
+from pools.database.statements import execute_sql
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from pools.selectors.change_tokens import PLAN_TOKEN_SQL
@@ -99,17 +100,16 @@ def needs_full_cycle(state: BackendSchedulingState, scope: Scope, now: datetime)
 def new_workflow_names(state: BackendSchedulingState) -> list[str]:
     """The names of the workflows submitted since to the backend's pools. The audit trail has the transaction of
     each."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            SELECT substr(object, length('workflow/') + 1) FROM pools_auditentry
-            WHERE transaction >= pg_snapshot_xmin(%s::pg_snapshot) AND action = '{AuditAction.WORKFLOW_SUBMITTED}'
-                AND NOT pg_visible_in_snapshot(transaction, %s::pg_snapshot)
-                AND pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
-            """,
-            [state.snapshot, state.snapshot, state.backend_id],
-        )
-        return [name for (name,) in cursor.fetchall()]
+    rows = execute_sql(
+        f"""
+        SELECT substr(object, length('workflow/') + 1) FROM pools_auditentry
+        WHERE transaction >= pg_snapshot_xmin(%s::pg_snapshot) AND action = '{AuditAction.WORKFLOW_SUBMITTED}'
+            AND NOT pg_visible_in_snapshot(transaction, %s::pg_snapshot)
+            AND pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+        """,
+        [state.snapshot, state.snapshot, state.backend_id],
+    )
+    return [name for (name,) in rows]
 
 
 def mark_clean(
@@ -149,8 +149,7 @@ def mark_new_work_done(
 
     The next submission must not wait for the disk to confirm this, so the commit is asynchronous. If a crash loses it,
     the work is looked at once more, and has started by then."""
-    with connection.cursor() as cursor:
-        cursor.execute(_NEW_WORK_DONE_SQL, [snapshot.snapshot, waits_for_external, state.backend_id])
+    execute_sql(_NEW_WORK_DONE_SQL, [snapshot.snapshot, waits_for_external, state.backend_id])
 
 
 # Sent together, so both statements are one transaction, also outside of a block.

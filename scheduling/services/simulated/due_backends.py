@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.domain.audit_actions import AuditAction
 from pools.models import Backend
 from scheduling.models import BackendSchedulingState, Group
@@ -22,9 +21,8 @@ def due_backends(now: datetime) -> list[int]:
     simulated = Backend.objects.filter(kind=Backend.Kind.SIMULATED)
     online = set(simulated.filter(offline=False).values_list("pk", flat=True))
     states = {state.backend_id: state for state in BackendSchedulingState.objects.filter(backend__in=simulated)}
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT backend_id FROM scheduling_backendschedulingstate WHERE {IS_CLEAN_SQL}")
-        unchanged = {backend_id for (backend_id,) in cursor.fetchall()}
+    rows = execute_sql(f"SELECT backend_id FROM scheduling_backendschedulingstate WHERE {IS_CLEAN_SQL}")
+    unchanged = {backend_id for (backend_id,) in rows}
     clean = {
         pk: states[pk] for pk in states.keys() & online & unchanged if not needs_full_cycle(states[pk], Scope.TICK, now)
     }
@@ -42,9 +40,7 @@ def _with_new_work(states: dict[int, BackendSchedulingState]) -> set[int]:
     if not states:
         return set()
     first = min(int(state.snapshot.partition(":")[0]) for state in states.values())
-    with connection.cursor() as cursor:
-        cursor.execute(_NEW_WORK_SQL, [str(first), list(states)])
-        return {backend_id for (backend_id,) in cursor.fetchall()}
+    return {backend_id for (backend_id,) in execute_sql(_NEW_WORK_SQL, [str(first), list(states)])}
 
 
 # The first condition finds the recent entries in an index; the last one is exact for each backend.

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, TypedDict
 
-from django.db import connection
-
+from pools.database.statements import execute_sql
 from pools.database.transactions import change
 from pools.domain.changes.command import body_fields
 from pools.domain.configuration.cluster_config import NODE_POOL_KEY
@@ -147,15 +146,11 @@ def record_bypass(
 ) -> None:
     """Count an attempt in the row of its caller and rule. The ledger does not change, so there is no audit entry."""
     by_code = {violation.code: violation.message for violation in reversed(violations)}
-    with connection.cursor() as cursor:
-        for code, message in sorted(by_code.items()):
-            values = [_stored_text(kind), _stored_text(namespace), _stored_text(username), code]
-            cursor.execute(_HAS_ROW_OR_SPACE, [backend.pk, *values, backend.pk, MAX_BYPASS_ROWS])
-            if not cursor.fetchone()[0]:
-                values = [values[0], "", "", code]
-            cursor.execute(
-                _COUNT_ATTEMPT, [backend.pk, *values, _stored_text(name), _stored_text(message), int(is_refused)]
-            )
+    for code, message in sorted(by_code.items()):
+        values = [_stored_text(kind), _stored_text(namespace), _stored_text(username), code]
+        if not execute_sql(_HAS_ROW_OR_SPACE, [backend.pk, *values, backend.pk, MAX_BYPASS_ROWS]).fetchone()[0]:
+            values = [values[0], "", "", code]
+        execute_sql(_COUNT_ATTEMPT, [backend.pk, *values, _stored_text(name), _stored_text(message), int(is_refused)])
 
 
 _HAS_ROW_OR_SPACE = """

@@ -7,7 +7,9 @@ import logging
 import threading
 import time
 
-from django.db import Error, connection
+from django.db import Error
+
+from pools.database.statements import execute_sql
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +35,7 @@ def count_stranger(backend: str) -> None:
         due = dict(_counts)
         _counts.clear()
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(_ADD, [[_storable(name) for name in due], list(due.values())])
+        execute_sql(_ADD, [[_storable(name) for name in due], list(due.values())])
     except Error:
         logger.warning("%s unmarked reviews were not counted", sum(due.values()))
 

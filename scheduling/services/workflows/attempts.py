@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Count
 
+from pools.database.statements import execute_sql
 from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Task
 
@@ -138,40 +138,38 @@ class TaskAttempts:
 
 
 def _update_placed(placed: Mapping[UUID, Task], now: datetime) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE scheduling_task AS task
-            SET status = %s, start_time = %s, node_name = chosen.node, flavor = chosen.flavor
-            FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS chosen(task, node, flavor)
-            WHERE task.uuid = chosen.task
-            """,
-            [
-                TaskStatus.RUNNING,
-                now,
-                list(placed),
-                [task.node_name for task in placed.values()],
-                [task.flavor for task in placed.values()],
-            ],
-        )
+    execute_sql(
+        """
+        UPDATE scheduling_task AS task
+        SET status = %s, start_time = %s, node_name = chosen.node, flavor = chosen.flavor
+        FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS chosen(task, node, flavor)
+        WHERE task.uuid = chosen.task
+        """,
+        [
+            TaskStatus.RUNNING,
+            now,
+            list(placed),
+            [task.node_name for task in placed.values()],
+            [task.flavor for task in placed.values()],
+        ],
+    )
 
 
 def _update_observed(attempts: Collection[Task]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE scheduling_task AS task
-            SET status = observed.status, node_name = observed.node, pod_ip = observed.ip,
-                start_time = observed.started
-            FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::timestamptz[])
-                AS observed(task, status, node, ip, started)
-            WHERE task.uuid = observed.task
-            """,
-            [
-                [task.pk for task in attempts],
-                [str(task.status) for task in attempts],
-                [task.node_name for task in attempts],
-                [task.pod_ip for task in attempts],
-                [task.start_time for task in attempts],
-            ],
-        )
+    execute_sql(
+        """
+        UPDATE scheduling_task AS task
+        SET status = observed.status, node_name = observed.node, pod_ip = observed.ip,
+            start_time = observed.started
+        FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::timestamptz[])
+            AS observed(task, status, node, ip, started)
+        WHERE task.uuid = observed.task
+        """,
+        [
+            [task.pk for task in attempts],
+            [str(task.status) for task in attempts],
+            [task.node_name for task in attempts],
+            [task.pod_ip for task in attempts],
+            [task.start_time for task in attempts],
+        ],
+    )

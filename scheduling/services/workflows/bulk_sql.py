@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, models
+from django.db import models
 from django.utils.duration import duration_iso_string
+
+from pools.database.statements import execute_sql
 
 
 def rows_as_json(objects: Collection[models.Model], fields: Sequence[str] | None = None) -> str:
@@ -37,11 +39,10 @@ def update_rows(objects: Collection[models.Model], fields: Sequence[str]) -> Non
     key = model._meta.pk.attname
     changes = ", ".join(f'"{name}" = given."{name}"' for name in fields)
     rows = f'{recordset_sql(model)} AS given WHERE stored."{key}" = given."{key}"'
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {model._meta.db_table} AS stored SET {changes} FROM {rows}",
-            [rows_as_json(objects, [key, *fields])],
-        )
+    execute_sql(
+        f"UPDATE {model._meta.db_table} AS stored SET {changes} FROM {rows}",
+        [rows_as_json(objects, [key, *fields])],
+    )
 
 
 def _json_default(value: Any) -> str:

@@ -6,8 +6,8 @@ The caller holds the lock of the user's live work, so that submissions side by s
 from __future__ import annotations
 
 from django.conf import settings
-from django.db import connection
 
+from pools.database.statements import execute_sql
 from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Throttled, Violation
 from pools.domain.people.roles import Actor
 
@@ -33,10 +33,8 @@ def find_pace_refusal(actor: Actor, requested: int) -> DomainError | None:
         numbers: tuple[tuple[str, int], ...] = (("requested", requested), ("limit", limit))
         violation = Violation("workflow", Fault.TOO_MANY_IN_REQUEST, message, numbers=numbers)
         return BadInput(message, [violation], error_code=ErrorCode.RESOURCE)
-    with connection.cursor() as cursor:
-        # Room comes when this one, counted from the newest, is older than a minute. The newest are of this request.
-        cursor.execute(_PACE_SQL, [limit + 1, actor.user_id])
-        submitted, seconds = cursor.fetchone()
+    # Room comes when this one, counted from the newest, is older than a minute. The newest are of this request.
+    submitted, seconds = execute_sql(_PACE_SQL, [limit + 1, actor.user_id]).fetchone()
     if seconds is None:
         return None
     submitted -= requested

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.database.transactions import database_time
 from pools.domain.changes.gpu_allocations import AllocateWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.gpu_quota.workers import GpuWorker
@@ -17,7 +18,6 @@ from pools.services.gpu_quota.gpu_rebuild import (
     GpuRepairAnswer,
     PodWorker,
     apply_pod_changes,
-    database_time,
     rebuild_gpu_usage,
 )
 from scheduling.services.verify import verify

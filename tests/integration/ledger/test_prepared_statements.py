@@ -15,8 +15,8 @@ from django.db import DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from psycopg.pq import TransactionStatus
 
-from pools.database.one_message import read_each
 from pools.database.prepared import read_rows
+from pools.database.statements import read_each
 from pools.database.transactions import change
 from pools.domain.people.roles import SYSTEM
 from pools.models import User

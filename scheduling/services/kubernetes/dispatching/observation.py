@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.database.one_by_one import work_in_batch
+from pools.database.statements import execute_sql
 from pools.database.transactions import DatabaseLost, change, database_time
 from pools.domain.errors import Busy
 from pools.domain.people.roles import SYSTEM
@@ -430,14 +430,13 @@ def set_waiting_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> Non
     """Write the waiting reasons of gangs, None for no reason. No other code writes the column, so no lock is needed."""
     if not reasons:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE scheduling_group AS gang SET waiting_reason = new.reason
-            FROM unnest(%s::uuid[], %s::jsonb[]) AS new(gang, reason) WHERE gang.uuid = new.gang
-            """,
-            [list(reasons), [None if reason is None else _stored_reason(reason) for reason in reasons.values()]],
-        )
+    execute_sql(
+        """
+        UPDATE scheduling_group AS gang SET waiting_reason = new.reason
+        FROM unnest(%s::uuid[], %s::jsonb[]) AS new(gang, reason) WHERE gang.uuid = new.gang
+        """,
+        [list(reasons), [None if reason is None else _stored_reason(reason) for reason in reasons.values()]],
+    )
 
 
 def _stored_reason(reason: Mapping[str, Any]) -> str:
@@ -448,14 +447,13 @@ def _stored_reason(reason: Mapping[str, Any]) -> str:
 def set_cluster_fault_reason(backend: Backend, message: str) -> None:
     """Give this waiting reason to all gangs that wait on a faulty cluster, except those with a reason from KAI."""
     reason = _stored_reason({"code": ReasonCode.CLUSTER_FAULT, "message": message})
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE scheduling_group AS gang SET waiting_reason = %(reason)s::jsonb
-            FROM scheduling_workflow work JOIN pools_pool root ON root.id = work.root_pool_id
-            WHERE work.uuid = gang.workflow_id AND root.backend_id = %(backend)s AND gang.status = 'SCHEDULING'
-                AND COALESCE(gang.waiting_reason ->> 'code', %(code)s) = %(code)s
-                AND gang.waiting_reason IS DISTINCT FROM %(reason)s::jsonb
-            """,
-            {"reason": reason, "backend": backend.pk, "code": ReasonCode.CLUSTER_FAULT},
-        )
+    execute_sql(
+        """
+        UPDATE scheduling_group AS gang SET waiting_reason = %(reason)s::jsonb
+        FROM scheduling_workflow work JOIN pools_pool root ON root.id = work.root_pool_id
+        WHERE work.uuid = gang.workflow_id AND root.backend_id = %(backend)s AND gang.status = 'SCHEDULING'
+            AND COALESCE(gang.waiting_reason ->> 'code', %(code)s) = %(code)s
+            AND gang.waiting_reason IS DISTINCT FROM %(reason)s::jsonb
+        """,
+        {"reason": reason, "backend": backend.pk, "code": ReasonCode.CLUSTER_FAULT},
+    )
