@@ -14,6 +14,7 @@ from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.values.counting import counted
 
 TreeSnapshot = Mapping[str, Any]
 NOTHING: TreeSnapshot = {}
@@ -159,14 +160,13 @@ def _node_messages(node: NodeEffect, nodes: tuple[NodeEffect, ...], draining: in
 def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) -> list[str]:
     if node.state_after == SubpoolState.ACTIVE:
         return [f"The quota of {name} is {_gpus(node.quota_after or 0)} from now on."]
-    messages = (
-        [f"{_workflows(cancelled)} that {_form_of_have(cancelled)} not started {_form_of_be(cancelled)} cancelled."]
-        if cancelled
-        else []
-    )
+    messages = []
+    if cancelled:
+        have, are = ("has", "is") if cancelled == 1 else ("have", "are")
+        messages.append(f"{counted(cancelled, 'workflow')} that {have} not started {are} cancelled.")
     if node.state_after == SubpoolState.DELETING:
         messages.append(
-            f"{_workflows(draining)} on {name} {_form_of_keep(draining)} running. "
+            f"{counted(draining, 'workflow')} on {name} {'keeps' if draining == 1 else 'keep'} running. "
             "The subpool accepts no new work and cannot be changed; it is archived when the last one has ended."
         )
     else:
@@ -175,20 +175,4 @@ def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) 
 
 
 def _gpus(amount: int, flavor: str = "") -> str:
-    return f"{amount}{f' {flavor}' if flavor else ''} GPU{'' if amount == 1 else 's'}"
-
-
-def _workflows(count: int) -> str:
-    return "1 workflow" if count == 1 else f"{count} workflows"
-
-
-def _form_of_have(count: int) -> str:
-    return "has" if count == 1 else "have"
-
-
-def _form_of_be(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def _form_of_keep(count: int) -> str:
-    return "keeps" if count == 1 else "keep"
+    return counted(amount, f"{flavor} GPU".lstrip())

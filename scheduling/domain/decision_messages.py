@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pools.domain.values.amounts import amounts_text, gpu_key
+from pools.domain.values.counting import counted
 from scheduling.domain.engine.steps import LEAST_LOST_TEXT, StepAction
 
 MAX_NAMED_NODES = 3
@@ -40,7 +41,7 @@ class DecisionFacts:
     def gpus_text(self) -> str:
         """`8 GPUs`, and with flavors `8 h100 GPUs`."""
         if not self.by_flavor:
-            return "1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+            return counted(self.gpus, "GPU")
         return amounts_text({gpu_key(flavor): gpus for flavor, gpus in self.by_flavor.items()})
 
 

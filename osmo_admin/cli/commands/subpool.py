@@ -40,6 +40,7 @@ from pools.domain.columns import pick
 from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.lists import SubpoolQuery
 from pools.domain.numbers import CAN_START_NOW, LOW_CAN_START_NOW, POOL_NUMBERS, QUOTA
+from pools.domain.values.counting import counted
 
 if TYPE_CHECKING:
     from pools.domain.configuration.quota_file import QuotaFile
@@ -153,8 +154,7 @@ def import_file(
     }
     answer = TypedChange(session, ResizeSubpools, {"quotas": quotas}, description).send("PATCH", QUOTAS_URL)
     if read.left_out:
-        lines = "1 line" if read.left_out == 1 else f"{read.left_out} lines"
-        print_warning(f"WARNING: {lines} of pools, remainders and inactive subpools left out.")
+        print_warning(f"WARNING: {counted(read.left_out, 'line')} of pools, remainders and inactive subpools left out.")
     if session.dry_run:
         show_effect(session, answer)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from osmo_admin.cli.base.tables import AnswerPart, build_table, format_cell, headings
+from pools.domain.values.counting import counted
 from scheduling.domain.list_columns import GANG_COLUMNS
 
 
@@ -36,5 +37,4 @@ def _gang_row(name: str, row: dict[str, Any], *, leaf: bool) -> list[Any]:
 
 
 def _count_text(number: int, leaf: bool) -> str:
-    unit = "pod" if leaf else "SubGroup"
-    return f"{number} {unit if number == 1 else unit + 's'}"
+    return counted(number, "pod" if leaf else "SubGroup")

@@ -180,8 +180,8 @@ def _pools_text(name: str, pools: list[str], running: int) -> str:
     more = f" and {len(pools) - MAX_POOLS_NAMED} more" if len(pools) > MAX_POOLS_NAMED else ""
     return (
         f"{len(pools)} pool{'s are' if len(pools) > 1 else ' is'} on cluster {name} "
-        f"({', '.join(pools[:MAX_POOLS_NAMED])}{more}), with {running} running "
-        f"workflow{'' if running == 1 else 's'}."
+        f"({', '.join(pools[:MAX_POOLS_NAMED])}{more}), with "
+        f"{counted(running, 'running workflow')}."
     )
 
 

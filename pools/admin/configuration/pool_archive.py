@@ -82,7 +82,7 @@ def _first_steps(root: Pool) -> Iterator[FirstStep]:
     for part in facts.subpools:
         if part.state is SubpoolState.ACTIVE:
             yield FirstStep(
-                f"{root.name}--{part.name} has a quota of {_gpus(part.last_quota)} and "
+                f"{root.name}--{part.name} has a quota of {counted(part.last_quota, 'GPU')} and "
                 f"{_active_work(part.usage.live_workflows)}. Delete it; its work is not stopped.",
                 f"Delete {root.name}--{part.name}",
                 reverse("admin:pools_subpool_delete", args=[root.name, part.name]),
@@ -102,12 +102,8 @@ def _first_steps(root: Pool) -> Iterator[FirstStep]:
         )
 
 
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
-
-
 def _active_work(count: int) -> str:
-    return "no active work" if not count else "1 active workflow" if count == 1 else f"{count} active workflows"
+    return counted(count, "active workflow") if count else "no active work"
 
 
 def _work_address(leaf: str) -> str:
@@ -153,6 +149,7 @@ def _archive_messages(name: str, before: Mapping[str, Any], after: Mapping[str, 
     else:
         yield f"{name} leaves the lists and accepts no work. It can be brought back; its roles stay with {people}."
     if before["quota"] > 0:
-        yield f"Its quota of {_gpus(before['quota'])} of cluster {before['backend']} can be given to other pools."
+        quota = counted(before["quota"], "GPU")
+        yield f"Its quota of {quota} of cluster {before['backend']} can be given to other pools."
     if cohort := before[CONFIGS]["cohort"]:
         yield f"It leaves cohort {cohort}: its idle quota is lent to nobody any more."

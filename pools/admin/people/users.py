@@ -32,6 +32,7 @@ from pools.domain.people.roles import (
     parse_pool_role,
     pool_role,
 )
+from pools.domain.values.counting import counted
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform
 from pools.selectors.users import list_accounts, read_user
@@ -324,8 +325,7 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     held = Reservation.objects.filter(owner=username, pool__name__in=lost_pools)
     held |= Reservation.objects.filter(owner=username, pool__parent__name__in=lost_pools)
     if count := held.count():
-        works = "workflow" if count == 1 else "workflows"
-        yield f"{username} has {count} {works} in these pools; running and waiting work continues."
+        yield f"{username} has {counted(count, 'workflow')} in these pools; running and waiting work continues."
 
 
 def _warnings(actor_name: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pools.domain.shortage.platform_shares import shares_in_order, shares_in_proportion
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 
 FlavorGpus = Mapping[str, Mapping[str, int]]
 """GPUs by flavor, and of each by platform."""
@@ -126,8 +127,7 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
 
 def excess_message(backend: str, gpus: int) -> str:
     """The warning about nodes that are smaller than what their work holds."""
-    more = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
-    return f"On cluster {backend} work holds {more} more than its nodes have: it stays until it ends."
+    return f"On cluster {backend} work holds {counted(gpus, 'GPU')} more than its nodes have: it stays until it ends."
 
 
 def hold_by_flavor(promises: Sequence[Promise], gpus: FlavorGpus, rule: DegradedRule) -> tuple[HeldPromise, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pools.domain.values.counting import counted
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
 
@@ -71,7 +72,7 @@ class EndFacts:
 
 def end_cause_text(facts: EndFacts) -> str:
     """The rule and its numbers: `lab--a took back 8 GPUs that lab--b had borrowed`."""
-    gpus, leaf = f"{facts.gpus} GPU{'' if facts.gpus == 1 else 's'}", facts.leaf
+    gpus, leaf = counted(facts.gpus, "GPU"), facts.leaf
     taker = facts.by_leaf or OTHER_POOL
     match facts.cause:
         case EndCause.PRIORITY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pools.domain.values.counting import counted
 from scheduling.domain.gang import ROOT, tree_from_json
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 
@@ -25,19 +26,15 @@ def smaller_work(spec: WorkflowSpec) -> Iterator[SmallerWork]:
     groups = tuple(_with_half_minimum(group) for group in spec.groups)
     found = replace(spec, groups=groups)
     if groups != spec.groups and found.largest_gang_gpus < before:
-        text = f"with half the minimum: it starts with {_gpus(found.largest_gang_gpus)} instead of {before}"
+        text = f"with half the minimum: it starts with {counted(found.largest_gang_gpus, 'GPU')} instead of {before}"
         yield SmallerWork("minimum", text, found)
     last = before
     for part in (2, 4):
         found = replace(spec, groups=tuple(_with_fewer_gpus(group, part) for group in spec.groups))
         gpus = found.largest_gang_gpus
         if 0 < gpus < last:
-            yield SmallerWork("gpus", f"with {_gpus(gpus)} instead of {before}", found)
+            yield SmallerWork("gpus", f"with {counted(gpus, 'GPU')} instead of {before}", found)
             last = gpus
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def _with_half_minimum(group: GroupSpec) -> GroupSpec:
