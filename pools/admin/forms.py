@@ -197,12 +197,12 @@ def text_field(
     return field
 
 
-def text_area_field(label: str, *, help_text: str = "", rows: int = 3, required: bool = False) -> forms.CharField:
+def text_area_field(label: str, *, help_text: str = "", rows: int) -> forms.CharField:
     """Several lines of text."""
     return forms.CharField(
         label=label,
         help_text=help_text,
-        required=required,
+        required=False,
         max_length=MAX_TEXT_LENGTH,
         widget=forms.Textarea(attrs={"rows": rows}),
     )
@@ -229,9 +229,9 @@ def password_field(label: str, *, help_text: str = "", current: bool = False, re
     )
 
 
-def hidden_text_field(max_length: int = 200_000) -> forms.CharField:
+def hidden_text_field() -> forms.CharField:
     """A hidden text."""
-    return forms.CharField(widget=forms.HiddenInput, required=False, max_length=max_length)
+    return forms.CharField(widget=forms.HiddenInput, required=False, max_length=200_000)
 
 
 def hidden_number_field() -> forms.IntegerField:

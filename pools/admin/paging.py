@@ -35,9 +35,9 @@ def parse_page_number(value: Any) -> int:
     return min(max(number, 1), MAX_PAGE_NUMBER)
 
 
-def paginate(rows: QuerySet[ModelRow], page: Any, size: int = ROWS_PER_PAGE) -> ListPage[ModelRow]:
+def paginate(rows: QuerySet[ModelRow], page: Any) -> ListPage[ModelRow]:
     """The requested page; the first for an invalid number. One query."""
     number = parse_page_number(page)
-    start = (number - 1) * size
-    page_rows = list(rows[start : start + size + 1])
-    return ListPage(page_rows[:size], number, number + 1 if len(page_rows) > size else 0)
+    start = (number - 1) * ROWS_PER_PAGE
+    page_rows = list(rows[start : start + ROWS_PER_PAGE + 1])
+    return ListPage(page_rows[:ROWS_PER_PAGE], number, number + 1 if len(page_rows) > ROWS_PER_PAGE else 0)

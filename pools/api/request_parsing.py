@@ -69,10 +69,9 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def query_boolean(request: Request, name: str, default: bool = False) -> bool:
+def query_boolean(request: Request, name: str) -> bool:
     """The boolean of a query parameter."""
-    found = _query_value(request, name, parse_boolean, BOOLEAN_RULE)
-    return default if found is None else found
+    return bool(_query_value(request, name, parse_boolean, BOOLEAN_RULE))
 
 
 def _query_value(request: Request, name: str, parse: Callable[[str], Value | None], rule: str) -> Value | None:
@@ -114,9 +113,9 @@ class BodyReader(FieldReader):
     def reject_unknown_keys(self, known: Collection[str], ignored: Collection[str] = ("description", "tags")) -> None:
         super().reject_unknown_keys(known, ignored)
 
-    def any_text(self, key: str, default: str = "") -> str:
+    def any_text(self, key: str) -> str:
         """A text of any length, for keys whose length is checked elsewhere."""
-        return self.field(key).text() or default if self.is_given(key) else default
+        return self.field(key).text() or "" if self.is_given(key) else ""
 
     @property
     def description(self) -> str:

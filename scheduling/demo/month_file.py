@@ -137,9 +137,9 @@ def write_month(month: Month, path: Path = PATH) -> None:
         packed.write(text.encode())
 
 
-def read_month(path: Path = PATH) -> Month:
+def read_month() -> Month:
     """Read the file."""
-    body = json.loads(gzip.decompress(path.read_bytes()))
+    body = json.loads(gzip.decompress(PATH.read_bytes()))
     clusters = {
         name: ClusterMonth(
             [MonthJob(*row) for row in each["jobs"]],

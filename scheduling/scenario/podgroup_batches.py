@@ -55,9 +55,9 @@ def _other_kind(value: Any) -> str | None:
     return kind[:63] if isinstance(kind, str) and kind.lower() != "podgroup" else None
 
 
-def plan_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
+def plan_files(sources: Iterable[str]) -> Batch:
     """Every plan body in these files, directories, or `-`."""
-    return answer_sources(sources, plan_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin)
+    return answer_sources(sources, plan_body, error_code=PODGROUP_ERROR_CODE)
 
 
 def validation_exit_code(batch: Batch) -> int:

@@ -102,9 +102,7 @@ def meant_text(meant: Mapping[str, str]) -> str:
     return " ".join(f"Did you mean {near} in place of {name}?" for name, near in meant.items())
 
 
-def error_from_response(
-    status: int, headers: Mapping[str, str], text: str, *, submitting: bool = False, hint: str | None = None
-) -> ClientError:
+def error_from_response(status: int, headers: Mapping[str, str], text: str, *, submitting: bool) -> ClientError:
     """The error for an HTTP response with a status of 300 or more.
 
     `submitting` marks a workflow submission: the stock client counts a credential error as a refusal there.
@@ -112,14 +110,14 @@ def error_from_response(
     body = _parse_object(text)
     message = _response_message(body, text)
     details = [entry for entry in body.get("details") or [] if isinstance(entry, dict)]
-    error_code = body.get("error_code")
+    error_code, hint = body.get("error_code"), None
     if status >= 500:
         request = headers.get("x-request-id")
         suffix = f" (request {request})" if request else ""
         exit_code, message = SERVER_FAILED, f"The server failed ({status}){suffix}: {message}"
     elif status == 429:
         exit_code = TRY_AGAIN
-        hint = _retry_hint(headers) or hint
+        hint = _retry_hint(headers)
     elif error_code in SUBMISSION_CODES or (submitting and error_code == "CREDENTIAL"):
         exit_code = REFUSED_SUBMISSION
     elif status < 400:

@@ -64,8 +64,9 @@ def plain_number(amount: Any, unit: int = 1) -> float | int | None:
     return int(found) if found is not None and found.is_integer() else found
 
 
-def first_of(values: Sequence[Any], most: int = 3) -> Shown:
+def first_of(values: Sequence[Any]) -> Shown:
     """The first values, and the number of the others; a file has them all."""
+    most = 3
     if len(values) <= most:
         return Shown(values, values)
     return Shown(f"{format_cell(values[:most])} and {len(values) - most} more", values)

@@ -9,7 +9,6 @@ from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.quota.usage_bar import BAR_PARTS, UsageBar
 
 BAR_HEADING = POOL_COLUMNS["bar"].heading
-BAR_LEGEND = ", ".join(f"{part.sign} {part.word}" for part in BAR_PARTS)
 WIDTH = 16
 
 

@@ -16,12 +16,11 @@ from pools.domain.configuration.flavors import flavors_of, labels_text
 from pools.domain.people.roles import Actor
 from pools.domain.shortage.degraded import DegradedRule
 from pools.domain.values.byte_sizes import exact_size_text
-from pools.domain.values.counting import counted
+from pools.domain.values.counting import counted, first_names
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.services.configuration.backends import BackendResult
 
-MAX_POOLS_NAMED = 10
 _MODE_EFFECTS: Mapping[str, str] = {
     cluster_config.APPLY: "The queues of the cluster are written, and edits of others are reverted.",
     cluster_config.REPORT: "The queues of the cluster are only compared: a change of a quota does not reach it.",
@@ -165,9 +164,8 @@ def _flavor_messages(before: Mapping[str, str], after: Mapping[str, str]) -> Ite
         if (former := before.get(name, flavor)) != flavor:
             changed.setdefault((former, flavor), []).append(name)
     for (former, flavor), names in changed.items():
-        more = f" and {len(names) - MAX_POOLS_NAMED} more" if len(names) > MAX_POOLS_NAMED else ""
         yield (
-            f"{counted(len(names), 'node')} ({', '.join(names[:MAX_POOLS_NAMED])}{more}) of flavor {former} "
+            f"{counted(len(names), 'node')} ({first_names(names)}) of flavor {former} "
             f"{'become' if len(names) > 1 else 'becomes'} {flavor}."
         )
     if changed:
@@ -177,11 +175,9 @@ def _flavor_messages(before: Mapping[str, str], after: Mapping[str, str]) -> Ite
 def _pools_text(name: str, pools: list[str], running: int) -> str:
     if not pools:
         return f"No pool is on cluster {name}."
-    more = f" and {len(pools) - MAX_POOLS_NAMED} more" if len(pools) > MAX_POOLS_NAMED else ""
     return (
         f"{len(pools)} pool{'s are' if len(pools) > 1 else ' is'} on cluster {name} "
-        f"({', '.join(pools[:MAX_POOLS_NAMED])}{more}), with "
-        f"{counted(running, 'running workflow')}."
+        f"({first_names(pools)}), with {counted(running, 'running workflow')}."
     )
 
 

@@ -69,7 +69,7 @@ class PlatformRename(View):
 def _body(row: Pool, platform: str) -> PlatformAnswer:
     found = platforms_of(row.config).get(platform)
     if found is None:
-        raise unknown_platform(row.name, platform)
+        raise unknown_platform(row.name)
     return platform_body(found)
 
 

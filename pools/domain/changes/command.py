@@ -74,7 +74,7 @@ def _read_time(reader: FieldReader, key: str) -> datetime | None:
     return found
 
 
-def _read_name(reader: FieldReader, key: str) -> str:
+def read_name(reader: FieldReader, key: str) -> str:
     text = reader.body[key]
     if isinstance(text, str) and text:
         return text
@@ -83,7 +83,7 @@ def _read_name(reader: FieldReader, key: str) -> str:
 
 
 TEXT = ValueKind("text", {"type": "string"}, lambda reader, key: reader.field(key).text() or "")
-NAME = dataclasses.replace(TEXT, read=_read_name)
+NAME = dataclasses.replace(TEXT, read=read_name)
 """A text that is not empty."""
 BOOLEAN = ValueKind("boolean", {"type": "boolean"}, FieldReader.boolean, parse=parse_boolean, rule=BOOLEAN_RULE)
 TIME = ValueKind(

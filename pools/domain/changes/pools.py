@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, value
+from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, read_name, value
 from pools.domain.configuration.config_merge import ACTION, REPLACE
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.configuration.pool_flavors import flavors_list
@@ -24,14 +24,6 @@ def _read_configurations(reader: FieldReader, key: str) -> Any:
         if not isinstance(body, dict):
             reader.faults.add(name[:60], Fault.BAD_VALUE, f"The configuration of {name[:60]!r} must be an object.")
     return found
-
-
-def _read_name(reader: FieldReader, key: str) -> str:
-    found = reader.body[key]
-    if isinstance(found, str) and found:
-        return found
-    reader.add_fault(key, Fault.BAD_VALUE, "must be a text.")
-    return ""
 
 
 def _write_configuration(given: Any) -> Any:
@@ -53,7 +45,7 @@ def _write_patch(given: Any) -> Any:
     return _write_configuration({**given, "resources": {**resources, "flavors": rows}})
 
 
-_NAME = replace(TEXT, read=_read_name)
+_NAME = replace(TEXT, read=read_name)
 _CONFIGURATION = replace(JSON, write=_write_configuration)
 _CONFIGURATIONS = replace(JSON, read=_read_configurations)
 

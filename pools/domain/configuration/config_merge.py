@@ -66,7 +66,7 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
             continue
         index = change[INDEX]
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < length:
-            faults.append(_bad_index(here, index, length))
+            faults.append(_bad_index(here, length))
         elif index in seen:
             faults.append(
                 Violation(_join_path(here, INDEX), Fault.BAD_VALUE, f"{here} names item {index} a second time.")
@@ -79,7 +79,7 @@ def _list(current: Any, patch: list[Mapping[str, Any]], path: str, faults: list[
     return [item for place, item in enumerate(items) if place not in gone]
 
 
-def _bad_index(here: str, index: Any, length: int) -> Violation:
+def _bad_index(here: str, length: int) -> Violation:
     there = f"it has items 0 to {length - 1}" if length else "it is empty"
     return Violation(
         _join_path(here, INDEX), Fault.BAD_VALUE, f"{here} names an item that the list does not have: {there}."

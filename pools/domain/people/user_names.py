@@ -14,19 +14,19 @@ USER_NAME_RULE = (
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*", re.ASCII)
 
 
-def user_name_violations(name: str, path: str = "id") -> list[Violation]:
+def user_name_violations(name: str) -> list[Violation]:
     """What is wrong with the name of a new account."""
     if not name:
-        return [Violation(path, Fault.BAD_USERNAME, f"A user needs a name: {USER_NAME_RULE}.")]
+        return [Violation("id", Fault.BAD_USERNAME, f"A user needs a name: {USER_NAME_RULE}.")]
     if len(name) > MAX_NAME_LENGTH:
         message = f"A user's name has at most {MAX_NAME_LENGTH} characters; this one has {len(name)}."
-        return [Violation(path, Fault.BAD_USERNAME, message)]
+        return [Violation("id", Fault.BAD_USERNAME, message)]
     if not name.isascii() and all(letter.isalnum() or letter in "._@+-" for letter in name):
         message = (
             "The name has letters that are not a to z, and other people could take them for letters that are: "
             f"choose {USER_NAME_RULE}."
         )
-        return [Violation(path, Fault.LOOK_ALIKE_USERNAME, message)]
+        return [Violation("id", Fault.LOOK_ALIKE_USERNAME, message)]
     if not _NAME.fullmatch(name):
-        return [Violation(path, Fault.BAD_USERNAME, f"This is not a valid user name: choose {USER_NAME_RULE}.")]
+        return [Violation("id", Fault.BAD_USERNAME, f"This is not a valid user name: choose {USER_NAME_RULE}.")]
     return []

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from pools.domain.errors import Fault, RuleName, Violation
+from pools.domain.values.counting import first_names
 
 MAX_WARNINGS = 50
 _MAX_PATH = 200
@@ -82,9 +83,7 @@ def quote(text: str) -> str:
 
 def join_words(words: Iterable[str]) -> str:
     """`a, b, c`; words beyond the length of a message are only counted."""
-    names = list(words)
-    text = ", ".join(shorten(name) for name in names[:_MAX_LISTED])
-    return text + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
+    return first_names([shorten(word) for word in words], _MAX_LISTED)
 
 
 def _normalize_word(word: str) -> str:

@@ -127,7 +127,7 @@ def _read(text: str, written: str) -> Quantity:
             Fault.BAD_VALUE,
             "must be digits and at most one suffix (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e3), as 16Gi.",
         )
-    milli = _milli(match, text)
+    milli = _milli(match)
     if milli > MAX_UNITS * THOUSAND:
         raise InvalidQuantity(Fault.TOO_LARGE, f"is too large; the most is 2^63 - 1 ({MAX_UNITS:,}).")
     return Quantity(milli, _family(match), written)
@@ -139,7 +139,7 @@ def _family(match: re.Match[str]) -> QuantityFormat:
     return QuantityFormat.BINARY if match["suffix"] in _BINARY else QuantityFormat.DECIMAL
 
 
-def _milli(match: re.Match[str], text: str) -> int:
+def _milli(match: re.Match[str]) -> int:
     part = (match["part"] or "").rstrip("0")
     digits = int(f"{match['whole']}{part}")
     suffix, power = match["suffix"] or "", int(match["power"] or 0)

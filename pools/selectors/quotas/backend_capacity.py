@@ -133,8 +133,3 @@ def read_used_gpus() -> dict[int, int]:
 def oversubscription_warning(actor: Actor, capacity: BackendCapacity) -> str:
     """The warning about an oversubscribed backend; with numbers for platform readers, who see all its pools."""
     return oversubscription_message(capacity) if actor.can_read_all else oversubscription_notice(capacity)
-
-
-def oversubscription_warnings(actor: Actor, capacities: Iterable[BackendCapacity]) -> list[str]:
-    """The warning for each oversubscribed backend."""
-    return [oversubscription_warning(actor, each) for each in capacities if each.is_oversubscribed]

@@ -23,16 +23,15 @@ from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.structured_input.faults import join_words
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.values.amounts import DEFAULT_FLAVOR
-from pools.domain.values.counting import counted
+from pools.domain.values.counting import counted, first_names
 from pools.locking import lock_backend, lock_configuration, lock_flavors
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.services.changes.rows import update_columns
 from pools.services.configuration.cluster_credentials import put_cluster, read_credential
 from pools.services.gpu_quota.gpu_allocations import release_backend_pods
 from pools.signals import node_labels_requested, overfull_nodes_requested, workflows_on_nodes_requested
-
-SHOWN_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def put_backend(
                 lock_flavors(row)
                 _check_flavors(row, flavors)
             changed, warnings = _put_nodes(row, spec.nodes, flavors) if spec.nodes is not None else (False, [])
-            changed |= _update(row, _columns(spec))
+            changed |= update_columns(row, _columns(spec))
             if spec.flavors is not None:
                 _put_node_flavors(row, flavors)
             capacity = read_capacities([row.pk])[row.pk]
@@ -134,7 +133,7 @@ def delete_backend(
         if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
             count = counted(len(pools), "pool is", "pools are")
             message = (
-                f"Cluster {name} cannot be removed: {count} on it ({_join_names(pools)}). "
+                f"Cluster {name} cannot be removed: {count} on it ({first_names(pools)}). "
                 "Move them to another cluster first; archived pools count, for their history names it."
             )
             raise Conflict(message, [Violation("pools", Fault.IN_USE, message, numbers=(("pools", len(pools)),))])
@@ -179,15 +178,6 @@ def _columns(spec: BackendSpec) -> dict[str, Any]:
     return {column: value for column, value in settings.items() if value is not None} | dict(spec.policy)
 
 
-def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
-    different = [column for column, value in columns.items() if getattr(row, column) != value]
-    for column in different:
-        setattr(row, column, columns[column])
-    if different:
-        row.save(update_fields=different)
-    return bool(different)
-
-
 def _check_kind(row: Backend, spec: BackendSpec) -> None:
     """The kinds differ only if another request created a backend of that name in the meantime."""
     if row.kind != spec.kind:
@@ -200,7 +190,7 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
     if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
         message = (
             f"The namespace of cluster {row.name} stays {row.namespace}: it is part of the queue names of "
-            f"{counted(len(pools), 'pool')} ({_join_names(pools)}). Make another cluster and move them there."
+            f"{counted(len(pools), 'pool')} ({first_names(pools)}). Make another cluster and move them there."
         )
         raise Conflict(message, [Violation("namespace", Fault.IN_USE, message)])
 
@@ -219,7 +209,7 @@ def _check_flavors(row: Backend, flavors: Sequence[Flavor]) -> None:
                     "flavors",
                     Fault.IN_USE,
                     f"Cluster {row.name} keeps the flavor {flavor}: {counted(len(pools), 'pool has', 'pools have')} a "
-                    f"quota of it ({_join_names(pools)}). Take it out of their resources.flavors first.",
+                    f"quota of it ({first_names(pools)}). Take it out of their resources.flavors first.",
                     numbers=(("flavor", flavor), ("pools", len(pools))),
                 )
                 for flavor, pools in sorted(users.items())
@@ -290,7 +280,7 @@ def _flavor_warnings(row: Backend) -> list[str]:
         if len(matching) > 1:
             nodes[matching].append(node.name)
     return found + [
-        f"{counted(len(names), 'node')} ({_join_names(names)}) {'match' if len(names) > 1 else 'matches'} the flavors "
+        f"{counted(len(names), 'node')} ({first_names(names)}) {'match' if len(names) > 1 else 'matches'} the flavors "
         f"{join_words(matching)}: {matching[0]} counts, the first of them."
         for matching, names in nodes.items()
     ]
@@ -304,8 +294,8 @@ def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:
     if not work:
         return []
     message = (
-        f"Work still runs on the removed nodes {_join_names(removed_nodes)} and stays until it ends: "
-        f"{_join_names(work)}. Nothing new starts there."
+        f"Work still runs on the removed nodes {first_names(removed_nodes)} and stays until it ends: "
+        f"{first_names(work)}. Nothing new starts there."
     )
     return [message]
 
@@ -317,12 +307,7 @@ def _overfull_node_warnings(row: Backend, nodes: Sequence[str]) -> list[str]:
     if not overfull:
         return []
     message = (
-        f"Running work holds more than the node has: {_join_names(overfull)}. It stays until it ends, and nothing new "
+        f"Running work holds more than the node has: {first_names(overfull)}. It stays until it ends, and nothing new "
         "starts there before."
     )
     return [message]
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more

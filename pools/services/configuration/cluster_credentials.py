@@ -25,6 +25,7 @@ from pools.domain.errors import Conflict, Fault, Violation
 from pools.locking import lock_pool_trees
 from pools.models import Backend, KubernetesSettings, Reservation
 from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
+from pools.services.changes.rows import update_columns
 from pools.signals import observation_ends
 
 IN_CLUSTER_SERVER = "in-cluster"
@@ -70,12 +71,7 @@ def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool
     if existing is None:
         KubernetesSettings.objects.create(backend=row, **columns)
         return True
-    different = [key for key, value in columns.items() if getattr(existing, key) != value]
-    for key in different:
-        setattr(existing, key, columns[key])
-    if different:
-        existing.save(update_fields=different)
-    return bool(different)
+    return update_columns(existing, columns)
 
 
 def _require_no_work(row: Backend) -> None:

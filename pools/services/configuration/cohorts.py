@@ -25,18 +25,19 @@ from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.quota.stored_quotas import rows_from_stored, stored_from_rows, without_limits
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.values.amounts import is_gpu
+from pools.domain.values.counting import first_names
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_platform
 from pools.representations.pool import pool_settings_of
 from pools.selectors.quotas.quota_facts import read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals, require_no_move_approvals
+from pools.services.changes.rows import update_columns
 from pools.services.configuration.cohort_cycles import mark_cycles
 from pools.services.configuration.config_history import record_revision
 from pools.services.configuration.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
 
 Body = Mapping[str, Any]
-SHOWN_NAMES = 10
 ARROW = " → "
 
 
@@ -195,11 +196,7 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     if row is None:
         row = Cohort.objects.create(name=name, **columns)
     else:
-        different = [column for column, value in columns.items() if getattr(row, column) != value]
-        for column in different:
-            setattr(row, column, columns[column])
-        if different:
-            row.save(update_fields=different)
+        update_columns(row, columns)
     delete_unused_implicit_cohorts()
     mark_cycles()
     added_debts = new_debts(before, read_admission_tree({*roots, row.pk}))
@@ -213,7 +210,7 @@ def _uncounted_quota_warnings(settings: CohortSettings) -> Iterator[str]:
     others = [key for key in stored_from_rows(settings.quotas) if not is_gpu(key)]
     if others:
         yield (
-            f"{_join_names(others)}: shown in the tree, but admission does not check it, because pools have quotas of "
+            f"{first_names(others)}: shown in the tree, but admission does not check it, because pools have quotas of "
             "GPUs only."
         )
 
@@ -228,13 +225,8 @@ def _children_conflict(name: str, cohorts: Sequence[Cohort], pools: Sequence[Poo
         if rows:
             message = (
                 f"Cohort {name} has {len(rows)} {what if len(rows) > 1 else what[:-1]} below it "
-                f"({_join_names([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it "
+                f"({first_names([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it "
                 "with orphan=True, which makes each the top of its own tree."
             )
             found.append(Violation(path, Fault.HAS_CHILDREN, message, numbers=((what, len(rows)),)))
     return Conflict.of(found)  # type: ignore[return-value]
-
-
-def _join_names(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - SHOWN_NAMES} more" if len(texts) > SHOWN_NAMES else ""
-    return ", ".join(texts[:SHOWN_NAMES]) + more

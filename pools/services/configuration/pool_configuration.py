@@ -415,6 +415,6 @@ def _topology_warnings(row: Pool, settings: PoolSettings) -> Iterator[str]:
         )
 
 
-def unknown_platform(pool: str, platform: str) -> NotFound:
+def unknown_platform(pool: str) -> NotFound:
     """The answer for a platform that the pool does not have."""
     return NotFound(f"Pool {pool} has no platform of this name.")

@@ -133,7 +133,7 @@ def rename_platform(command: RenamePlatform, **note: Unpack[Note]) -> PoolResult
     def edit(pool: dict[str, Any]) -> Body:
         platforms = pool["platforms"]
         if old not in platforms:
-            raise unknown_platform(command.name, old)
+            raise unknown_platform(command.name)
         if new != old and new in platforms:
             raise Conflict(f"Pool {command.name} has a platform {new} already.")
         renamed = {new if key == old else key: value for key, value in platforms.items()}

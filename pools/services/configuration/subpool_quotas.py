@@ -81,7 +81,7 @@ def resize_subpools(
             row.last_quota, row.flavors = quota.gpus, quota.stored
             row.quota_until, row.quota_after, row.flavors_after = None, None, []
             row.save(update_fields=["last_quota", "flavors", "quota_until", "quota_after", "flavors_after"])
-        results = tuple(read_result(locked[split_name(name).parent], rows[name]) for name in sorted(different))
+        results = tuple(read_result(rows[name]) for name in sorted(different))
         warnings = (f"{name}: {warning}" for name, quota in different.items() for warning in quota.warnings)
         return QuotasResult(results, tuple(warnings))
 

@@ -86,7 +86,7 @@ def create_subpool(
             row.subpool_state, row.last_quota, row.flavors = SubpoolState.ACTIVE, asked.gpus, asked.stored
             row.save(update_fields=["subpool_state", "last_quota", "flavors"])
             reactivated = True
-        return read_result(root, row, warnings=asked.warnings, reactivated=reactivated)
+        return read_result(row, warnings=asked.warnings, reactivated=reactivated)
 
 
 def resize_subpool(
@@ -122,7 +122,7 @@ def resize_subpool(
             (command.until, lasting, flavors) if command.until is not None else (None, None, [])
         )
         row.save(update_fields=["last_quota", "flavors", "quota_until", "quota_after", "flavors_after"])
-        return read_result(root, row, warnings=warnings)
+        return read_result(row, warnings=warnings)
 
 
 def lasting_quota(row: Pool) -> tuple[int, StoredFlavors]:
@@ -158,7 +158,7 @@ def delete_subpool(
         row.save(update_fields=["subpool_state", "quota_until", "quota_after", "flavors_after", "drain_by"])
         is_needless = command.drain_by is not None and not drains
         warnings = (f"{row.name} has no active work, so it needs no deadline.",) if is_needless else ()
-        return read_result(root, row, warnings=warnings)
+        return read_result(row, warnings=warnings)
 
 
 def set_drain_deadline(
@@ -186,7 +186,7 @@ def set_drain_deadline(
             _check_deadline(command.drain_by)
         row.drain_by = command.drain_by
         row.save(update_fields=["drain_by"])
-        return read_result(root, row)
+        return read_result(row)
 
 
 def end_temporary_quotas() -> int:
@@ -353,7 +353,7 @@ def _check_deadline(drain_by: datetime) -> None:
     )
 
 
-def read_result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
+def read_result(row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
     """The result with the row as it is now in the database, where triggers changed its version and counters."""
     fresh = Pool.objects.select_related("parent__backend", "usage").get(pk=row.pk)
     return SubpoolResult(fresh, subpool_from_row(fresh), warnings, reactivated)

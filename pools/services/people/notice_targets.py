@@ -116,7 +116,7 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
     else:
         target.user = User.objects.get(username=actor.username)
     target.kinds = list(possible_kinds(target) if command.kinds is None else command.kinds)
-    found = [] if _NAME.match(name) and len(name) <= 60 else [_bad_name(name)]
+    found = [] if _NAME.match(name) and len(name) <= 60 else [_bad_name()]
     found += _choose_channel(target, channel, command.address)
     found += _violations(actor, target)
     if found:
@@ -331,7 +331,7 @@ def _violations(actor: Actor, target: NoticeTarget) -> list[Violation]:
     return found
 
 
-def _bad_name(name: str) -> Violation:
+def _bad_name() -> Violation:
     message = (
         "This is not a valid name: a letter first, then letters, digits, '-' and '_', a letter or digit "
         "last, at most 60."

@@ -168,7 +168,7 @@ def check_question(question: ReplayQuestion, view: Viewpoint) -> None:
         faults += _bad_amounts(number, entry["set"])
         name = entry["set"].get("name")
         if not isinstance(name, str) or name not in view.names:
-            faults.append(_unknown_name(number, name))
+            faults.append(_unknown_name(number))
     if faults:
         raise BadInput.of(faults)
 
@@ -186,7 +186,7 @@ def _bad_amounts(number: int, values: Mapping[str, Any]) -> Iterator[Violation]:
             yield Violation(path, Fault.BAD_VALUE, f"{key} must be {allowed}.")
 
 
-def _unknown_name(number: int, name: Any) -> Violation:
+def _unknown_name(number: int) -> Violation:
     message = "There was no pool or subpool of yours with this name."
     return Violation(f"changes[{number}].set.name", Fault.UNKNOWN_NAME, message)
 
@@ -233,12 +233,12 @@ def answer_without_changes(
         }
     return {
         "backend": backend.name,
-        "since": _text(question.since),
-        "until": _text(question.until),
+        "since": utc_text(question.since),
+        "until": utc_text(question.until),
         "steps": len(history.steps) if view.reads_all else _count_steps(history, known),
         "identical": difference is None,
         "first_difference": first,
-        "exact_since": None if history.exact_since is None else _text(_moment(history.exact_since)),
+        "exact_since": None if history.exact_since is None else utc_text(_moment(history.exact_since)),
         "recorded": _numbers(view, follow_record(history, unchanged.capacity), known),
         "on": _numbers(view, shown, known),
         "against": None,
@@ -263,7 +263,7 @@ class _QuotaChange:
         self._changes, self._names = changes, names
         recorded = {queue.name for each in history.configurations for queue in each.queues}
         faults = [
-            _unknown_name(number, entry["set"]["name"])
+            _unknown_name(number)
             for number, entry in enumerate(changes)
             if names.get(entry["set"]["name"]) not in recorded
         ]
@@ -329,7 +329,7 @@ def _step(step: RecordedStep | None, history: RecordedHistory, known: Mapping[st
     if step is None or next(job.queue for job in history.jobs if job.name == step.gang) not in known:
         return None
     return {
-        "time": _text(_moment(step.time)),
+        "time": utc_text(_moment(step.time)),
         "action": step.action,
         "workflow": step.gang,
         "nodes": list(step.nodes),
@@ -340,5 +340,6 @@ def _moment(microseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
 
 
-def _text(at: datetime) -> str:
+def utc_text(at: datetime) -> str:
+    """A time of an answer, in UTC."""
     return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"

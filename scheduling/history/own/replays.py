@@ -31,6 +31,7 @@ from scheduling.history.own.own_replay import (
     check_question,
     find_replay_backend,
     replay_own_history,
+    utc_text,
     viewpoint,
     visible_roots,
 )
@@ -79,8 +80,8 @@ def request_replay(*, actor: Actor, question: ReplayQuestion) -> HistoryReplay:
             backend_id=backend.pk,
             question={
                 "backend": backend.name,
-                "since": _text(question.since),
-                "until": _text(question.until),
+                "since": utc_text(question.since),
+                "until": utc_text(question.until),
                 "changes": list(question.changes),
                 **({} if question.tries is None else {"advise": True, "tries": question.tries}),
             },
@@ -254,10 +255,6 @@ class ReplayRefusalAnswer(TypedDict):
 def _refusal_body(refusal: DomainError) -> ReplayRefusalAnswer:
     error = refusal.as_dict()
     return {"message": error["message"], "details": error["details"]}
-
-
-def _text(at: datetime) -> str:
-    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 def _time(text: str) -> datetime:

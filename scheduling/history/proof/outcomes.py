@@ -14,7 +14,7 @@ from typing import Final
 
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayObserver
 from scheduling.history.replay.jobs import SECOND, Job
-from scheduling.history.replay.measures import HOUR, quantile
+from scheduling.history.replay.measures import quantile
 from scheduling.history.traces.records import JobRecord, RecordTable
 
 SAME: Final = 60 * SECOND
@@ -173,11 +173,6 @@ class Sums:
         if abs(self.delay) < SHARE_OF_USE * self.work:
             return ShareVerdict.SAME
         return ShareVerdict.LESS if self.delay > 0 else ShareVerdict.MORE
-
-    @property
-    def delay_hours(self) -> float:
-        """The delay in GPU-hours."""
-        return self.delay / HOUR
 
     def wait(self, share: float, *, after: bool) -> float | None:
         """A quantile of the waits, in seconds."""

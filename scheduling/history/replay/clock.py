@@ -140,14 +140,14 @@ class ReplayClock:
         self._ends: list[tuple[int, str, int]] = []
         """When attempts end: time, job, number of the attempt. Entries of attempts that ended before are stale."""
 
-    def fork(self, observers: Sequence[ReplayObserver] = ()) -> ReplayClock:
+    def fork(self) -> ReplayClock:
         """A copy with the same jobs at the same time; what happens to one does not change the other. Its cost grows
         with the number of live jobs."""
         other = ReplayClock.__new__(ReplayClock)
         other.rules, other.now, other._shapes = self.rules, self.now, self._shapes
         other.live = {name: replace(live) for name, live in self.live.items()}
         other.instants, other.passes, other.happenings = self.instants, self.passes, self.happenings
-        other._observers = tuple(observers)
+        other._observers = ()
         other._state = KeptState(self._state.facts())
         other._ends = list(self._ends)
         return other

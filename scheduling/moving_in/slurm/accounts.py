@@ -159,7 +159,7 @@ class _AccountWriter:
         top = self._claim_top() if is_nested else ""
         self._add_below(root, top)
         if top:
-            self._add_top(top, root)
+            self._add_top(top)
         for account in [root, *root.below()]:
             for line in account.users:
                 self._add_user(account, line)
@@ -269,7 +269,7 @@ class _AccountWriter:
         name = self.cluster.name if self.cluster is not None else "slurm"
         return self.cohorts.claim(name, self.cluster.place if self.cluster else SourcePlace("options", 1))
 
-    def _add_top(self, name: str, root: _Account) -> None:
+    def _add_top(self, name: str) -> None:
         place = self.cluster.place if self.cluster is not None else SourcePlace("options", 1)
         below = self.guaranteed[ROOT]
         own = {kind: max(0, self.kinds.gpus.get(kind, 0) - below[kind]) for kind in self.kinds.names}

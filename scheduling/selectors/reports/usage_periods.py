@@ -70,7 +70,7 @@ def window_of(period: Period, now: datetime) -> UsageWindow:
     return UsageWindow(period.name, f"The last {period.title}", since, now, now)
 
 
-def chosen_window(query: Mapping[str, str], now: datetime, default: str = "30d") -> tuple[UsageWindow, str]:
+def chosen_window(query: Mapping[str, str], now: datetime) -> tuple[UsageWindow, str]:
     """The window of an address, and what is wrong with it, in words: From and Until first, then the period."""
     days = [query.get(key, "").strip() for key in ("since", "until")]
     fault = ""
@@ -81,7 +81,7 @@ def chosen_window(query: Mapping[str, str], now: datetime, default: str = "30d")
         fault = found
     name = query.get("period", "")
     month = _window_of_month(name, now)
-    return month or window_of(chosen_period(name, default), now), fault
+    return month or window_of(chosen_period(name, "30d"), now), fault
 
 
 def offered_months(now: datetime) -> list[tuple[str, str]]:

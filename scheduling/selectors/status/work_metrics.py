@@ -144,23 +144,21 @@ def read_wait_histograms() -> list[WaitHistogram]:
 
 def read_decision_counts() -> list[tuple[Leaf, str, int, int]]:
     """Leaf, action, number of decisions, their GPUs."""
-    rows = DecisionCount.objects.values_list(
-        "pool__parent__name", "pool__name", "pool__subpool_name", "action", "count", "gpus"
-    )
-    return [
-        (_leaf(parent or pool, part), action, count, gpus)
-        for parent, pool, part, action, count, gpus in rows.order_by("pool__name", "action")
-    ]
+    return _read_counts(DecisionCount, "action", "gpus")
 
 
 def read_lost_counts() -> list[tuple[Leaf, str, int, int]]:
     """Leaf, cause, number of attempts that something else ended, the GPU-milliseconds that they lost."""
-    rows = LostCount.objects.values_list(
-        "pool__parent__name", "pool__name", "pool__subpool_name", "cause", "count", "gpu_ms"
+    return _read_counts(LostCount, "cause", "gpu_ms")
+
+
+def _read_counts(model: type[DecisionCount | LostCount], what: str, amount: str) -> list[tuple[Leaf, str, int, int]]:
+    rows = model._default_manager.values_list(
+        "pool__parent__name", "pool__name", "pool__subpool_name", what, "count", amount
     )
     return [
-        (_leaf(parent or pool, part), cause, count, gpu_ms)
-        for parent, pool, part, cause, count, gpu_ms in rows.order_by("pool__name", "cause")
+        (_leaf(parent or pool, part), name, count, total)
+        for parent, pool, part, name, count, total in rows.order_by("pool__name", what)
     ]
 
 

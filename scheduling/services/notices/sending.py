@@ -38,12 +38,12 @@ CLAIM = timedelta(seconds=ROUND_SECONDS + ATTEMPT_SECONDS + 60)
 _DELETED_AT_ONCE = 5_000
 
 
-def send_notices(seconds: float = ROUND_SECONDS) -> int:
+def send_notices() -> int:
     """Send what is due, unless another process does; returns the number of attempts."""
     if not _due_targets(timezone.now(), set(), limit=1) or not _claim():
         return 0
     try:
-        return _send_due(time.monotonic() + seconds)
+        return _send_due(time.monotonic() + ROUND_SECONDS)
     finally:
         NoticeProgress.objects.filter(pk=1).update(claimed_until=None)
 

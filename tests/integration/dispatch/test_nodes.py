@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from django.urls import reverse
 
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.changes.backends import PutBackend
+from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import BackendCapacity
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool
-from pools.selectors.quotas.backend_capacity import oversubscription_warnings, read_capacities
+from pools.selectors.quotas.backend_capacity import oversubscription_warning, read_capacities
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import NodeState
@@ -237,7 +239,7 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     add_node(fake_harness, "n1", unschedulable=True)
     add_node(fake_harness, "n2", ready="False", taints=[unready])
     fake_harness.run_agent(1)
-    assert (read_capacities([backend.pk])[backend.pk].gpus, oversubscription_warnings(actor, _of(backend))) == (16, [])
+    assert (read_capacities([backend.pk])[backend.pk].gpus, _warnings(actor, _of(backend))) == (16, [])
     fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready, taint]}}, field_manager="admin")
     fake_harness.run_agent(1)
     assert Node.objects.get(backend=backend, name="n2").taint == "dedicated=teamx"
@@ -245,7 +247,7 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
         "Cluster lab has 8 GPUs (and 8 on nodes whose taint keeps our pods away), and the quotas of its pools are 16 "
         "together, 8 more: guaranteed work may wait for a node although its quota is free. Lower a quota, or add nodes."
     )
-    assert oversubscription_warnings(actor, _of(backend)) == [sentence]
+    assert _warnings(actor, _of(backend)) == [sentence]
     # The other node is cordoned, so nothing can start now.
     now = f"Now {fake_harness.pool.name} can have 0 of its 16. {sentence}"
     assert [each.message for each in read_overview(actor).problems if each.code == "oversubscribed"] == [now]
@@ -271,7 +273,7 @@ def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_har
     fake_harness.cluster.merge(resource_kinds.NODE, "n2", {"spec": {"taints": [unready]}}, field_manager="admin")
     fake_harness.cluster.merge(resource_kinds.NODE, "n1", {"spec": {"taints": []}}, field_manager="admin")
     fake_harness.run_agent(1)
-    assert oversubscription_warnings(actor, _of(backend)) == []
+    assert _warnings(actor, _of(backend)) == []
 
 
 def test_a_required_topology_level_that_no_nodes_meet_is_reported(fake_harness: AgentHarness) -> None:
@@ -294,6 +296,10 @@ def test_a_required_topology_level_that_no_nodes_meet_is_reported(fake_harness: 
     assert (waiting.reason.code, waiting.reason.message) == ("never_fits", sentence)
     NodeState.objects.filter(node__backend=fake_harness.backend).update(labels={"example.com/rack": "one"})
     assert build_pending_queue(fake_harness.backend).gangs[0].reason.code == "waiting_for_cluster"
+
+
+def _warnings(actor: Actor, capacities: Iterable[BackendCapacity]) -> list[str]:
+    return [oversubscription_warning(actor, each) for each in capacities if each.is_oversubscribed]
 
 
 def _of(backend: Backend) -> list[BackendCapacity]:
@@ -408,7 +414,7 @@ def test_a_node_that_shares_its_gpus_has_no_whole_ones(fake_harness: AgentHarnes
     for each, is_avoided in ((pod, True), (other, False)):
         terms = each["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert [avoided in term["matchExpressions"] for term in terms["nodeSelectorTerms"]] == [is_avoided] * 2
-    (warning,) = oversubscription_warnings(actor, _of(backend))
+    (warning,) = _warnings(actor, _of(backend))
     assert "Cluster lab has 8 GPUs (and 8 parts of GPUs on nodes that share them), and" in warning
 
 

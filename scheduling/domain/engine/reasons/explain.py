@@ -115,7 +115,7 @@ class Explainer:
         first = never or blockers[0]
         return Reason(
             code=ReasonCode.NEVER_FITS if never else first.code,
-            message=self._message(first) + self._fair_share_note(gang, queue, request, blockers),
+            message=self._message(first) + self._fair_share_note(queue, request, blockers),
             queue=first.node or queue.fact.name,
             limit=first.limit,
             requested=first.requested,
@@ -142,8 +142,7 @@ class Explainer:
         return replace(
             reason,
             code=first.code,
-            message=self._message(first)
-            + ("" if queue is None else self._fair_share_note(gang, queue, request, blockers)),
+            message=self._message(first) + ("" if queue is None else self._fair_share_note(queue, request, blockers)),
             queue=first.node or gang.fact.queue,
             limit=first.limit,
             requested=first.requested,
@@ -160,8 +159,7 @@ class Explainer:
             return reason
         request = sum_requests([gang.requests[i] for i in gang.explaining_tasks()])
         note = (
-            self._fair_share_note(gang, gang.queue, request, [])
-            or " It would take the place of other work if less waited."
+            self._fair_share_note(gang.queue, request, []) or " It would take the place of other work if less waited."
         )
         return replace(reason, message=reason.message + note)
 
@@ -268,7 +266,7 @@ class Explainer:
             known = self._lending[key] = unlent, given
         return known
 
-    def _fair_share_note(self, gang: GangState, queue: QueueState, request: Request, blockers: list[Blocker]) -> str:
+    def _fair_share_note(self, queue: QueueState, request: Request, blockers: list[Blocker]) -> str:
         """A sentence about the fair share of a gang that only the nodes block while preemptible work of other leaves
         runs: inside the share it would reclaim."""
         if any(blocker.limit != "nodes" or blocker.is_permanent for blocker in blockers):

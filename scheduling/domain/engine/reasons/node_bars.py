@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pools.domain.values.counting import first_names
 from scheduling.domain.engine.facts import NodeBar, TaskFacts, TopologyNeed
 from scheduling.domain.engine.state.nodes import FreeAmounts, NodeIndex, Request, has_enough
 from scheduling.domain.engine.state.placement import place_requests
@@ -15,9 +16,8 @@ MAX_NAMED_NODES = 3
 
 def nodes_text(names: Sequence[str]) -> str:
     """The first nodes by name, and the number of others."""
-    more = len(names) - MAX_NAMED_NODES
-    if more > 0:
-        return f"{', '.join(names[:MAX_NAMED_NODES])} and {more} more"
+    if len(names) > MAX_NAMED_NODES:
+        return first_names(names, MAX_NAMED_NODES)
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
