@@ -51,10 +51,7 @@ def choose_month(trace: Trace, since: str | None, until: str | None, faults: Fil
                 continue
             warm_up.add(job.id)
             submit = min(begin, ended - job.duration)
-        chosen.add(
-            job.id, submit, job.duration, job.gpus, job.team, priority=job.priority, limit=job.limit, name=job.name,
-            user=job.user, checkpoint=job.checkpoint, flavors=job.flavors,
-        )  # fmt: skip
+        chosen.add_again(job, submit)
     if len(chosen) == len(warm_up):
         faults.add(None, "--since", Fault.BAD_VALUE, "No job of the trace was submitted in the given time.")
         return None

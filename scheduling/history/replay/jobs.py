@@ -102,6 +102,13 @@ class JobTable:
             column.append(index)
         self._order = None
 
+    def add_again(self, job: Job, submit: int) -> None:
+        """Add a job of another table; `submit` is on the clock of the trace."""
+        self.add(
+            job.id, submit, job.duration, job.gpus, job.team, priority=job.priority, limit=job.limit, name=job.name,
+            user=job.user, checkpoint=job.checkpoint, flavors=job.flavors,
+        )  # fmt: skip
+
     def sort(self) -> None:
         """Sort by time of submission, then by row, and set the clock to 0 at the first one."""
         self._order = array("l", sorted(range(len(self)), key=lambda i: (self._submits[i], self._ids[i])))
@@ -112,12 +119,7 @@ class JobTable:
         chosen = JobTable(self.default_priority)
         for i, submit in enumerate(self._submits):
             if (since is None or submit >= since) and (until is None or submit < until):
-                job = self._job(i)
-                chosen.add(
-                    job.id, submit, job.duration, job.gpus, job.team,
-                    priority=job.priority, limit=job.limit, name=job.name, user=job.user, checkpoint=job.checkpoint,
-                    flavors=job.flavors,
-                )  # fmt: skip
+                chosen.add_again(self._job(i), submit)
         return chosen
 
     def __iter__(self) -> Iterator[Job]:
