@@ -215,7 +215,8 @@ FLAVORS_WITHIN_QUOTA = pgtrigger.Trigger(
             WHERE (pool.id = root.id OR pool.parent_id = root.id
                     AND pool.subpool_state <> '{SubpoolState.ARCHIVED}')
                 AND sums.parts IS DISTINCT FROM sums.whole
-                AND NOT (sums.parts IS NULL AND (pool.flavors = '[]' OR sums.whole IS NULL))
+                AND NOT (sums.parts IS NULL AND (sums.whole IS NULL OR pool.flavors = '[]'
+                    AND (pool.parent_id IS NULL OR root.flavors = '[]' OR pool.last_quota = 0)))
             LIMIT 1;
         IF wrong.name IS NOT NULL THEN
             {

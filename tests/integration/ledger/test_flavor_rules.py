@@ -101,7 +101,7 @@ REFUSED = {
     ),
     "a subpool without flavors": (
         "UPDATE pools_pool SET flavors = '[]' WHERE name = 'team--b'",
-        "flavors_within_quota",
+        "flavors_sum_to_quota",
     ),
     "a pool without flavors": ("UPDATE pools_pool SET flavors = '[]' WHERE name = 'team'", "flavors_within_quota"),
     "a flavor that the backend does not name": (
@@ -160,3 +160,13 @@ def test_what_has_ended_keeps_its_flavors(team: Pool) -> None:
     write(f"UPDATE pools_pool SET flavors = {rows(h100=12)} WHERE name = 'team'")
     with pytest.raises(DatabaseError, match="cannot change"), transaction.atomic():
         write(f"UPDATE pools_pool SET flavors = {rows(h100=6)} WHERE name = 'team--a'")
+
+
+def test_a_subpool_names_its_flavors_also_where_its_pool_has_the_default_one(team: Pool) -> None:
+    """Without names its quota would be in no flavor, and the flavors would not be its pool's sum."""
+    write(f"UPDATE pools_pool SET flavors = {rows(h100=8, a100=4, default=6)}, guarantee = 18 WHERE name = 'team'")
+    write(f"UPDATE pools_pool SET flavors = {rows(default=6)} WHERE name = 'team--a'")
+    with pytest.raises(DatabaseError) as refusal, transaction.atomic():
+        write("UPDATE pools_pool SET flavors = '[]' WHERE name = 'team--a'")
+    assert "The flavors of team--a have 0 GPUs together, its quota is 6." in str(refusal.value)
+    write("UPDATE pools_pool SET flavors = '[]', last_quota = 0 WHERE name = 'team--a'")
