@@ -125,7 +125,7 @@ class CreatePoolForm(PoolConfigForm):
         if any(flavors != self.flavors for flavors in of_each.values()):
             self.decides = "backend"
             backend.widget.attrs |= {"data-decides": json.dumps(of_each), "data-decided": json.dumps(self.flavors)}
-            backend.help_text = f"{backend.help_text} The form has the numbers of its flavors."
+            self["backend"].help_text = f"{backend.help_text} The form has the numbers of its flavors."
 
     def clean(self) -> dict[str, Any]:
         """Numbers of flavors of the cluster that was chosen before are not dropped in silence."""

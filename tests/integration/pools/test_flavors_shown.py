@@ -175,7 +175,9 @@ def test_the_form_of_a_new_pool_has_the_flavors_of_the_chosen_cluster() -> None:
     def inputs(answer: Any) -> list[str]:
         return [name for name in answer.context["form"].fields if name.startswith("guarantee")]
 
-    assert inputs(root.get(address)) == ["guarantee", "guarantee-h100", "guarantee-a100"]
+    first = root.get(address)
+    assert inputs(first) == ["guarantee", "guarantee-h100", "guarantee-a100"]
+    assert "The form has the numbers of its flavors." in first.content.decode()
     typed = {"name": "fresh", "guarantee-h100": "8", "guarantee": "8", "weight": "1"}
     for backend, flavors in (("b", ["l40s"]), ("c", [])):
         shown = root.post(address, {**typed, "backend": backend, "step": "edit"}, follow=True)
