@@ -52,6 +52,8 @@ class ScenarioDraft:
     allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     bars: Mapping[str, tuple[NodeBar, ...]] = field(default_factory=dict)
     """By queue, the only nodes that a new workload there may use; all nodes for a queue that is not named."""
+    flavors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By queue, the GPU flavors of its pool, where it names some."""
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     policy: PolicyFacts | None = None
     degraded: DegradedRule = DegradedRule.PROPORTIONAL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ class LiveNames:
     work is submitted, which goes to a leaf; `allowed_nodes`: by leaf, the nodes that new work there may
     use, None for all; `bars`: what keeps it from the others. `backend`: the name of the cluster; `nodes`: those that
     the asker may name, None for all; `degraded`: how its pools share too few GPUs; `platforms`: of the
-    queues at the top, those whose nodes they may use."""
+    queues at the top, those whose nodes they may use; `flavors`: by leaf, the GPU flavors of its pool."""
 
     queue_aliases: Mapping[str, str] = field(default_factory=dict)
     submission_aliases: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class LiveNames:
     nodes: Collection[str] | None = None
     degraded: DegradedRule = DegradedRule.PROPORTIONAL
     platforms: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    flavors: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenario:
@@ -60,6 +61,7 @@ def _read_draft(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenari
         queue_count=len(facts.queues),
         last_submitted=max((gang.submitted for gang in facts.gangs), default=0),
         allowed_nodes=names.allowed_nodes,
+        flavors=names.flavors,
         bars=names.bars,
         units=facts.units,
         policy=facts.policy,

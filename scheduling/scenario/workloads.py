@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pools.domain.errors import Fault
-from pools.domain.values.amounts import Number
+from pools.domain.values.amounts import GPU, Number, gpu_key
 from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, GangFacts, TaskFacts, TaskState
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, SubGroup
 from scheduling.domain.judgement.podgroup_rules import MAX_PODS, FieldNames, PodGroup, check_pod_group, is_structural
@@ -174,6 +174,8 @@ class _Tasks:
                 message = "Give 'any_of', or one of 'gpus' and 'resources', not both."
                 line.faults.add(line.path_of("any_of"), Fault.BAD_VALUE, message)
             requests = read_choices(line)
+        else:
+            requests = self._in_flavors(line, requests[0])
         if self._entries is None:
             self._entries = len(requests)
             self._others = [[] for _ in requests[1:]]
@@ -181,6 +183,21 @@ class _Tasks:
             message = "All tasks of a workload start in one choice, so each line has as many entries in 'any_of'."
             line.faults.add(line.path_of("any_of"), Fault.BAD_VALUE, message)
         return requests
+
+    def _in_flavors(self, line: RecordReader, request: dict[str, Number]) -> list[dict[str, Number]]:
+        """GPUs that name no flavor, in each one of a live pool, as work of it gets them; on a node in that of the
+        node."""
+        draft, queue, node = self._draft, self._entry.raw_value("queue"), line.raw_value("node")
+        flavors = draft.flavors.get(queue, ()) if isinstance(queue, str) else ()
+        named = line.raw_value("resources")
+        if not flavors or GPU not in request or (isinstance(named, dict) and GPU in named):
+            return [request]
+        there = (draft.nodes or {}).get(node) if isinstance(node, str) else None
+        if there is not None:
+            flavors = [flavor for flavor in flavors if gpu_key(flavor) in there.resources] or flavors[:1]
+        return [
+            {gpu_key(flavor) if key == GPU else key: amount for key, amount in request.items()} for flavor in flavors
+        ]
 
     def _node(self, line: RecordReader, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.name("node")

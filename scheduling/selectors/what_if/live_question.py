@@ -178,6 +178,7 @@ def _scenario_names(actor: Actor, backend: Backend, roots: Collection[Pool], que
     submits_to: dict[str, str] = {}
     allowed: dict[str, frozenset[str] | None] = {}
     bars: dict[str, tuple[NodeBar, ...]] = {}
+    flavors: dict[str, Sequence[str]] = {}
     usable: dict[str, frozenset[str]] = {}
     for root in roots:
         container = queue_name(backend.namespace, root.name, None)
@@ -193,6 +194,9 @@ def _scenario_names(actor: Actor, backend: Backend, roots: Collection[Pool], que
             leaf = queue_name(backend.namespace, root.name, short)
             known[canonical_name(root.name, short)] = submits_to[canonical_name(root.name, short)] = leaf
             allowed[leaf], bars[leaf] = all_nodes - barred if barred else None, barring
+            flavors[leaf] = root.gpu_flavors
         submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
     seen = None if actor.can_read_all else frozenset(visible_nodes(actor, backend))
-    return LiveNames(known, submits_to, allowed, bars, backend.name, seen, DegradedRule(backend.degraded), usable)
+    return LiveNames(
+        known, submits_to, allowed, bars, backend.name, seen, DegradedRule(backend.degraded), usable, flavors
+    )

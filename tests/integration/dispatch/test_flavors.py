@@ -266,8 +266,7 @@ def test_forecasts_and_questions_know_the_flavors_in_which_another_gang_comes_fi
     (waits,) = sample_waits(facts.present, facts.waiting, [1])
     assert waits[either.name] >= waits[first.name]
 
-    any_of = [{"h100/gpu": 4}, {"a100/gpu": 4}]
-    submit = {"submit": {"name": "new", "queue": "team", "tasks": [{"name": "t", "any_of": any_of}]}}
+    submit = {"submit": {"name": "new", "queue": "team", "tasks": [{"name": "t", "resources": {"gpu": 4}}]}}
     for ended, state in (([], "pending"), ([{"finish": [first.name]}], "running")):
         question = {"live": True, "changes": [submit, *ended]}
         found = answer_live_question(world.admin_actor(), question)["workloads"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
@@ -169,3 +170,24 @@ def test_tasks_of_a_redacted_gang_are_numbered():
         "others:work-1",
         ["others:work-1-0", "others:work-1-1"],
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [
+        ({"gpus": 4}, "a"),
+        ({"resources": {"gpu": 4}}, "a"),
+        ({"resources": {"h100/gpu": 4}}, None),
+        ({"resources": {"default/gpu": 4}}, None),
+        ({"gpus": 4, "state": "running", "node": "a"}, "a"),
+    ],
+    ids=["gpus", "resources", "another flavor", "the default one", "on a node"],
+)
+def test_gpus_of_new_work_are_those_of_each_flavor_of_the_pool(line: dict[str, Any], starts: str | None) -> None:
+    """The node of H100 is full, the one of A100 is free."""
+    nodes = (NodeFacts("h", {"h100/gpu": 4}), NodeFacts("a", {"a100/gpu": 4}))
+    full = GangFacts("full", "q", (TaskFacts("t", {"h100/gpu": 4}, state=TaskState.RUNNING, node="h"),))
+    live = ClusterFacts((QueueFacts("q", quota={"h100/gpu": 4, "a100/gpu": 4}),), gangs=(full,), nodes=nodes)
+    question = {"live": True, "changes": [{"submit": {"name": "new", "queue": "q", "tasks": [{"name": "n", **line}]}}]}
+    got = answer_scenario(build_live_scenario(live, question, LiveNames(flavors={"q": ("h100", "a100")})))
+    assert got["workloads"]["new"]["tasks"]["n"]["node"] == starts
