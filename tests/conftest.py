@@ -107,8 +107,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    own_processes.stop_unneeded(nextitem)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    own_processes.stop_unneeded(item, nextitem)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,5 +1,5 @@
-"""What a pytest worker keeps for several tests stops when the next test does not need it, and starts again for one that
-does: idle processes take time from the other tests."""
+"""What a pytest worker keeps for the tests of a lane stops after them, and starts again for another test that uses it:
+idle processes take time from the other tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+
+from tests.support import lanes
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ _kept: dict[str, _Kept] = {}
 
 @contextmanager
 def kept(fixture: str, *, stop: Callable[[], None], start: Callable[[], None]) -> Iterator[None]:
-    """Inside, what this fixture of a session has started runs only for tests that use the fixture."""
+    """Inside, what this fixture of a session has started runs only in lanes that use the fixture."""
     _kept[fixture] = _Kept(stop, start)
     try:
         yield
@@ -40,10 +42,12 @@ def start_needed(item: pytest.Item) -> None:
             each.is_running = True
 
 
-def stop_unneeded(following: pytest.Item | None) -> None:
-    """Stop what the following test does not use; None is the end, where all of it stops anyway."""
+def stop_unneeded(item: pytest.Item, following: pytest.Item | None) -> None:
+    """Between two lanes, stop what the following test does not use; None is the end, where all of it stops anyway."""
+    if following is None or lanes.find_lane(item.nodeid) == lanes.find_lane(following.nodeid):
+        return
     for fixture, each in _kept.items():
-        if following is not None and each.is_running and fixture not in _fixtures(following):
+        if each.is_running and fixture not in _fixtures(following):
             each.stop()
             each.is_running = False
 
