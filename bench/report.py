@@ -39,8 +39,8 @@ What to raise, in which order: [install.md](install.md#what-to-raise-first). Wha
 
 * **Reads**: processor time alone. With 8 clients a request costs about twice its in-process time, because web
   processes, PostgreSQL and the load share the cores and their caches.
-* **Submissions to one pool**: the lock of its row, from the verdict to the commit. A web process takes up to 8 waiting
-  ones into one transaction. **To many pools**: processor time, half of it web, the rest PostgreSQL and the worker.
+* **Submissions to one pool**: the lock of its row, from the verdict to the commit; one request takes up to 500
+  workflows under it. **To many pools**: processor time, half of it web, the rest PostgreSQL and the worker.
 * **GPU quota**: processor time, then the log of PostgreSQL on its way to the disk. One namespace has one lock.
 * **A start**: visible when the disk below PostgreSQL has confirmed its commit. Capacity that becomes free on a full
   backend is used up to 1 s later: after a reconciliation that starts nothing there is a pause of four times its length.
