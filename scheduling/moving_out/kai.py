@@ -47,8 +47,8 @@ def _export_cohort(cohort: ExportedCohort, total: int, export: ForeignExport) ->
     borrowing = [quota.borrowing for quota in cohort.flavors.values()]
     limit = total + sum(each or 0 for each in borrowing) if borrowing and None not in borrowing else UNLIMITED
     _lose_flavors(f"cohorts.{cohort.name}", cohort.flavors, export)
-    lending = _lending(f"cohorts.{cohort.name}", cohort.flavors, export)
-    export.add(QUEUES_FILE, _queue(cohort.name, cohort.parent, total, limit, cohort.weight, lending))
+    _lose_lending(f"cohorts.{cohort.name}", cohort.flavors, export)
+    export.add(QUEUES_FILE, _queue(cohort.name, cohort.parent, total, limit, cohort.weight))
 
 
 def _export_pool(pool: ExportedPool, export: ForeignExport) -> None:
@@ -58,12 +58,12 @@ def _export_pool(pool: ExportedPool, export: ForeignExport) -> None:
     limit = UNLIMITED if None in bounds else sum(each or 0 for each in bounds)
     if limit == 0:
         export.lose(f"pools.{pool.name}", "its limit is 0, so nothing runs in it.")
-    lending = _lending(f"pools.{pool.name}", pool.flavors, export)
+    _lose_lending(f"pools.{pool.name}", pool.flavors, export)
     total = UNLIMITED if quota is None else quota
-    export.add(QUEUES_FILE, _queue(pool.name, pool.cohort, total, limit, pool.weight, lending))
+    export.add(QUEUES_FILE, _queue(pool.name, pool.cohort, total, limit, pool.weight))
     for short, quotas in pool.subpools.items():
         name = pool.full_name(short)
-        export.add(QUEUES_FILE, _queue(name, pool.name, sum(quotas.values()), UNLIMITED, 1, None))
+        export.add(QUEUES_FILE, _queue(name, pool.name, sum(quotas.values()), UNLIMITED, 1))
     if pool.subpools:
         left = sum(pool.remainder(flavor) for flavor in pool.flavors)
         export.lose(
@@ -78,17 +78,14 @@ def _lose_flavors(place: str, flavors: Any, export: ForeignExport) -> None:
         export.lose(place, f"a queue of KAI has one number of GPUs: those of {', '.join(flavors)} are added.")
 
 
-def _lending(place: str, flavors: Mapping[str, ExportedQuota], export: ForeignExport) -> int | None:
-    """The lending limit of all flavors together, if each has one."""
-    limits = [quota.lending for quota in flavors.values()]
-    known = [limit for limit in limits if limit is not None]
-    if not known:
-        return None
-    if len(known) < len(limits):
-        export.lose(place, f"the lending limit {sum(known)} is of some flavors alone, so the queue has none.")
-        return None
-    export.lose(place, "lendingLimit: versions of KAI that do not know it lend all that is idle.")
-    return sum(known)
+def _lose_lending(place: str, flavors: Mapping[str, ExportedQuota], export: ForeignExport) -> None:
+    known = [quota.lending for quota in flavors.values() if quota.lending is not None]
+    if known:
+        export.lose(
+            place,
+            f"the lending limit {sum(known)}: a queue of KAI lends all that is idle, and the API server refuses an "
+            "unknown value.",
+        )
 
 
 def _sum(flavors: Any) -> int | None:
@@ -97,11 +94,10 @@ def _sum(flavors: Any) -> int | None:
     return None if any(each.quota is None for each in quotas) else sum(each.quota or 0 for each in quotas)
 
 
-def _queue(name: str, parent: str, quota: int, limit: int, weight: float, lending: int | None) -> dict[str, Any]:
+def _queue(name: str, parent: str, quota: int, limit: int, weight: float) -> dict[str, Any]:
     spec: dict[str, Any] = {"parentQueue": parent} if parent else {}
-    lent = {} if lending is None else {"lendingLimit": lending if quota == UNLIMITED else min(lending, quota)}
     spec["resources"] = {
-        "gpu": {"quota": quota, "limit": limit, "overQuotaWeight": weight, **lent},
+        "gpu": {"quota": quota, "limit": limit, "overQuotaWeight": weight},
         "cpu": dict(_FREE),
         "memory": dict(_FREE),
     }

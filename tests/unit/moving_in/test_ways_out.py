@@ -127,6 +127,25 @@ class TestKueue:
             {"flavor": "h100", "resource": "gpu", "nominal": 0, "borrowing_limit": 2}
         ]
 
+    def test_each_flavor_has_a_name_that_kueue_takes(self) -> None:
+        names = ("H100_SXM", "h100-sxm", "a.100", "A.-b", "default-flavor")
+        rows = ", ".join(f"{name}: {{guarantee: 1}}" for name in (*names, "default"))
+        labels = ", ".join(f"{{name: {name}, node_labels: {{gpu: {name}}}}}" for name in names)
+        text = f"backends: {{dgx: {{type: simulated, nodes: [], flavors: [{labels}]}}}}\n"
+        found = exported("kueue", f"{text}pools: {{a: {{backend: dgx, resources: {{flavors: {{{rows}}}}}}}}}")
+        flavors = found.documents["resourceflavors.yaml"]
+        assert [each["metadata"]["name"] for each in flavors] == [
+            "h100-sxm-2", "h100-sxm", "a.100", "a-b", "default-flavor-2", "default-flavor"
+        ]  # fmt: skip
+        (queue,) = found.documents["clusterqueues.yaml"]
+        assert [each["name"] for each in queue["spec"]["resourceGroups"][0]["flavors"]] == [
+            each["metadata"]["name"] for each in flavors
+        ]
+        assert [line for line in found.lost if line.startswith("flavor ")] == [
+            f"flavor {name}: it is called {other} there, where names are in lower case and different."
+            for name, other in (("default-flavor", "default-flavor-2"), ("A.-b", "a-b"), ("H100_SXM", "h100-sxm-2"))
+        ]
+
     def test_an_export_of_the_import_is_the_same_export(self) -> None:
         first = exported("kueue", FILES)
         again = export_objects(ForeignFormat.KUEUE, read_again("kueue", first).objects, "dgx")
@@ -156,7 +175,6 @@ class TestKai:
         assert leaves(result.objects) == wanted
         assert pool(result, "vision")["subpools"] == {"detect": 24, "segment": 16}
         assert gpu(result, "vision") == (64, 96, 3)
-        assert pool(result, "vision")["lending_limit"] == 20
         assert gpu(result, "speech") == (8, 12, 2)
         assert gpu(result, "alone") == (5, 5, 1)
         research = body(result, OwnedKind.COHORT, "research")
@@ -166,8 +184,8 @@ class TestKai:
     def test_what_has_no_counterpart_is_named(self) -> None:
         lost = "\n".join(exported("kai", FILES).lost)
         for words in (
-            "pools.mixed: a queue of KAI has one number of GPUs", "pools.mixed: the lending limit 1 is of some flavors",
-            "pools.alone.hold_after: KAI", "the 24 GPUs that no subpool has", "pools.vision: lendingLimit: versions",
+            "pools.mixed: a queue of KAI has one number of GPUs", "pools.mixed: the lending limit 1:",
+            "pools.alone.hold_after: KAI", "the 24 GPUs that no subpool has", "pools.vision: the lending limit 20:",
         ):  # fmt: skip
             assert words in lost
         found = exported("kai", "pools: {b: {backend: dgx}}")
