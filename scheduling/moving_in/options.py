@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from pools.domain.values.counting import counted
+
 REPORT_FILE: Final = "REPORT.md"
 """What became what, in the folder of the import."""
 
@@ -36,22 +38,37 @@ ALL_KINDS: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """GPUs that a team held at one time: at most `usual` in 95 % of the time, in the mean, and at most."""
+    """GPUs that a team held at one time: at most `usual` in 95 % of the time, in the mean, and at most; its jobs."""
 
     usual: int
     mean: float
     most: int
+    jobs: int = 0
+
+    def text(self) -> str:
+        """The numbers in words."""
+        jobs = f" ({counted(self.jobs, 'job')})" if self.jobs else ""
+        return f"in 95 % of the time at most {self.usual}, {self.mean:.1f} in the mean, at most {self.most}{jobs}"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryUse:
+    """What a history says about the use of GPUs: by team and kind of GPU (empty: not known; `ALL_KINDS`), and which of
+    its jobs do not count."""
+
+    teams: Mapping[str, Mapping[str, PastUse]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
     """`backend` is the name of the cluster of all pools, `namespace` its namespace; `writes_backend`: a simulated one
     is written with the nodes of the source. `depth` is for a tree of accounts: the level whose accounts become
-    pools. `past_use`: for `GuaranteeFrom.HISTORY`, by team and kind of GPU (empty: not known; `ALL_KINDS`)."""
+    pools. `past_use` is for `GuaranteeFrom.HISTORY`."""
 
     backend: str = "imported"
     namespace: str = "default"
     writes_backend: bool = True
     guarantee: GuaranteeFrom = GuaranteeFrom.NONE
     depth: int | None = None
-    past_use: Mapping[str, Mapping[str, PastUse]] = field(default_factory=dict)
+    past_use: HistoryUse = field(default_factory=HistoryUse)

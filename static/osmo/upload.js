@@ -6,8 +6,9 @@
   const input = document.querySelector("input[type=file][data-most-mib]");
   const MIB = 2 ** 20;
 
-  input.addEventListener("change", () => {
-    const size = Array.from(input.files).reduce((sum, file) => sum + file.size, 0);
+  input.form.addEventListener("change", () => {
+    const files = Array.from(input.form.querySelectorAll("input[type=file]")).flatMap((each) => Array.from(each.files));
+    const size = files.reduce((sum, file) => sum + file.size, 0);
     const most = Number(input.dataset.mostMib);
     const text = `These files have ${Math.ceil(size / MIB)} MiB together, and the server takes ${most} MiB. ` + input.dataset.otherWay;
     input.setCustomValidity(size >= most * MIB ? text : "");

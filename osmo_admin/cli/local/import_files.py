@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.local.file_faults import print_faults
-from scheduling.moving_in.options import REPORT_FILE, GuaranteeFrom, ImportOptions, PastUse, SourceKind
+from scheduling.moving_in.options import REPORT_FILE, GuaranteeFrom, HistoryUse, ImportOptions, SourceKind
 
 if TYPE_CHECKING:
     from scheduling.moving_in.result import ImportResult, PartOutcome
@@ -83,12 +82,12 @@ def import_files(
     raise typer.Exit(COMPLETE if result.is_complete else INCOMPLETE)
 
 
-def _read_use(kind: SourceKind, guarantee: GuaranteeFrom, history: str | None) -> Mapping[str, Mapping[str, PastUse]]:
+def _read_use(kind: SourceKind, guarantee: GuaranteeFrom, history: str | None) -> HistoryUse:
     """What each account used. Raises ClientError and ReplayFault."""
     if (guarantee is GuaranteeFrom.HISTORY) != (history is not None):
         raise ClientError("--guarantee history and --history FILE belong together.")
     if history is None:
-        return {}
+        return HistoryUse()
     if kind is not SourceKind.SLURM:
         raise ClientError("--guarantee history is for slurm: the other kinds have quotas, or no accounts.")
     from scheduling.history.proof.past_use import read_past_use

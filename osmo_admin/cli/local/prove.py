@@ -66,6 +66,9 @@ def prove(
     skip_unusable: Annotated[
         bool, typer.Option("--skip-unusable", help="Leave out and count jobs that have a fault.")
     ] = False,
+    skip_unknown_teams: Annotated[
+        bool, typer.Option("--skip-unknown-teams", help="Leave out and name teams that have no pool in the folder.")
+    ] = False,
     gpus_per_task: Annotated[
         int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of this size.")
     ] = 8,
@@ -90,8 +93,9 @@ def prove(
     report = TerminalReport()
     try:
         options = trace_options(
-            team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of
-        )
+            team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of,
+            skip_unknown_teams=skip_unknown_teams,
+        )  # fmt: skip
         request = ProofRequest(
             folder, history, str(output / JOBS_FILE), _nodes(nodes), backend, since, until, priority,
             ReplayRules(gpus_per_task, _interval(checkpoint)), options,

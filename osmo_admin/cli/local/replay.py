@@ -86,6 +86,9 @@ def replay(
         bool,
         typer.Option("--skip-unusable", help="Leave out and count jobs without run time, GPUs or team (not for CSV)."),
     ] = False,
+    skip_unknown_teams: Annotated[
+        bool, typer.Option("--skip-unknown-teams", help="Leave out and name teams without a queue (not for CSV).")
+    ] = False,
     gpus_per_task: Annotated[
         int, typer.Option("--gpus-per-task", min=1, help="A larger job is a gang of tasks of this size.")
     ] = 8,
@@ -148,7 +151,7 @@ def replay(
             "--on": on, "--against": against, "--checkpoint": checkpoint, "--runs": runs, "--forecast": forecast,
             "--score-since": score_since, "--calibration": calibration, "--team": team,
             "--team-from": team_from, "--map": rename, "--priority-of": priority_of,
-            "--skip-unusable": skip_unusable,
+            "--skip-unusable": skip_unusable, "--skip-unknown-teams": skip_unknown_teams,
         }  # fmt: skip
         if odd := [option for option, value in given.items() if value]:
             raise ClientError(f"{', '.join(odd)} is for a trace; with --own the history of the server is replayed.")
@@ -174,8 +177,9 @@ def replay(
     ):
         raise ClientError(f"{', '.join(odd)} is for one replay; --advise makes many and compares them itself.")
     options = trace_options(
-        team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of
-    )
+        team=team, team_from=team_from, skip_unusable=skip_unusable, rename=rename, priority_of=priority_of,
+        skip_unknown_teams=skip_unknown_teams,
+    )  # fmt: skip
     request = ReplayRequest(
         trace, on, against, since, until, Priority(priority.value), ReplayRules(gpus_per_task, interval), runs,
         forecast, score_since, calibration, options,

@@ -31,6 +31,7 @@ def trace_options(
     skip_unusable: bool,
     rename: Sequence[str] | None,
     priority_of: Sequence[str] | None,
+    skip_unknown_teams: bool = False,
 ) -> TraceOptions:
     """The options as the reader of a trace takes them. Raises ClientError."""
     from scheduling.domain.priorities import Priority
@@ -41,7 +42,7 @@ def trace_options(
         raise ClientError(f"--priority-of has a priority that is not one of {', '.join(Priority.__members__)}.")
     return TraceOptions(
         team, team_from and team_from.value, skip_unusable, _pairs("--map", "TEAM=QUEUE", rename),
-        {kind: Priority(each) for kind, each in priorities.items()},
+        {kind: Priority(each) for kind, each in priorities.items()}, skips_unknown_teams=skip_unknown_teams,
     )  # fmt: skip
 
 

@@ -18,12 +18,15 @@ from pools.domain.people.roles import Actor
 from pools.domain.structured_input.faults import shorten
 from pools.domain.values.scalars import whole_number
 from pools.models import Backend
-from scheduling.admin.imports.kept_files import keep_files, read_files
+from scheduling.admin.imports.kept_files import ImportFiles, ReadHistory, keep_files, read_files
 from scheduling.configuration.bodies import SECTION_BY_KIND
 from scheduling.domain.changes.configuration import ImportConfiguration
+from scheduling.history.proof.past_use import read_past_use
+from scheduling.history.traces.faults import ReplayFault
+from scheduling.history.traces.lines import GivenFile
 from scheduling.moving_in.importing import import_sources
-from scheduling.moving_in.options import GuaranteeFrom, ImportOptions, SourceKind
-from scheduling.moving_in.result import BadSource, ImportResult
+from scheduling.moving_in.options import GuaranteeFrom, HistoryUse, ImportOptions, SourceKind
+from scheduling.moving_in.result import MAX_SHOWN_FAULTS, BadSource, ImportResult
 from scheduling.moving_in.source_text import MAX_BYTES, MAX_LINES, SourceText, source_text
 
 MAX_PASTED: Final = 500_000
@@ -43,7 +46,12 @@ _LARGER: Final = (
     f"osmo-admin import reads files of up to {MAX_BYTES // 2**20} MiB each; OSMO_BODY_LIMIT_MB is the limit here."
 )
 _NOT_KEPT = f"The files of a preview are kept for {KEPT_MINUTES} minutes and are gone now. Choose them again."
-_SLURM_ONLY = {"guarantee": "", "depth": ""}
+_SLURM_ONLY = {"guarantee": "", "history": "", "depth": ""}
+GUARANTEES: Final = {
+    "": "nothing is: only LOW work runs in their pools",
+    str(GuaranteeFrom.LIMIT): "the ceiling itself",
+    str(GuaranteeFrom.HISTORY): "what each account of Slurm held at most in 95 % of the time of a history",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ class FormFacts:
 
     actor: Actor
     key: str
-    files: list[SourceText] | None
+    files: ImportFiles | None
     namespaces: Mapping[str, str]
     kubernetes: Collection[str]
 
@@ -109,9 +117,11 @@ class ImportForm(ChangeForm):
     cluster = forms.choice_field("Cluster", required=False)
     backend = forms.text_field("Name of the new cluster", empty="imported")
     namespace = forms.text_field("Namespace of the new cluster", empty="default")
-    guarantee = forms.checkbox_field(
-        "A ceiling becomes the quota, too",
-        help_text="Their limits guarantee nothing: otherwise pools have the quota 0, and only LOW work runs.",
+    guarantee = forms.choice_field("Of a ceiling, guaranteed is", list(GUARANTEES.items()), required=False)
+    history = FileField(
+        label="History",
+        required=False,
+        help_text="Slurm: the output of sacct -P, also compressed with gzip.",
     )
     depth = forms.text_field(
         "Level of the accounts that become pools",
@@ -134,8 +144,8 @@ class ImportForm(ChangeForm):
         if facts.files is not None:
             self._offer_kept(facts.key, facts.files)
 
-    def _offer_kept(self, key: str, sources: list[SourceText]) -> None:
-        names = ", ".join(shorten(each.name) for each in sources)
+    def _offer_kept(self, key: str, files: ImportFiles) -> None:
+        names = ", ".join(shorten(name) for name in _names_of(files))
         self.fields[KEPT] = forms.multiple_choice_field("Files of before")
         self.fields[KEPT].choices = [(key, names)]  # type: ignore[attr-defined]
 
@@ -146,7 +156,11 @@ class ImportForm(ChangeForm):
         if self.errors:
             return data
         try:
-            sources, options = self._sources(data), self._options(data)
+            history = self._read_history(data)
+            if self.errors:
+                return data
+            files, sources = self._files(data, history)
+            options = self._options(data, files.history)
             if self.errors:
                 return data
             if not sources:
@@ -158,24 +172,45 @@ class ImportForm(ChangeForm):
             for fault in refusal.details:
                 self.add_error(None, f"{fault.path}: {fault.message}")
         else:
-            self.source_names = [each.name for each in sources]
+            names = [each.name for each in sources]
+            self.source_names = [*names, *([files.history.name] if options.past_use.teams and files.history else [])]
         return data
 
-    def _sources(self, data: dict[str, Any]) -> list[SourceText]:
-        """The files: those of now or of before, then the pasted text. Raises BadSource."""
-        found = [source_text(each.name, each.read()) for each in data["upload"]]
-        if found:
-            key = keep_files(self.facts.actor, found)
-            self._offer_kept(key, found)
-            self.replace_input(KEPT, key)
-        elif data.get(KEPT):
-            found = list(self.facts.files or [])
-        if data["text"].strip():
-            found.append(source_text(PASTED, data["text"].encode()))
-        return found
+    def _read_history(self, data: dict[str, Any]) -> ReadHistory | None:
+        """What the uploaded history says; each of its faults is noted."""
+        upload = data["history"]
+        if upload is None:
+            return None
+        try:
+            return ReadHistory(upload.name, read_past_use(GivenFile(upload.name, upload.read())))
+        except ReplayFault as refusal:
+            for fault in refusal.details[:MAX_SHOWN_FAULTS]:
+                place = ", ".join(filter(None, (f"line {fault.line}" if fault.line else "", fault.path)))
+                self.add_error("history", f"{place}: {fault.message}" if place else fault.message)
+        return None
 
-    def _options(self, data: dict[str, Any]) -> ImportOptions:
+    def _files(self, data: dict[str, Any], history: ReadHistory | None) -> tuple[ImportFiles, list[SourceText]]:
+        """The files, those of now or of before, and with the pasted text what is imported. Raises BadSource."""
+        sources = [source_text(each.name, each.read()) for each in data["upload"]]
+        before = (self.facts.files if data.get(KEPT) else None) or ImportFiles()
+        files = ImportFiles(sources or before.sources, history or before.history)
+        if sources or history:
+            key = keep_files(self.facts.actor, files)
+            self._offer_kept(key, files)
+            self.replace_input(KEPT, key)
+        pasted = [source_text(PASTED, data["text"].encode())] if data["text"].strip() else []
+        return files, [*files.sources, *pasted]
+
+    def _options(self, data: dict[str, Any], history: ReadHistory | None) -> ImportOptions:
         """The options of the import; faults are noted."""
+        guarantee = GuaranteeFrom(data["guarantee"] or GuaranteeFrom.NONE)
+        is_by_use = guarantee is GuaranteeFrom.HISTORY
+        if is_by_use and data["kind"] != SourceKind.SLURM:
+            self.add_error("guarantee", "A history is for Slurm: the other kinds have quotas, or no accounts.")
+        elif is_by_use and history is None:
+            self.add_error("history", "Choose the history from which the quotas are made.")
+        elif data["history"] is not None and not is_by_use:
+            self.add_error("guarantee", "Choose the history above its file, or leave the file out.")
         backend = data["backend"] or "imported"
         depth = whole_number(data["depth"])
         if data["depth"] and not 0 < (depth or 0) < 100:
@@ -187,8 +222,9 @@ class ImportForm(ChangeForm):
             data["cluster"] or backend,
             self.facts.namespaces.get(data["cluster"], data["namespace"] or "default"),
             not data["cluster"],
-            GuaranteeFrom.LIMIT if data["guarantee"] else GuaranteeFrom.NONE,
+            guarantee,
             depth,
+            history.use if is_by_use and history is not None else HistoryUse(),
         )
 
     def add_errors(self, refusal: DomainError) -> None:
@@ -212,6 +248,10 @@ class ImportForm(ChangeForm):
         more = f" and {len(self.source_names) - 5} more" if len(self.source_names) > 5 else ""
         origin = f"imported from {self.cleaned_data['kind']}: {names}{more}"
         return ImportConfiguration(origin=origin, sections=sections, places=places)
+
+
+def _names_of(files: ImportFiles) -> list[str]:
+    return [*(each.name for each in files.sources), *([files.history.name] if files.history else [])]
 
 
 def _with_place(fault: Violation) -> Violation:

@@ -16,6 +16,7 @@ from pools.models import ConfigurationOwner
 from scheduling.admin.imports.form import KEPT, FormFacts, ImportForm
 from scheduling.admin.imports.preview import ImportPreview, success_message
 from scheduling.configuration.texts import one_file_text
+from scheduling.history.traces.forms.sacct import ADVICE as HISTORY_COMMAND
 from scheduling.moving_in.options import REPORT_FILE
 from scheduling.moving_in.report import report_text
 from scheduling.moving_in.result import ImportResult
@@ -23,7 +24,11 @@ from scheduling.services.configuration_import import import_configuration
 
 TITLE: Final = "Import"
 COMMANDS: Final = {
-    "Slurm": ["sacctmgr dump CLUSTER File=accounts.cfg", "scontrol show node -o > nodes.txt"],
+    "Slurm": [
+        "sacctmgr dump CLUSTER File=accounts.cfg",
+        "scontrol show node -o > nodes.txt",
+        f"{HISTORY_COMMAND} > month.txt",
+    ],
     "Kueue": [
         (
             "kubectl get clusterqueues,cohorts,localqueues,resourceflavors,workloadpriorityclasses,nodes -A -o yaml "

@@ -10,7 +10,7 @@ from pools.domain.errors import BadInput
 from pools.domain.values.amounts import DEFAULT_FLAVOR, flavor_of
 from pools.domain.values.counting import counted
 from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.history.replay.jobs import SECOND, Job, JobTable
+from scheduling.history.replay.jobs import SECOND, Job
 from scheduling.history.traces.records import JobRecord
 from scheduling.moving_in.result import SourcePlace
 from scheduling.moving_in.slurm.lines import expand_hosts
@@ -68,7 +68,7 @@ def use_by_kind(jobs: Iterable[tuple[Job, JobRecord]], begin: int) -> dict[str, 
     found: dict[str, int] = {}
     for job, record in jobs:
         name = job.flavors[0] if len(job.flavors) == 1 else ""
-        found[name] = found.get(name, 0) + job.gpus * min(record.held, record.ended - begin)
+        found[name] = found.get(name, 0) + job.gpus * record.held_since(begin)
     return found
 
 
@@ -84,7 +84,7 @@ def kind_uses(facts: ClusterFacts, before: Mapping[str, int], after: Mapping[str
     return tuple(KindUse(name, gpus.get(name, 0), before.get(name, 0), after.get(name, 0)) for name in names)
 
 
-def kind_sentences(jobs: JobTable) -> Iterator[str]:
+def kind_sentences(jobs: Iterable[Job]) -> Iterator[str]:
     """In which flavors the jobs count."""
     known: dict[str, int] = {}
     unknown = work = 0

@@ -24,6 +24,7 @@ from scheduling.history.replay.jobs import SECOND
 MOST_TEAMS: Final = 100
 MOST_PEOPLE: Final = 10
 LONGEST_NAME: Final = 60
+LONGEST_SENTENCE: Final = 3000
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1f2937; --soft: #4b5563; --line: #d1d5db; --back: #ffffff; }
 @media (prefers-color-scheme: dark) {
@@ -83,7 +84,7 @@ def _parts(proof: Proof) -> Iterator[str]:
     if not (proof.comparison.never or proof.comparison.worst):
         yield "<p>No job would have ended later.</p>"
     yield "<h2>What the history cannot tell</h2>\n<ul>"
-    yield from (f"<li>{_text(sentence, 600)}</li>" for sentence in proof.untold)
+    yield from (f"<li>{_text(sentence, LONGEST_SENTENCE)}</li>" for sentence in proof.untold)
     yield "</ul>\n<h2>How it is counted</h2>"
     yield (
         "<p>The delay of a job is how much later it ends, times its GPUs: a longer wait, and work that is done again "
@@ -91,7 +92,7 @@ def _parts(proof: Proof) -> Iterator[str]:
         "earlier gets more; a job that can never start is less in any case. Waits and delays are those of jobs that "
         "start.</p>"
     )
-    yield from (f"<p>{_text(sentence, 600)}</p>" for sentence in proof.counted)
+    yield from (f"<p>{_text(sentence, LONGEST_SENTENCE)}</p>" for sentence in proof.counted)
     yield "</main>\n</body>\n</html>"
 
 

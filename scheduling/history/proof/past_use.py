@@ -8,14 +8,15 @@ from typing import Final
 from pools.domain.errors import Fault
 from scheduling.domain.priorities import Priority
 from scheduling.history.traces.faults import ReplayFault
+from scheduling.history.traces.lines import Source
 from scheduling.history.traces.trace import TraceOptions, TraceReader
-from scheduling.moving_in.options import ALL_KINDS, PastUse
+from scheduling.moving_in.options import ALL_KINDS, HistoryUse, PastUse
 
 USUAL: Final = 95
 """The percentage of the time in which a team held at most its usual number of GPUs."""
 
 
-def read_past_use(history: str) -> dict[str, dict[str, PastUse]]:
+def read_past_use(history: Source) -> HistoryUse:
     """The use of each team by kind of GPU, and of several kinds together (`ALL_KINDS`): the usual use of the sum is not
     the sum of the usual ones. The kind is empty where the history does not name one. Raises `ReplayFault`."""
     options = TraceOptions(keeps_records=True, flavors_of=lambda _team, kind, _nodes: (kind,) if kind else ())
@@ -24,10 +25,13 @@ def read_past_use(history: str) -> dict[str, dict[str, PastUse]]:
     if trace is None:
         raise ReplayFault([reader.faults])
     changes: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    jobs: dict[tuple[str, str], int] = {}
     for job in trace.jobs:
-        ended = trace.records.of(job.id).ended
-        of_team = changes.setdefault((job.team.lower(), "".join(job.flavors)), [])
-        of_team += ((ended - job.duration, job.gpus), (ended, -job.gpus))
+        key = (job.team.lower(), "".join(job.flavors))
+        jobs[key] = jobs.get(key, 0) + 1
+        of_team = changes.setdefault(key, [])
+        for started, ended in trace.records.of(job.id).runs():
+            of_team += ((started, job.gpus), (ended, -job.gpus))
     begin = min(rows[at][0] for rows in changes.values() for at in range(0, len(rows), 2))
     end = max(rows[at][0] for rows in changes.values() for at in range(1, len(rows), 2))
     if begin == end:
@@ -37,10 +41,13 @@ def read_past_use(history: str) -> dict[str, dict[str, PastUse]]:
         kinds = [rows for (name, _kind), rows in changes.items() if name == team]
         if len(kinds) > 1:
             changes[team, ALL_KINDS] = [change for rows in kinds for change in rows]
+            jobs[team, ALL_KINDS] = sum(count for (name, _kind), count in jobs.items() if name == team)
     found: dict[str, dict[str, PastUse]] = {}
     for (team, kind), rows in sorted(changes.items()):
-        found.setdefault(team, {})[kind] = _use(list(_levels(sorted(rows), begin, end)), end - begin)
-    return found
+        found.setdefault(team, {})[kind] = _use(
+            list(_levels(sorted(rows), begin, end)), end - begin, jobs[team, kind]
+        )  # fmt: skip
+    return HistoryUse(found, trace.notes)
 
 
 def _levels(changes: list[tuple[int, int]], begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -52,7 +59,7 @@ def _levels(changes: list[tuple[int, int]], begin: int, end: int) -> Iterator[tu
         held, since = held + change, at
 
 
-def _use(levels: list[tuple[int, int]], whole: int) -> PastUse:
+def _use(levels: list[tuple[int, int]], whole: int, jobs: int) -> PastUse:
     left = whole * USUAL
     usual = 0
     for gpus, time in sorted(levels):
@@ -60,4 +67,5 @@ def _use(levels: list[tuple[int, int]], whole: int) -> PastUse:
         left -= 100 * time
         if left <= 0:
             break
-    return PastUse(usual, sum(gpus * time for gpus, time in levels) / whole, max(gpus for gpus, _time in levels))
+    most = max(gpus for gpus, _time in levels)
+    return PastUse(usual, sum(gpus * time for gpus, time in levels) / whole, most, jobs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,13 +22,15 @@ from scheduling.history.proof.names_of_teams import TeamNames
 from scheduling.history.proof.outcomes import BeforeAndAfter, OutcomeObserver, compare_outcomes, outcomes
 from scheduling.history.proof.worst_cases import WorstReasons, never_starting_reasons
 from scheduling.history.replay.clock import ArrivalCount, ReplayClock, ReplayRules
-from scheduling.history.replay.jobs import SECOND, JobTable
+from scheduling.history.replay.jobs import SECOND, Job, JobTable
 from scheduling.history.traces.cluster import leaf_names
 from scheduling.history.traces.faults import FileFaults, ReplayFault
 from scheduling.history.traces.run import Progress, Report, writable
 from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
+from scheduling.history.traces.unknown_teams import TeamWords
 
 MOST_WORST = 10
+OF_THE_FILE = "In the whole file: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +95,18 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
             comparison = compare_outcomes(found, observer, most=MOST_WORST, write=writer.write)
         never = never_starting_reasons((group.first for group in comparison.never), facts, request.rules)
     gpus = int(sum(gpus_in(node.resources) for node in facts.nodes or ()))
-    has_names = request.nodes is None
+    has_names, is_part = request.nodes is None, request.since is not None or request.until is not None
     begin = jobs.start + month.begin
     before = use_by_kind(((job, records.of(job.id)) for job in jobs), begin)
     untold = [
-        begin_sentence(month, trace), *_untold(jobs, trace, gpus),
-        *_elsewhere(jobs, trace, facts if has_names else None), *cluster.notes, *trace.notes,
+        begin_sentence(month, trace), *_untold(jobs, trace, gpus, begin),
+        *_elsewhere(month, trace, facts if has_names else None), *cluster.notes,
+        *(f"{OF_THE_FILE}{note}" if is_part else note for note in trace.notes),
     ]  # fmt: skip
     return Proof(
         comparison, {**worst.reasons, **never}, jobs.start, trace.is_dated, month.begin,
         horizon, sum(before.values()), sum(observer.used.values()), len(facts.nodes or ()), gpus,
-        kind_uses(facts, before, observer.used), tuple(kind_sentences(jobs)), tuple(untold),
+        kind_uses(facts, before, observer.used), tuple(kind_sentences(month)), tuple(untold),
         (request.folder.name, Path(request.history).name),
     )  # fmt: skip
 
@@ -126,8 +129,9 @@ def _history(request: ProofRequest, cluster: ConfiguredCluster) -> tuple[Trace, 
     teams = leaf_names(cluster.facts)
     names = TeamNames(request.options.renames, teams)
     options = replace(
-        request.options, renames=names, keeps_records=True, flavors_of=JobKinds(cluster.facts, cluster.flavors)
-    )
+        request.options, renames=names, keeps_records=True, flavors_of=JobKinds(cluster.facts, cluster.flavors),
+        team_words=TeamWords("a pool or a subpool of the folder", "POOL"),
+    )  # fmt: skip
     reader = TraceReader(request.history, teams=teams, priority=request.priority, options=options)
     trace = reader.read()
     faults = FileFaults(request.history)
@@ -139,10 +143,10 @@ def _history(request: ProofRequest, cluster: ConfiguredCluster) -> tuple[Trace, 
     return trace, month
 
 
-def _untold(jobs: JobTable, trace: Trace, gpus: int) -> Iterator[str]:
+def _untold(jobs: JobTable, trace: Trace, gpus: int, begin: int) -> Iterator[str]:
     """What every history leaves open, and where it contradicts the nodes."""
     yield "People would have submitted other work with other waits. Durations do not depend on nodes or neighbours."
-    most, when = _most_in_use(jobs, trace)
+    most, when = _most_in_use(jobs, trace, begin)
     if most > gpus:
         at = moment_text(when, is_dated=trace.is_dated)
         yield (
@@ -151,14 +155,16 @@ def _untold(jobs: JobTable, trace: Trace, gpus: int) -> Iterator[str]:
         )
 
 
-def _most_in_use(jobs: JobTable, trace: Trace) -> tuple[int, int]:
-    """The most GPUs that recorded runs held at one time, and when, on the clock of the history."""
+def _most_in_use(jobs: JobTable, trace: Trace, begin: int) -> tuple[int, int]:
+    """The most GPUs that recorded runs held at one time since the begin of the month, and when, on the clock of the
+    history."""
     times: array[int] = array("q")
     changes: array[int] = array("q")
     for job in jobs:
-        record = trace.records.of(job.id)
-        times.extend((record.ended - job.duration, record.ended))
-        changes.extend((job.gpus, -job.gpus))
+        for started, ended in trace.records.of(job.id).runs():
+            if ended > begin:
+                times.extend((max(started, begin), ended))
+                changes.extend((job.gpus, -job.gpus))
     most = held = when = 0
     for at in sorted(range(len(times)), key=lambda at: (times[at], changes[at])):
         held += changes[at]
@@ -167,7 +173,7 @@ def _most_in_use(jobs: JobTable, trace: Trace) -> tuple[int, int]:
     return most, when
 
 
-def _elsewhere(jobs: JobTable, trace: Trace, facts: ClusterFacts | None) -> Iterator[str]:
+def _elsewhere(jobs: Iterable[Job], trace: Trace, facts: ClusterFacts | None) -> Iterator[str]:
     """The jobs that ran on nodes which the replay does not have."""
     if facts is None:
         yield "The nodes have no names (--nodes), so nobody can tell which jobs ran on other nodes."

@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from pools.domain.errors import Fault
 from scheduling.history.traces.faults import FileFaults
 
 MAX_LINE_BYTES = 64 * 2**10
+MAX_GIVEN_BYTES: Final = 32 * 2**20
+"""Of a file in memory, also of what a compressed one contains."""
 _GZIP = b"\x1f\x8b"
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def read_lines(path: str, faults: FileFaults, *, longest: int = MAX_LINE_BYTES) -> Iterator[str]:
-    """Every line, with its end. A line that is not UTF-8 or too long is a fault, and comes with what can be read; a
-    file that cannot be opened, or breaks off, ends the lines."""
-    number = 0
+@dataclass(frozen=True, slots=True)
+class GivenFile:
+    """A file that a person sent: its name, and its bytes as they are."""
+
+    name: str
+    content: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Source = str | GivenFile
+"""The path of a file, or a file in memory."""
+
+
+def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BYTES) -> Iterator[str]:
+    """Every line, with its end. A line that is not UTF-8, has a zero byte or is too long is a fault, and comes with
+    what can be read; a file that cannot be opened, is UTF-16, or breaks off, ends the lines."""
+    number = size = 0
     try:
-        with _open(path) as file:
+        with _open(source) as file:
             while chunk := file.readline(longest + 1):
                 number += 1
+                size += len(chunk)
+                if isinstance(source, GivenFile) and size > MAX_GIVEN_BYTES:
+                    most = f"more than {MAX_GIVEN_BYTES // 2**20} MiB of text"
+                    faults.add(number, "", Fault.BAD_VALUE, f"The file has {most}. The command reads larger ones.")
+                    return
+                if number == 1 and chunk.startswith(_UTF_16):
+                    message = "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE."
+                    faults.add(number, "", Fault.BAD_VALUE, message)
+                    return
                 if len(chunk) > longest:
                     faults.add(number, "", Fault.BAD_VALUE, f"The line is longer than {longest} bytes.")
                     _skip_line(file, chunk)
                     chunk = b"\n"
                 if number == 1:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+                if b"\0" in chunk:
+                    faults.add(number, "", Fault.BAD_VALUE, "The line has a zero byte, so this is not a text.")
+                    chunk = b"\n"
                 try:
                     yield chunk.decode("utf-8")
                 except UnicodeDecodeError:
@@ -37,22 +70,26 @@ def read_lines(path: str, faults: FileFaults, *, longest: int = MAX_LINE_BYTES) 
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         faults.add(number + 1, "", Fault.BAD_VALUE, f"The compressed file breaks off or is damaged here: {error}.")
     except OSError as error:
-        faults.add(None, "", Fault.BAD_VALUE, f"'{path}' cannot be read: {error.strerror or error}.")
+        faults.add(None, "", Fault.BAD_VALUE, f"'{source}' cannot be read: {error.strerror or error}.")
 
 
-def is_json(path: str) -> bool:
+def is_json(source: Source) -> bool:
     """Whether a file begins as a JSON object; False for one that cannot be read."""
     try:
-        with _open(path) as file:
+        with _open(source) as file:
             return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
     except (OSError, EOFError, zlib.error):
         return False
 
 
-def _open(path: str) -> BinaryIO:
-    with Path(path).open("rb") as file:
-        is_compressed = file.read(2) == _GZIP
-    return cast("BinaryIO", gzip.open(path, "rb")) if is_compressed else Path(path).open("rb")
+def _open(source: Source) -> BinaryIO:
+    if isinstance(source, GivenFile):
+        file = BytesIO(source.content)
+        is_compressed = source.content.startswith(_GZIP)
+        return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_compressed else file
+    with Path(source).open("rb") as opened:
+        is_compressed = opened.read(2) == _GZIP
+    return cast("BinaryIO", gzip.open(source, "rb")) if is_compressed else Path(source).open("rb")
 
 
 def _skip_line(file: BinaryIO, chunk: bytes) -> None:

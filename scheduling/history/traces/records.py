@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from scheduling.history.traces.forms.found_job import FoundJob
@@ -14,8 +15,8 @@ _NAMES = ("started", "ended", "stops", "held", "line")
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """Of one job: its first start and last end (microseconds on the clock of the trace), how often the cluster took its
-    place away, the time of all its runs, the line of its last record, its QOS or priority class, and its nodes as
-    written."""
+    place away, the time of all its runs, the line of its last record, its QOS or priority class, its nodes as written,
+    and the begin and the end of each run before the last."""
 
     started: int
     ended: int
@@ -24,11 +25,22 @@ class JobRecord:
     line: int
     kind: str
     nodes: str
+    earlier: tuple[tuple[int, int], ...] = ()
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """The begin and the end of each run."""
+        yield from self.earlier
+        last = self.held - sum(end - begin for begin, end in self.earlier)
+        yield self.ended - last, self.ended
+
+    def held_since(self, begin: int) -> int:
+        """The time of all its runs after an instant."""
+        return sum(max(0, end - max(start, begin)) for start, end in self.runs())
 
 
 def record_of(job: FoundJob) -> JobRecord:
     """What a reader found out about a job besides its work."""
-    return JobRecord(job.started, job.ended, job.stops, job.held, job.line, job.kind, job.nodes)
+    return JobRecord(job.started, job.ended, job.stops, job.held, job.line, job.kind, job.nodes, job.earlier)
 
 
 @dataclass(slots=True)
@@ -39,6 +51,8 @@ class RecordTable:
     _numbers: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _NAMES})
     _texts: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     _words: dict[str, str] = field(default_factory=dict)
+    _earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """Of the few jobs that ran several times."""
     _order: array[int] | None = None
 
     def __len__(self) -> int:
@@ -51,6 +65,8 @@ class RecordTable:
             numbers.append(getattr(record, name))
         for kept, text in zip(self._texts, (record.kind, record.nodes), strict=True):
             kept.append(self._words.setdefault(text, text))
+        if record.earlier:
+            self._earlier[row] = record.earlier
         self._order = None
 
     def of(self, row: int) -> JobRecord:
@@ -64,4 +80,4 @@ class RecordTable:
         place = self._order[at]
         started, ended, stops, held, line = (self._numbers[name][place] for name in _NAMES)
         kind, nodes = (texts[place] for texts in self._texts)
-        return JobRecord(started, ended, stops, held, line, kind, nodes)
+        return JobRecord(started, ended, stops, held, line, kind, nodes, self._earlier.get(row, ()))

@@ -8,15 +8,12 @@ readers of the formats of others. Line 1 of a CSV file is the header.
 from __future__ import annotations
 
 import csv
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
 
 from pools.domain.errors import Fault
-from pools.domain.structured_input.faults import quote
-from pools.domain.values.counting import counted
 from pools.domain.values.spreadsheet_cells import text_of_cell
 from scheduling.domain.priorities import Priority
 from scheduling.history.replay.jobs import BETWEEN_FLAVORS, JobTable
@@ -31,9 +28,10 @@ from scheduling.history.traces.forms.swf import WHERE as SWF_WHERE
 from scheduling.history.traces.forms.swf import SwfReader
 from scheduling.history.traces.forms.workloads import TEAMS as WORKLOAD_TEAMS
 from scheduling.history.traces.forms.workloads import WorkloadReader
-from scheduling.history.traces.lines import MAX_LINE_BYTES, is_json, read_lines
+from scheduling.history.traces.lines import MAX_LINE_BYTES, Source, is_json, read_lines
 from scheduling.history.traces.records import JobRecord, RecordTable, record_of
 from scheduling.history.traces.trace_file import FLAVOR
+from scheduling.history.traces.unknown_teams import QUEUES_OF_A_CLUSTER, TeamWords, UnknownTeams
 
 NEEDED = ("submit_time", "duration_s", "gpus", "team")
 OPTIONAL = ("name", "user", "priority", "limit_s", "checkpoint_s", FLAVOR)
@@ -52,6 +50,7 @@ NO_TEAMS = frozenset({"", "-1"})
 MAX_WORD = 256
 """Characters of a name, a user or a team."""
 
+_MADE_FOR_REPLAYS = "A file in CSV is made for a replay, so nothing of it is left out."
 FlavorsOf = Callable[[str, str, str], tuple[str, ...]]
 """The flavors that a job of a history may use, by its queue, the kind of GPU of its record, and its nodes."""
 
@@ -64,7 +63,8 @@ class TraceOptions:
     the column or the field that is the team, None for the first choice of the form; `skips_unusable`: whether jobs
     without a run time, GPUs or a team are left out and counted; `renames`: the queue for a team of another name;
     `priorities`: the priority for a QOS or a priority class; `keeps_records`: the recorded starts and ends are needed
-    too. `flavors_of`: the GPU flavors of jobs of a history."""
+    too. `flavors_of`: the GPU flavors of jobs of a history. `skips_unknown_teams`: whether jobs of teams that are no
+    queue are left out and counted; `team_words`: what a team has to be."""
 
     team: str | None = None
     team_from: str | None = None
@@ -73,6 +73,8 @@ class TraceOptions:
     priorities: Mapping[str, Priority] = field(default_factory=dict)
     keeps_records: bool = False
     flavors_of: FlavorsOf = lambda _team, _kind, _nodes: ()
+    skips_unknown_teams: bool = False
+    team_words: TeamWords = QUEUES_OF_A_CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +94,18 @@ class TraceReader:
 
     def __init__(
         self,
-        source: str,
+        source: Source,
         *,
         teams: Collection[str] | None,
         flavors: Collection[str] | None = None,
         priority: Priority,
         options: TraceOptions = TraceOptions(),  # frozen
     ) -> None:
-        self.faults = FileFaults(source)
+        self.faults = FileFaults(str(source))
         self._options = options
         self._notes = FormNotes()
-        self._is_swf = is_swf(source)
+        self._unknown = UnknownTeams(options.team_words)
+        self._is_swf = is_swf(str(source))
         self._is_json = not self._is_swf and is_json(source)
         self._records = RecordTable()
         self._source, self._teams, self._flavors = source, teams, flavors
@@ -120,14 +123,18 @@ class TraceReader:
         form, read = self._form(first)
         if self._check_options(form):
             read(lines)
+        if not self._options.skips_unknown_teams:
+            for line, message in self._unknown.faults():
+                self.faults.add(line, "team", Fault.UNKNOWN_NAME, message)
+        notes = [*self._notes.sentences(), *self._unknown.sentences()]
         if not self.faults.count and not len(self._jobs):
             is_empty = not (self._row or self._notes.jobs)
             message = "The trace has no jobs." if is_empty else "The trace has no usable jobs."
-            self._fault("", Fault.BAD_VALUE, " ".join([message, *self._notes.sentences()]))
+            self._tell(self._line or None, "", " ".join([message, *notes]))
         if self.faults.count:
             return None
         self._jobs.sort()
-        return Trace(self._jobs, bool(self._is_dated), tuple(self._notes.sentences()), self._records)
+        return Trace(self._jobs, bool(self._is_dated), tuple(notes), self._records)
 
     def _form(self, first_line: str) -> tuple[str, Callable[[Iterator[str]], None]]:
         """What the file is, and its reader."""
@@ -147,6 +154,10 @@ class TraceReader:
             self._tell(None, "--team-from", f"The file is in the form of {form}: {which}.")
         if options.skips_unusable and not choices:
             self._tell(None, "--skip-unusable", "A file in CSV is made for a replay, so nothing of it is left out.")
+        if options.skips_unknown_teams and not choices:
+            self._tell(
+                None, "--skip-unknown-teams", "A file in CSV is made for a replay, so nothing of it is left out."
+            )
         if options.keeps_records and not choices:
             message = "The file has no recorded starts to compare with: give the output of sacct, .swf or a log of "
             self._tell(None, "", f"{message}workloads.")
@@ -249,9 +260,8 @@ class TraceReader:
         self._take(reader.read(lines))
 
     def _take(self, found: Iterator[FoundJob]) -> None:
-        """Add jobs that a reader has found. Each team that is not known is one fault."""
+        """Add jobs that a reader has found."""
         self._is_dated = True
-        unknown: dict[str, tuple[int, int]] = {}
         for job in found:
             self._line = job.line
             words = {"team": job.team or self._options.team or "", "name": job.name, "user": job.user}
@@ -261,8 +271,7 @@ class TraceReader:
             if self.faults.count > before:
                 continue
             if self._teams is not None and team not in self._teams:
-                first, count = unknown.get(team, (job.line, 0))
-                unknown[team] = (first, count + 1)
+                self._unknown.see(team, job.line, job.gpus * job.duration)
                 continue
             self._jobs.add(
                 job.row, job.submit, job.duration, job.gpus, team, priority=self._options.priorities.get(job.kind),
@@ -271,11 +280,6 @@ class TraceReader:
             )  # fmt: skip
             if self._options.keeps_records:
                 self._records.add(job.row, record_of(job))
-        for team, (line, count) in unknown.items():
-            self._line = line
-            jobs = counted(count, "job")
-            message = f"{quote(team)}, the team of {jobs}, is not a queue that may run work in the cluster file. "
-            self._fault("team", Fault.UNKNOWN_NAME, f"{message}Name its queue: --map {shlex.quote(team)}=QUEUE")
 
     # -- one job -----------------------------------------------------------------------------------------------------
 
@@ -301,6 +305,9 @@ class TraceReader:
         priority = self._value(row, "priority", _priority, "HIGH, NORMAL or LOW") if row.get("priority") else None
         name, user, flavors = self._word(row, "name"), self._word(row, "user"), self._flavors_of(row)
         if self.faults.count > before or submit is None or duration is None or gpus is None:
+            return
+        if self._is_swf and self._teams is not None and team not in self._teams:
+            self._unknown.see(team, self._line, gpus * duration)
             return
         if self._options.keeps_records:
             wait = values.microseconds(row.get("wait_s", ""))
@@ -361,7 +368,7 @@ class TraceReader:
         if not team:
             if "team" in row:
                 self._fault("team", Fault.BAD_VALUE, self._missing_team())
-        elif self._teams is not None and team not in self._teams:
+        elif self._teams is not None and team not in self._teams and not self._is_swf:
             message = "The team is not a queue that may run work in the cluster file."
             self._fault("team", Fault.UNKNOWN_NAME, message)
         return team

@@ -7,7 +7,7 @@ them by weight, as fair share does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.names import LABEL_LIMIT
 from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.user_names import user_name_violations
+from pools.domain.structured_input.faults import shorten
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
 from scheduling.moving_in.options import ALL_KINDS, GuaranteeFrom, ImportOptions
@@ -30,6 +31,7 @@ MAX_GRANTS: Final = 300_000
 NODES_HINT: Final = "Add slurm.conf, or the output of: scontrol show node -o."
 USE_PARENT: Final = frozenset({"parent", "2147483647"})
 MAX_WALL: Final = ("maxwall", "maxwalldurationperjob", "maxwalldurperjob", "maxwallduration")
+HISTORY: Final = SourcePlace("options", 1, "--guarantee history")
 _MINUTES: Final = "there is no budget of GPU-hours: quotas bound what runs at one time."
 _ACCOUNT_KEYS: Final[Mapping[str, str]] = {
     "grptresmins": _MINUTES,
@@ -85,7 +87,6 @@ def read_slurm(sources: list[SourceText], result: ImportResult, options: ImportO
     accounts, cluster = _read_accounts(lines, result)
     if len(accounts) == 1:
         result.decide(SourcePlace("options", 1), "the files have no account. Add the output of: sacctmgr dump CLUSTER.")
-        return
     _AccountWriter(accounts, cluster, nodes, kinds, result, options).write()
 
 
@@ -108,7 +109,10 @@ def _read_accounts(lines: list[SlurmLine], result: ImportResult) -> tuple[dict[s
                 )
             parent = name
             result.state(line.place, "the account above the lines that follow.")
-        elif line.word == "Account" and name != ROOT:
+            for key, value in line.fields.items():
+                place = SourcePlace(line.place.file, line.place.line, f"Parent {line.name} {line.keys[key]}={value}")
+                result.lost(place, "a Parent line only names the account; its values stand in its own line.")
+        elif line.word == "Account" and (name != ROOT or accounts[ROOT].line is not root_line):
             if name in accounts:
                 first = accounts[name].line.place
                 raise BadSource.at(line.place, f"the account {line.name} is given twice, here and in {first}.")
@@ -116,6 +120,7 @@ def _read_accounts(lines: list[SlurmLine], result: ImportResult) -> tuple[dict[s
             accounts[parent].children.append(accounts[name])
         elif line.word == "Account":
             result.state(line.place, "the account at the top.")
+            accounts[ROOT].line = line
         elif line.word == "User":
             accounts[parent].users.append(line)
     return accounts, cluster
@@ -150,6 +155,7 @@ class _AccountWriter:
         root = self.accounts[ROOT]
         if self.cluster is not None:
             self._read_limits(root, self.cluster, is_cluster=True)
+        self._read_limits(root, root.line, is_cluster=True)
         for account in root.below():
             account.longest = self.accounts[account.parent].longest
             self._read_limits(account, account.line)
@@ -218,13 +224,14 @@ class _AccountWriter:
 
     def _guarantee_use(self, accounts: Sequence[_Account]) -> None:
         """Quotas from what the accounts that run work usually used, together at most the nodes."""
+        self._report_other_use({account.name for account in accounts})
         usual = {account.name: self._usual(account) for account in accounts}
         for kind in self.kinds.names:
             there = self.kinds.gpus.get(kind, 0)
             total = sum(row.get(kind, 0) for row in usual.values())
             if total > there > 0:
                 self.result.decide(
-                    SourcePlace("options", 1, "--guarantee history"),
+                    HISTORY,
                     f"the accounts usually used {total} GPUs{self._of(kind)} together, and the nodes have {there}: "
                     "each quota is less in proportion.",
                 )
@@ -242,22 +249,41 @@ class _AccountWriter:
                     quotas[kind] = quota if most is None else min(quota, most)
                 above.ceiling = replace(above.ceiling, quotas=quotas)
 
+    def _report_other_use(self, names: Collection[str]) -> None:
+        """The teams of the history that are not accounts which run work here: nothing gets a quota for their use."""
+        for note in self.options.past_use.notes:
+            self.result.state(HISTORY, note)
+        for team in sorted(self.options.past_use.teams.keys() - names):
+            uses = dict(self.options.past_use.teams[team])
+            together = uses.pop(ALL_KINDS, None)
+            used = "; ".join(
+                f"GPUs of {kind}: {use.text()}" if kind and self.kinds.flavors else use.text()
+                for kind, use in ([("", together)] if together and not self.kinds.flavors else uses.items())
+            )
+            account = self.accounts.get(team)
+            if account is None:
+                place, why = HISTORY, f"the history has an account {shorten(team)} that the files do not have"
+            else:
+                place, why = account.line.place, f"the account {team} is a cohort, in which nobody submits"
+            self.result.decide(place, f"{why}; it used GPUs: {used}. This use is in no quota.")
+
     def _usual(self, account: _Account) -> dict[str, int]:
         """The GPUs by flavor that the account usually used, at most its ceiling."""
         found: dict[str, int] = dict.fromkeys(self.kinds.names, 0)
         place = account.line.place
-        uses = dict(self.options.past_use.get(account.name, {}))
+        uses = dict(self.options.past_use.teams.get(account.name, {}))
         together = uses.pop(ALL_KINDS, None)
         if together is not None and not self.kinds.flavors:
             uses = {DEFAULT_FLAVOR: together}
         for kind, use in uses.items():
             name = kind if kind in found else DEFAULT_FLAVOR
-            numbers = f"in 95 % of the time at most {use.usual}, {use.mean:.1f} in the mean, at most {use.most}"
             if name not in found:
-                self.result.decide(place, f"it used GPUs of an unknown kind ({numbers}), which are in no quota.")
+                self.result.decide(place, f"it used GPUs of an unknown kind ({use.text()}), which are in no quota.")
                 continue
             found[name] += use.usual
-            self.result.became(place, f"it used GPUs{self._of(name)}: {numbers}.")
+            self.result.became(place, f"it used GPUs{self._of(name)}: {use.text()}.")
+        if not uses:
+            self.result.decide(place, f"the history has no job of the account {account.name}, so its quota is 0.")
         for name, limit in account.ceiling.limits.items():
             found[name] = found[name] if limit is None else min(found[name], limit)
         return found

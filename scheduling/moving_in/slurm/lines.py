@@ -15,6 +15,7 @@ from scheduling.moving_in.result import BadSource, SourcePlace
 from scheduling.moving_in.source_text import SourceText
 
 LONGEST_LINE: Final = 65_536
+NO_GRES: Final = frozenset({"(null)", "null", "none", "n/a"})
 GPU_TYPE: Final = "gres/gpu:"
 _DUMP: Final = re.compile(r"(Cluster|Parent|Account|User|QOS) - ", re.IGNORECASE)
 _SETTING: Final = re.compile(r"[A-Za-z]\w*=")
@@ -171,19 +172,23 @@ def gpu_limit(tres: Mapping[str, int | None]) -> tuple[int | None, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class GresGpus:
-    """The GPUs of a node: whole ones by their type (empty without one), and the types that are parts of GPUs."""
+    """The GPUs of a node: whole ones by their type (empty without one), the types that are parts of GPUs, and what is
+    no GPU, such as shards."""
 
     by_type: Mapping[str, int]
     parts: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
 
 def read_gres(text: str, place: SourcePlace) -> GresGpus:
     """The GPUs of `gpu:a100:8(S:0-1),gpu:2,shard:16`."""
     by_type: dict[str, int] = {}
     parts: list[str] = []
+    others: list[str] = []
     for entry in re.sub(r"\([^()]*\)", "", text).split(","):
         name, *rest = entry.strip().split(":")
         if name.lower() != "gpu":
+            others += [entry.strip()] if name and name.lower() not in NO_GRES else []
             continue
         rest = [word for word in rest if word.lower() != "no_consume"]
         count = read_count(rest[-1], place) if rest and _COUNT.fullmatch(rest[-1]) else 1
@@ -194,7 +199,7 @@ def read_gres(text: str, place: SourcePlace) -> GresGpus:
             parts.append(kind)
         else:
             by_type[kind] = by_type.get(kind, 0) + count
-    return GresGpus(by_type, tuple(parts))
+    return GresGpus(by_type, tuple(parts), tuple(others))
 
 
 def expand_hosts(text: str, place: SourcePlace, *, most: int = MAX_NODES) -> list[str]:

@@ -45,6 +45,8 @@ def read_slurm_nodes(
         gpus = read_gres(fields.get("gres", ""), line.place)
         for part in gpus.parts:
             result.lost(line.place, f"gpu:{part} is a part of a GPU (MIG); whole GPUs have quotas here.")
+        for other in gpus.others:
+            result.lost(line.place, f"{other}: only whole GPUs have quotas here.")
         feature = _type_of_features(fields, types_of_limits)
         by_type = {kind or types.get(names[0], feature): count for kind, count in gpus.by_type.items()}
         if not sum(by_type.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from html import unescape
@@ -20,6 +21,8 @@ from scheduling.moving_in.options import SourceKind
 from tests.integration.admin.conftest import ROLES_BY_USER
 from tests.support.world import apply_change
 from tests.unit.moving_in.test_slurm import DUMP, NODES
+from tests.unit.replay.test_proof import job
+from tests.unit.replay.test_sacct import HEADER, row
 
 pytestmark = pytest.mark.django_db
 
@@ -31,12 +34,17 @@ spec: {{resources: {{gpu: {{quota: {quota}, limit: -1}}, cpu: {{limit: -1}}, mem
 """
 
 
+SMALL = "Cluster - 'tux'\nParent - 'root'\nAccount - 'physics':GrpTRES=gres/gpu=6\n"
+
+STEP = row(JobID="1.0", JobName="x" * 60_000)
+
+
 @pytest.fixture
 def root(as_person: Callable[[str], Client]) -> Client:
     return as_person("root")
 
 
-def send(browser: Client, kind: str, *files: tuple[str, bytes], **fields: str) -> HttpResponse:
+def send(browser: Client, kind: str, *files: tuple[str, bytes], **fields: object) -> HttpResponse:
     """The answer to the form."""
     uploads = [SimpleUploadedFile(name, content) for name, content in files]
     return browser.post("/import", {"kind": kind, "upload": uploads, "step": "preview", **fields})  # type: ignore[return-value]
@@ -47,7 +55,7 @@ def text_of(answer: HttpResponse) -> str:
 
 
 def preview_of(
-    browser: Client, kind: str, *files: tuple[str, bytes], **fields: str
+    browser: Client, kind: str, *files: tuple[str, bytes], **fields: object
 ) -> tuple[HttpResponse, dict[str, str]]:
     """The preview, and what its button sends."""
     sent = send(browser, kind, *files, **fields)
@@ -104,10 +112,53 @@ class TestImport:
         form = root.post("/import", {**hidden, "step": "edit"}, follow=True)
         assert "q.yaml" in text_of(form)
         key = hidden["kept"]
-        page, hidden = preview_of(root, "resourcequota", kept=key, guarantee="on")
+        page, hidden = preview_of(root, "resourcequota", kept=key, guarantee="limit")
         assert "has the quota 8" in text_of(page)
         root.post("/import", {**hidden, "step": "confirm"})
         assert quota_of("a") == 8
+
+    def test_quotas_from_a_history(self, root: Client) -> None:
+        month = HEADER + job(1, 0, 5, Account="physics", AllocTRES="gres/gpu=5") + job(2, 0, 5, Account="gone")
+        files = (("tux.cfg", SMALL.encode()), ("nodes.txt", NODES.encode()))
+        fields = {"guarantee": "history", "history": SimpleUploadedFile("month.txt.gz", gzip.compress(month.encode()))}
+        page, hidden = preview_of(root, "slurm", *files, **fields)
+        text = text_of(page)
+        assert "pools.physics has the quota 5" in text
+        assert "the history has an account gone that the files do not have" in text
+        done = root.post("/import", {**hidden, "step": "confirm"}, follow=True)
+        assert "The import made" in text_of(done)
+        assert quota_of("physics") == 5
+        reasons = set(AuditEntry.objects.filter(object="pool/physics").values_list("description", flat=True))
+        assert reasons == {"imported from slurm: tux.cfg, nodes.txt, month.txt.gz"}
+        form = root.post("/import", {**hidden, "step": "edit"}, follow=True)
+        assert "tux.cfg, nodes.txt, month.txt.gz" in text_of(form)
+        page, _ = preview_of(root, "slurm", kept=hidden["kept"], guarantee="limit")
+        assert "pools.physics has the quota 6" in text_of(page)
+
+    @pytest.mark.parametrize(
+        ("kind", "guarantee", "history", "words"),
+        [
+            ("slurm", "history", None, "Choose the history from which"),
+            ("slurm", "limit", b"", "The submitted file is empty"),
+            ("slurm", "limit", b"ok", "Choose the history above its file"),
+            ("kai", "history", b"ok", "A history is for Slurm"),
+            ("slurm", "history", b"JobID|State|x|y\n", "line 1, Submit: The column Submit is missing"),
+            ("slurm", "history", b"\xff\xfea\x00", "line 1: The file is UTF-16"),
+            ("slurm", "history", b"a|b|c|d\0\n", "line 1: The line has a zero byte"),
+            ("slurm", "history", gzip.compress((HEADER + job(1, 0, 5)).encode())[:-20], "breaks off or is damaged"),
+            ("slurm", "history", gzip.compress((HEADER + STEP * 600).encode()), "more than 32 MiB of text"),
+            ("slurm", "history", b"[" * 100_000, "longer than 65536 bytes"),
+        ],
+    )
+    def test_histories_that_cannot_be_read(
+        self, root: Client, kind: str, guarantee: str, history: bytes | None, words: str
+    ) -> None:
+        text = SMALL if kind == "slurm" else queues(a=1).decode()
+        content = (HEADER + job(1, 0, 5)).encode() if history == b"ok" else history
+        fields = {} if content is None else {"history": SimpleUploadedFile("month.txt", content)}
+        answer = send(root, kind, text=text, guarantee=guarantee, **fields)
+        assert answer.status_code == 400
+        assert words in text_of(answer)
 
     def test_a_change_in_between_gives_a_new_preview(self, root: Client) -> None:
         apply_change(PutPool(name="a", body=pool_body(2)))

@@ -47,6 +47,20 @@ def test_teams_and_jobs_that_are_left_out(tmp_path: Path, options: dict[str, obj
     assert trace.notes[1].startswith("1 jobs follow another job (fields 17 and 18)")
 
 
+def test_each_queue_that_the_cluster_does_not_have_is_one_fault(tmp_path: Path) -> None:
+    file = tmp_path / "a.swf"
+    line = "{0} {0} 0 60 2 -1 -1 2 -1 -1 1 7 3 -1 {1} 2 -1 -1\n"
+    file.write_text("".join(line.format(n, 5 if n % 2 else 6) for n in range(9)))
+    for skips, count in ((False, 1), (True, 0)):
+        options = TraceOptions(renames={"6": "all"}, skips_unknown_teams=skips)
+        reader = TraceReader(str(file), teams={"all"}, priority=Priority.LOW, options=options)
+        trace = reader.read()
+        assert [fault.line for fault in reader.faults.listed] == [2] * count
+        assert (trace is not None) == skips
+    assert trace is not None
+    assert trace.notes[0].startswith("4 jobs (0 GPU-hours) of 1 team are left out")
+
+
 def test_a_file_without_usable_jobs(tmp_path: Path) -> None:
     (fault,) = read(tmp_path, SWF, skips_unusable=True)[1]
     assert fault.startswith("The trace has no usable jobs. 3 of 3 jobs are left out: they have no run time,")

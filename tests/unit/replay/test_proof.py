@@ -146,7 +146,7 @@ def test_an_archive_with_waits(firm: Path) -> None:
         (("--since", "yesterday"), "The value is not a date, as the trace has."),
         (("--since", "2030-01-01"), "No job of the trace was submitted in the given time."),
         (("--team-from", "queue"), "it has account, user, partition, qos, group."),
-        (("--team-from", "user"), '"ann", the team of 1 job, is not a queue'),
+        (("--team-from", "user"), '"ann", the team of 1 job, is not a pool or a subpool of the folder. Give its jobs'),
         (("--history", "nothing.txt"), "No such file"),
         (("-f", "nothing"), "nothing does not exist. Make it with: osmo-admin import"),
     ],
@@ -166,6 +166,26 @@ def test_a_folder_with_faults_and_one_without_nodes(firm: Path) -> None:
     code, text = run("prove", "-f", "config", "--history", "month.txt")
     assert code == 1
     assert re.search(r"pools/bio.yaml, line 1, pools.bio.weights: ", text)
+
+
+def test_teams_without_a_pool_are_named_with_their_jobs(firm: Path) -> None:
+    old = [job(n, n, 2, Account=f"old{n % 3}", AllocTRES="gres/gpu=4") for n in range(4)]
+    (firm / "month.txt").write_text(HEADER + job(9, 0, 1) + "".join(old))
+    code, text = run("prove", "-f", "config", "--history", "month.txt")
+    assert (code, text.count("Give its jobs to another with --map old")) == (1, 3)
+    assert 'line 3, team: "old0", the team of 2 jobs, is not a pool or a subpool of the folder.' in text
+    code, text = run("prove", "-f", "config", "--history", "month.txt", "--skip-unknown-teams")
+    assert code == 0, text
+    left_out = (
+        "4 jobs (32 GPU-hours) of 3 teams are left out, because no such team is a pool or a subpool of the folder: "
+        '"old0" (2 jobs, 16 GPU-hours); "old1" (1 job, 8 GPU-hours); "old2" (1 job, 8 GPU-hours). What they held is '
+        "free in the replay."
+    )
+    assert left_out in text
+    assert left_out.replace('"', "&quot;") in (firm / "proof" / "proof.html").read_text()
+    (firm / "month.txt").write_text(HEADER + "".join(old))
+    code, text = run("prove", "-f", "config", "--history", "month.txt", "--skip-unknown-teams")
+    assert (code, "The trace has no usable jobs. 4 jobs (32 GPU-hours) of 3 teams are" in text) == (1, True)
 
 
 def test_a_csv_has_no_recorded_starts(firm: Path) -> None:

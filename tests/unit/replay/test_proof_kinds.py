@@ -144,6 +144,34 @@ def test_what_ran_at_the_begin_runs_at_the_begin(firm: Path) -> None:
     assert "50.0%" in text  # 8 of 16 GPUs in the four hours of the month
 
 
+def test_the_warm_up_is_in_no_count(firm: Path) -> None:
+    """Jobs 1 and 2 ran or waited at the begin, on a node that the folder does not have; job 3 is of the month."""
+    early = {"Submit": f"{OCT_1}08:00:00", "Eligible": f"{OCT_1}08:00:00", "NodeList": "old1"}
+    of_month = {"Submit": f"{OCT_1}12:30:00", "Eligible": f"{OCT_1}12:30:00", "NodeList": "old1"}
+    full = {"AllocTRES": "gres/gpu=4,gres/gpu:a100=4"}
+    text, _rows, _page = prove(
+        firm, job(1, 0, 4, **full, **early), job(2, 4, 1, AllocTRES="gres/gpu=2", **early),
+        job(3, 5, 1, **full, **of_month), job(4, 3, 1, **full, **early, State="RUNNING"),
+        options=("--since", f"{OCT_1}12:00:00"),
+    )  # fmt: skip
+    assert "Jobs count in the kind of GPU that they had: 1 in a100." in text
+    assert "nobody can tell the kind" not in text
+    assert "1 jobs (4 GPU-hours) ran on nodes that the folder does not have." in text
+    assert "In the whole file: 1 of 4 jobs are left out: they had not ended" in text
+
+
+def test_earlier_runs_of_the_warm_up_count_as_they_were(firm: Path) -> None:
+    """Job 1 ran from 10 to 11, was requeued, and ran from 13 to 14; the month begins at 12."""
+    full = {"AllocTRES": "gres/gpu=8,gres/gpu:a100=8"}
+    of_month = {"Submit": f"{OCT_1}12:30:00", "Eligible": f"{OCT_1}12:30:00"}
+    text, _rows, page = prove(
+        firm, job(1, 0, 1, **full, State="REQUEUED"), job(1, 3, 1, **full), job(2, 4, 1, **full, **of_month),
+        options=("--since", f"{OCT_1}12:00:00"),
+    )  # fmt: skip
+    assert "<td>a100</td><td>8</td><td>16</td><td>16</td>" in re.sub(" class=.text.", "", page)
+    assert re.search(r"Used up to the last recorded end \(GPU-hours\) +16 +16 +0", text)
+
+
 def test_a_begin_at_which_nothing_ran(firm: Path) -> None:
     text, _rows, _page = prove(firm, job(1, 0, 4), options=("--since", f"{OCT_1}09:00:00"))
     assert "No job of the history ran or waited at 2026-10-01T09:00:00, so the replay begins on empty nodes." in text

@@ -16,7 +16,8 @@ class FoundJob:
     `line`: that of its last record. `kind`: the QOS or the priority class. `duration`: of the run that counts; `limit`:
     the longest time of one run. `started`, `ended`: of its first and last run; `stops`: how often the cluster took its
     place away; `held`: the time of all runs together; `nodes`: the names of its last run; `gpu_kind`: the type or the
-    flavor of its GPUs, empty where it is not known or there are several."""
+    flavor of its GPUs, empty where it is not known or there are several; `earlier`: the begin and the end of each run
+    before the last."""
 
     row: int
     line: int
@@ -34,6 +35,7 @@ class FoundJob:
     held: int = 0
     nodes: str = ""
     gpu_kind: str = ""
+    earlier: tuple[tuple[int, int], ...] = ()
 
 
 class LeftOut(StrEnum):

@@ -299,6 +299,7 @@ class SacctReader:
             team, numbers["start"][ran[0]], numbers["end"][last], self._text("name", last), self._text("user", last),
             self._text("kind", last), None if limit <= 0 else max(limit, duration), len(ran) - 1,
             sum(numbers["duration"][at] for at in ran), self._text("nodes", last), self._text("gpu_kind", last),
+            tuple((starts, ends) for at in ran[:-1] if (starts := numbers["start"][at]) < (ends := numbers["end"][at])),
         )  # fmt: skip
 
     def _text(self, name: str, at: int) -> str:

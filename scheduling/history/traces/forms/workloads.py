@@ -6,7 +6,7 @@ evicted. A PodGroup says when it was submitted, and its pods when they ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -173,10 +173,8 @@ class WorkloadReader:
         stops = max(len(work.starts) - 1, work.evictions)
         if len(work.starts) <= work.evictions:
             self._notes.remark(_UNSEEN)
-        held = work.ended - last
-        for start in work.starts - {last}:
-            held += min((at for at in work.evicted if at > start), default=start) - start
-        return self._job(work, first, last, stops, held, "")
+        ends = {start: min((at for at in work.evicted if at > start), default=start) for start in work.starts - {last}}
+        return self._job(work, first, last, stops, "", sorted(ends.items()))
 
     # -- KAI ---------------------------------------------------------------------------------------------------------
 
@@ -239,9 +237,10 @@ class WorkloadReader:
         work.line = max(pod.line for pod in last)
         first = min([begun, *(pod.start for pod in before if pod.start is not None)])
         stops = -(-len(before) // len(last))
-        runs = sum(pod.ended - pod.start for pod in before if pod.ended is not None and pod.start is not None)
         nodes = ",".join(sorted({pod.node for pod in last if pod.node})) if self._options.keeps_nodes else ""
-        return self._job(work, first, begun, stops, work.ended - begun + max(0, runs) // len(last), nodes)
+        runs = sorted((pod.start, pod.ended) for pod in before if pod.ended is not None and pod.start is not None)
+        whole = [_one_run(runs[at : at + len(last)], len(last)) for at in range(0, len(runs), len(last))]
+        return self._job(work, first, begun, stops, nodes, whole)
 
     # -- both --------------------------------------------------------------------------------------------------------
 
@@ -249,9 +248,12 @@ class WorkloadReader:
         self._notes.jobs += 1
         self._notes.leave_out(why, work.line)
 
-    def _job(self, work: _SeenWork, first: int, last: int, stops: int, held: int, nodes: str) -> FoundJob | None:
-        """The job, whose first and last run began at these times."""
+    def _job(
+        self, work: _SeenWork, first: int, last: int, stops: int, nodes: str, earlier: Sequence[tuple[int, int]]
+    ) -> FoundJob | None:
+        """The job, whose first and last run began at these times; `earlier`: the runs before the last."""
         assert work.ended is not None
+        earlier = [(begin, end) for begin, end in earlier if begin < end]
         team = work.namespace if self._by_namespace else work.queue
         duration = work.ended - last
         fault = ""
@@ -271,8 +273,15 @@ class WorkloadReader:
         limit = None if work.limit is None else max(work.limit, duration)
         return FoundJob(
             work.row, work.line, work.created or 0, duration, work.gpus, team, first, work.ended, work.name, work.user,
-            work.kind, limit, stops, held, nodes, work.gpu_kind,
+            work.kind, limit, stops, duration + sum(end - begin for begin, end in earlier), nodes, work.gpu_kind,
+            tuple(earlier),
         )  # fmt: skip
+
+
+def _one_run(pods: Sequence[tuple[int, int]], most: int) -> tuple[int, int]:
+    """Pods that were stopped together as one run of a job of so many pods, with the same time in all."""
+    begin = pods[0][0]
+    return begin, begin + sum(max(0, ended - started) for started, ended in pods) // most
 
 
 def _flavor_of(admission: Json) -> str:
