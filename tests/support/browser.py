@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 ARTIFACTS = ROOT / "artifacts"
 PATIENCE = 30_000  # milliseconds; a page is slow on a busy machine
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "::1", ""}
+# The last three are parts of a window that nobody sees: each new window loads them as pages, which takes as long as two
+# pages of ours.
+UNUSED = (
+    "OptimizationHints", "MediaRouter", "Translate", "AutofillServerCommunication",
+    "PreloadTopChromeWebUI", "WebUIOmniboxPopup", "WebUIOmniboxAimPopup",
+)  # fmt: skip
 # Chromium sends requests for updates, suggestions and safe browsing; a test machine may have no internet access.
 QUIET = [
     "--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-sync",
     "--disable-domain-reliability", "--disable-client-side-phishing-detection", "--no-first-run", "--no-pings",
-    "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication", "--disable-dev-shm-usage",
+    "--disable-dev-shm-usage", f"--disable-features={','.join(UNUSED)}",
 ]  # fmt: skip
 
 _END_TRANSITIONS = """
