@@ -16,6 +16,7 @@ from pools.domain.list_columns import IDLE_COLUMNS, POOL_COLUMNS
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import Pool
+from pools.selectors.audit_trail import one_of_each_request
 from pools.selectors.quotas import platform_totals, pool_tree
 from pools.services.configuration.approvals import count_decidable
 from scheduling.domain.list_columns import WAITING_COLUMNS, WORKFLOW_COLUMNS
@@ -101,12 +102,15 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     problems = [_problem_row(actor, each) for each in overview.problems]
     findings = group_problems(problems)
     approvals = count_decidable(actor)
+    news, repeated = one_of_each_request(actor, overview.changes)
     request.current_app = site.name
     context = {
         **site.each_context(request),
         "title": "Home",
         "crumbs": (),
         "overview": overview,
+        "news": news,
+        "repeated": repeated,
         "approvals": approvals,
         "problems": problems,
         "to_check": approvals + len(problems),

@@ -46,12 +46,31 @@ SECTIONS = {
     "This program": ("help", "version", "mcp"),
 }
 """The commands as `osmo --help` lists them."""
+OTHER_WORDS = {
+    "node": "resource",
+    "cluster": "backend",
+    "job": "workflow",
+    "queue": "workflow queue",
+    "submit": "workflow submit",
+    "cancel": "workflow cancel",
+    "subpool": "pool subpool",
+    "inbox": "notice inbox",
+    "events": "workflow events",
+}
+"""What people type first who know other schedulers, and what it is called here."""
 
 
 class ClientCommandGroup(HelpedGroup):
     """The root command. It turns every failure into a message and an exit code."""
 
     sections = SECTIONS
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the first word; of a word of other schedulers the error says ours."""
+        ours = OTHER_WORDS.get(args[0].removesuffix("s")) or OTHER_WORDS.get(args[0]) if args else None
+        if ours is not None and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{ours}'?")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and close the connection in any case."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -26,6 +26,7 @@ from pools.sign_on.identities import sign_on_epochs
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12
+_MANY_OF_A_REQUEST = 3
 
 
 _OF_THE_FLEET = ("pool", "subpool", "cohort", "backend", "node", "gpu_quota")
@@ -36,6 +37,19 @@ def fleet_entries(actor: Actor) -> AuditQuerySet:
     somebody has. Sign-ins, tokens and roles fill a trail, and only the audit log shows them."""
     kinds = [Q(action__startswith=f"{kind}.") for kind in _OF_THE_FLEET]
     return AuditEntry.objects.visible_to(actor).filter(IS_CONFIGURATION).filter(reduce(or_, kinds))
+
+
+def one_of_each_request(actor: Actor, newest: Sequence[AuditEntry]) -> tuple[Sequence[AuditEntry], Collection[int]]:
+    """The newest entries of the fleet, of which those of one request that repeat an action are one, and the ids of
+    these: an import makes a thousand. They are filled up with entries before them, which is one more query."""
+    repeats = Counter((entry.request_id, entry.action) for entry in newest if entry.request_id)
+    many = {request for (request, _), count in repeats.items() if count >= _MANY_OF_A_REQUEST}
+    if not many:
+        return newest, ()
+    heads = {entry.request_id: entry for entry in reversed(newest) if entry.request_id in many}
+    others = fleet_entries(actor).exclude(request_id__in=many).order_by("-id")[: len(newest)]
+    found = sorted([*heads.values(), *others], key=lambda entry: -entry.pk)
+    return found[: len(newest)], {entry.pk for entry in heads.values()}
 
 
 class AuditEntryAnswer(TypedDict):

@@ -58,7 +58,7 @@ def test_other_readers_see_the_quota_of_their_pools(busy: None, as_person: Calla
     fleet = _fleet(as_person("worker"))
     assert (fleet.has_nodes, fleet.whole, fleet.bar.in_use, fleet.idle_now) == (False, 100, 24, 76)
     text = as_person("worker").get("/").content.decode()
-    assert "My pools: quota of 100 GPUs" in text and "160" not in text
+    assert "My quota: 100 GPUs" in text and "160" not in text
     assert _fleet(as_person("nobody")).whole == 0
 
 
@@ -69,7 +69,7 @@ def test_borrowed_gpus_are_beyond_the_quota_of_the_pools(busy: None, as_person: 
     reconcile()
     fleet = _fleet(as_person("worker"))
     assert (fleet.gpus, fleet.whole) == (90, fleet.bar.in_use) and fleet.bar.in_use > 90 and fleet.share > 100
-    assert "My pools: quota of 90 GPUs" in as_person("worker").get("/").content.decode()
+    assert "My quota: 90 GPUs" in as_person("worker").get("/").content.decode()
 
 
 def test_the_hours_before(busy: None, as_person: Callable[[str], Client]) -> None:

@@ -334,3 +334,17 @@ def test_problems_of_one_kind_are_one_row_that_unfolds(as_person: Callable[[str]
 def test_own_work_stands_before_the_fleet(as_person: Callable[[str], Client]) -> None:
     text = as_person("worker").get("/").content.decode()
     assert text.index("mine-title") < text.index("fleet-title") < text.index("problems-title")
+
+
+def test_many_changes_of_one_request_are_one_line_of_news(as_person: Callable[[str], Client]) -> None:
+    apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 90}}}))
+    root = as_person("root")
+    pools = {f"mass-{number}": {"backend": "sim", "resources": {"gpu": {"guarantee": 0}}} for number in range(9)}
+    body = {"configs": pools, "description": "all at once"}
+    answer = root.put("/api/configs/pool", body, content_type="application/json")
+    assert answer.status_code == 200, answer.content.decode()
+    page = root.get("/")
+    messages = [entry.object for entry in page.context["news"]]
+    assert [name for name in messages if name.startswith("pool/mass-")] == ["pool/mass-8"]
+    assert "pool/team" in messages, "the entries before them are not pushed out"
+    assert "all at once, and more in the same request" in page.content.decode()

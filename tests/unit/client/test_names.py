@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from osmo_admin.cli.client import OTHER_WORDS
 from tests.unit.client.stub_server import StubReply
 
 POOLS = {"pools": {name: {"name": name, "parent_pool": parent} for name, parent in (
@@ -20,6 +21,15 @@ WORKFLOW = "workflow: {name: a, tasks: [{name: t, image: x, command: [x]}]}"
 def pools(stub):
     stub.on("GET", "/api/pool", POOLS)
     return stub
+
+
+@pytest.mark.parametrize("word", ["nodes", *OTHER_WORDS])
+def test_a_word_of_other_schedulers(osmo, stub, word):
+    refused = osmo(word, "list")
+    assert refused.exit_code == 2
+    ours = OTHER_WORDS[word.removesuffix("s") if word == "nodes" else word]
+    assert refused.stderr.splitlines()[-1] == f"Error: No such command '{word}'. Did you mean '{ours}'?"
+    assert osmo(*ours.split(), "--help").exit_code == 0
 
 
 def test_a_pool_that_was_meant(osmo, pools):
