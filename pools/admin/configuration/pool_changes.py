@@ -42,10 +42,15 @@ class PoolConfigForm(ChangeForm):
     groups = section_groups(FIELDS_OF_FORM, SECTIONS, {ABOUT: ("description",)})
     flavors: ClassVar[Sequence[str]] = ()
     """Those that the cluster names: the form has the numbers of each."""
+    is_divided = False
+    """Whether the pool has flavors: its own numbers are their sums, and the form does not ask for them."""
 
     def own_fields(self) -> dict[str, Field]:
         """The fields of the configuration, and the reason."""
-        names = [name for name in FIELDS_OF_FORM if name not in ("about", "maintenance")]
+        names = [
+            name for name in FIELDS_OF_FORM
+            if name not in ("about", "maintenance") and not (self.is_divided and name in FLAVOR_KEYS)
+        ]  # fmt: skip
         found = {name: FIELDS_OF_FORM[name] for name in (*names, "about", "maintenance")}
         fields = {name: input_field(about, about.looks) for name, about in found.items()}
         for flavor in self.flavors:
@@ -74,7 +79,9 @@ def flavor_input(flavor: str, key: str) -> str:
     return f"{key}-{flavor}"
 
 
-def pool_form(form_class: type[PoolConfigForm], flavors: Sequence[str]) -> type[PoolConfigForm]:
+def pool_form(
+    form_class: type[PoolConfigForm], flavors: Sequence[str], *, is_divided: bool = False
+) -> type[PoolConfigForm]:
     """The form with the numbers of each of these flavors; without flavors the form as it is."""
     if not flavors:
         return form_class
@@ -92,6 +99,7 @@ def pool_form(form_class: type[PoolConfigForm], flavors: Sequence[str]) -> type[
     paths |= {f"resources.flavors.{flavor}": flavor_input(flavor, "guarantee") for flavor in flavors}
     more = {
         "flavors": tuple(flavors),
+        "is_divided": is_divided,
         "groups": (*form_class.groups[:at], *each_flavor, choices, *form_class.groups[at:]),
         "field_by_path": {**form_class.field_by_path, **paths},
     }
@@ -138,9 +146,10 @@ class CreatePoolForm(PoolConfigForm):
         return super().clean() or {}
 
 
-def pool_config_from(form: ChangeForm, *, as_patch: bool = False) -> dict[str, Any]:
+def pool_config_from(form: ChangeForm, *, as_patch: bool = False, is_new: bool = False) -> dict[str, Any]:
     """The input as the configuration's JSON: an empty amount is what its declaration says. A number that was not sent,
-    and an empty weight, are left out. With numbers by flavor those of the pool are their sums."""
+    and an empty weight, are left out. With numbers by flavor those of the pool are their sums; of a new pool, those
+    that were given beside them are kept, which the service compares."""
     body: dict[str, Any] = {"resources": {"gpu": {}}}
     flavors = _flavors_from(form)
     if getattr(form, "flavors", ()):
@@ -148,7 +157,9 @@ def pool_config_from(form: ChangeForm, *, as_patch: bool = False) -> dict[str, A
         body["resources"]["flavors"] = {**({ACTION: action} if as_patch else {}), **flavors}
         body |= {key: form.cleaned_data[key] or words[0] for key, words in SWITCHES.items()}
     for name, about in FIELDS_OF_FORM.items():
-        if flavors and name in FLAVOR_KEYS:
+        if name not in form.fields:
+            continue
+        if flavors and name in FLAVOR_KEYS and not (is_new and form.cleaned_data[name].strip() not in ("", "0")):
             if not about.key.startswith("resources.gpu."):
                 body[about.key] = None
             continue
@@ -172,7 +183,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     name = typed_input(request).get("name", "").strip()
 
     def command(form: ChangeForm) -> CreatePool:
-        return CreatePool(name=name, body=pool_config_from(form))
+        return CreatePool(name=name, body=pool_config_from(form, is_new=True))
 
     def creation_messages(
         nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult
@@ -185,7 +196,7 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         button=f"Create {name}",
         breadcrumbs=pool_breadcrumbs(None),
         form_class=pool_form(CreatePoolForm, _named_flavors(_chosen_cluster(request))),
-        initial={"guarantee": "0", "weight": "1"},
+        initial={"guarantee": "0", "weight": "1", **{key: words[0] for key, words in SWITCHES.items()}},
         preview=PoolTreePreview(
             actor=actor,
             pool=None,
@@ -249,7 +260,7 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         button=f"Bring {root.name} back" if root.archived else "Save the configuration",
         unavailable_reason=owned_reason(PatchPool, root.name),
         breadcrumbs=pool_breadcrumbs(root),
-        form_class=pool_form(PoolConfigForm, _flavors_of(root)),
+        form_class=pool_form(PoolConfigForm, _flavors_of(root), is_divided=bool(root.flavors)),
         initial=pool_form_values(root),
         version=root.version,
         preview=PoolTreePreview(

@@ -19,6 +19,7 @@ from scheduling.models import Task
 from scheduling.selectors.cluster.nodes import read_node_usage
 from scheduling.selectors.queue.waiting_pools import read_idle_pools
 from scheduling.services.notices.conditions import _nearly_used
+from tests.integration.admin.conftest import confirm_change
 from tests.support import world
 from tests.support.flavors import make_flavored_pool, submit_gpus
 
@@ -190,3 +191,30 @@ def test_the_form_of_a_new_pool_has_the_flavors_of_the_chosen_cluster() -> None:
         assert message == f"This cluster does not have the flavor h100, of which numbers were given. {own}"
     assert root.post(address, {**typed, "backend": "a", "step": "preview"}, follow=True).status_code == 200
     assert not Pool.objects.filter(name="fresh").exists()
+
+
+def test_the_form_of_a_pool_with_flavors_asks_for_no_sum() -> None:
+    """The sum follows from the flavors, so a number typed for it would be dropped."""
+    make_flavored_pool()
+    world.make_user("root", "osmo-admin")
+    root, address = world.sign_in("root"), "/pools/team/configuration"
+    form = root.get(address).context["form"]
+    assert not {"guarantee", "maximum", "borrowing_limit", "lending_limit"} & form.fields.keys()
+    typed = {"guarantee-h100": "16", "guarantee-a100": "40", "weight": "2"}
+    assert confirm_change(root, address, **typed).status_code == 302
+    pool = Pool.objects.get(name="team")
+    assert (pool.guarantee, pool.weight) == (56, 2)
+
+
+def test_a_new_pool_with_another_sum_than_its_flavors_is_refused() -> None:
+    make_flavored_pool()
+    world.make_user("root", "osmo-admin")
+    root, address = world.sign_in("root"), "/pools/-/create"
+    form = root.get(f"{address}?backend=sim").context["form"]
+    assert not next(is_open for group, _, is_open in form.grouped_fields() if group.title == "The choice among flavors")
+    typed = {"name": "fresh", "backend": "sim", "guarantee-h100": "1", "guarantee-a100": "2", "weight": "1"}
+    refused = root.post(address, {**typed, "guarantee": "7", "step": "preview"}, follow=True)
+    assert refused.status_code == 400
+    assert list(refused.context["form"].errors) == ["guarantee"]
+    assert confirm_change(root, address, **typed, guarantee="0").status_code == 302
+    assert Pool.objects.get(name="fresh").guarantee == 3
