@@ -149,6 +149,9 @@ def _above(
     advice = ", or submit with priority LOW, which may go over quota" if is_only and code == Fault.ABOVE_QUOTA else ""
     asks = _asks(flavor, requested, is_only=is_only)
     message = f"{asks}, {pool} {phrase} {limit}. Ask for at most {limit} at once{advice}."
+    if not limit and code == Fault.ABOVE_QUOTA and flavor != DEFAULT_FLAVOR:
+        other = " Name another flavor, or submit with priority LOW, which may go over quota." if is_only else ""
+        message = f"{asks}, {pool} {phrase} none.{other}"
     numbers = (("requested", requested), ("limit", limit), *_flavor_number(flavor))
     return Violation("workflow", code, message, numbers=numbers)
 

@@ -156,6 +156,22 @@ def test_a_gang_needs_one_flavor_that_could_hold_it(
     assert (None if refusal is None else [fault.code for fault in refusal.violations]) == codes
 
 
+def test_a_flavor_without_any_quota_is_no_amount_to_ask_for() -> None:
+    leaf = LeafFacts("team", {"h100": FlavorLimits(0, 16), "a100": FlavorLimits(8, 16)})
+    only = submission_verdict(leaf, priority=NORMAL, gangs=[[{"h100": 8}]], ignores_maintenance=False)
+    assert only is not None
+    assert only.message == (
+        "The largest gang asks for 8 h100 GPUs at once, team guarantees NORMAL work none. "
+        "Name another flavor, or submit with priority LOW, which may go over quota."
+    )
+    both = submission_verdict(leaf, priority=NORMAL, gangs=[[{"h100": 9}, {"a100": 9}]], ignores_maintenance=False)
+    assert both is not None
+    assert [fault.message for fault in both.violations] == [
+        "a100: it asks for 9 GPUs at once, team guarantees NORMAL work 8. Ask for at most 8 at once.",
+        "h100: it asks for 9 GPUs at once, team guarantees NORMAL work none.",
+    ]
+
+
 def test_a_refusal_says_of_each_flavor_what_would_be_allowed_the_nearest_first() -> None:
     refusal = submission_verdict(TWO, priority=NORMAL, gangs=[[{"h100": 40}, {"a100": 40}]], ignores_maintenance=False)
 
