@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.values.amounts import Number, gpus_in
+from pools.domain.values.amounts import Number, gpus_in, is_gpu
 from scheduling.domain.engine.facts import GangFacts
 from scheduling.history.forecast.baseline import size_class
 from scheduling.history.forecast.futures import NEVER
@@ -87,15 +87,23 @@ def _read_one(ordered: Sequence[KeptWaits], number: int, before: int, gpus: int)
 
 def is_like(new: GangFacts, other: GangFacts) -> bool:
     """Whether new work waits like another gang that has as many GPUs before it: it is as large and may be preempted as
-    that one, it does not come before it, and no task of it needs more of a resource, or other nodes."""
+    that one, it may use the same flavors, it does not come before it, and no task of it needs more of a resource, or
+    other nodes."""
     if (new.queue, new.preemptible, new.tree is None) != (other.queue, other.preemptible, other.tree is None):
         return False
     if other.priority < new.priority or size_class(gang_gpus(new)) != size_class(gang_gpus(other)):
+        return False
+    if _flavors(new) != _flavors(other):
         return False
     if any(task.allowed_nodes not in {each.allowed_nodes for each in other.tasks} for task in new.tasks):
         return False
     most = _largest(other)
     return all(amount <= most.get(key, 0) for key, amount in _largest(new).items())
+
+
+def _flavors(gang: GangFacts) -> set[frozenset[str]]:
+    """The keys of the GPUs of each of its choices."""
+    return {frozenset(key for task in tasks for key in task.request if is_gpu(key)) for tasks in gang.choices}
 
 
 def gang_gpus(gang: GangFacts) -> int:

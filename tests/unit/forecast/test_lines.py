@@ -79,6 +79,17 @@ class TestLikeness:
         assert not is_like(replace(new, tasks=there), self.WAITING)
         assert is_like(new, replace(self.WAITING, tasks=more))
 
+    def test_work_that_may_use_other_flavors_does_not(self):
+        h100, a100 = (
+            tuple(replace(task, request={f"{flavor}/gpu": 4}) for task in self.WAITING.tasks)
+            for flavor in ("h100", "a100")
+        )
+        one, other = replace(self.WAITING, tasks=h100), replace(self.WAITING, tasks=a100)
+        either = replace(one, alternatives=(a100,))
+        assert is_like(either, replace(either, name="b"))
+        for new, waiting in ((one, other), (one, either), (either, one)):
+            assert not is_like(new, waiting)
+
 
 def present(*new):
     """One node of 8 GPUs, held by work that has run for 10 s and ends at 60 s by its limit."""
