@@ -6,6 +6,7 @@ work is found to fit by counting alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pools.database.prepared import read_rows
@@ -28,11 +29,11 @@ from scheduling.selectors.queue.live_facts import (
 from scheduling.selectors.queue.topology_needs import read_node_labels, topology_needs
 
 _SIZES_SQL = """
-    SELECT CASE WHEN taint = '' AND NOT gpu_pods_only THEN platform END, gpus, cpu, memory_bytes, storage_bytes,
+    SELECT CASE WHEN taint = '' AND NOT gpu_pods_only THEN platform END, flavor, gpus, cpu, memory_bytes, storage_bytes,
         count(*)
-    FROM pools_node WHERE backend_id = %s GROUP BY 1, gpus, cpu, memory_bytes, storage_bytes
+    FROM pools_node WHERE backend_id = %s GROUP BY 1, flavor, gpus, cpu, memory_bytes, storage_bytes
 """
-_Size = tuple[str | None, int, int, int, int, int]
+_Size = tuple[str | None, str, int, int, int, int, int]
 """Without a platform: of nodes with a taint."""
 
 
@@ -40,7 +41,7 @@ def unfitting_warnings(root: Pool, backend: Backend, specs: Sequence[WorkflowSpe
     """For each of these workflows of one pool, a warning for each group that the nodes of its backend could never hold.
     None where no node is known. One query, and two more if such a group is possible."""
     keys = root.topology_labels if backend.kind == Backend.Kind.KUBERNETES else {}
-    sizes: list[_Size] = [(row[0], *map(int, row[1:])) for row in read_rows(_SIZES_SQL, [backend.pk])]
+    sizes: list[_Size] = [(row[0], row[1], *map(int, row[2:])) for row in read_rows(_SIZES_SQL, [backend.pk])]
     if not sizes:
         return [[] for _ in specs]
     known: dict[int, str | None] = {}  # many workflows often share one file
@@ -59,9 +60,11 @@ def unfitting_warnings(root: Pool, backend: Backend, specs: Sequence[WorkflowSpe
 
 
 def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, str], flavors: tuple[str, ...]) -> bool:
-    """Whether as many tasks fit as the group has, each as large as the largest amounts of the group."""
+    """Whether as many tasks fit on nodes of one flavor as the group has, each as large as the largest amounts of the
+    group."""
     platforms = {task.platform or "default" for task in group.tasks}
-    if flavors or len(platforms) > 1 or any(task.nodes_excluded for task in group.tasks):
+    named = {task.gpu_flavors for task in group.tasks if task.gpu}
+    if len(platforms) > 1 or len(named) > 1 or any(task.nodes_excluded for task in group.tasks):
         return False
     if group.required_topology_keys & keys.keys():
         return False
@@ -71,12 +74,15 @@ def _surely_fits(group: GroupSpec, sizes: Sequence[_Size], keys: Mapping[str, st
             *((task.gpu, task.cpu, task.memory_bytes, task.storage_bytes) for task in group.tasks), strict=True
         )
     ]
-    room = 0
-    for platform, *have, count in sizes:
+    room: Counter[str] = Counter()
+    for platform, flavor, *have, count in sizes:
         if platform in platforms:
             each = min((h // n for h, n in zip(have, needed, strict=True) if n), default=len(group.tasks))
-            room += each * count
-    return room >= len(group.tasks)
+            room[flavor] += each * count
+    if not named:
+        return room.total() >= len(group.tasks)
+    may_use = named.pop() or flavors or (DEFAULT_FLAVOR,)
+    return any(room[flavor] >= len(group.tasks) for flavor in may_use)
 
 
 def _refusal(root: Pool, backend: Backend, group: GroupSpec, keys: Mapping[str, str]) -> str | None:

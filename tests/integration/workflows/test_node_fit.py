@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.pools import PatchPool
 from pools.models import Backend, Node, Pool
+from scheduling.selectors.cluster import node_fit
 from tests.support.world import apply_change, workflow_file
 
 
@@ -92,3 +94,45 @@ def test_several_files_at_once_have_their_own_warnings(alice: Any, two_nodes: Ba
     fits, never = alice.post("/api/pool/team/workflows", {"workflows": files})["workflows"]
     assert fits["warnings"] == []
     assert "can never start" in never["warnings"][0]
+
+
+def _name_flavors(backend: Backend, *of_pool: str) -> None:
+    """The nodes are an H100 and an A100 of 8 GPUs; the pool has a quota of these flavors."""
+    kinds = ("h100", "a100")
+    nodes = [{"name": name, "gpus": 8, "labels": {"gpu": name}} for name in kinds]
+    flavors = [{"name": name, "node_labels": {"gpu": name}} for name in kinds]
+    apply_change(PutBackend(name=backend.name, body={"nodes": nodes, "flavors": flavors}))
+    if of_pool:
+        quotas = {name: {"guarantee": 50} for name in of_pool}
+        apply_change(PatchPool(name="team", patch={"resources": {"flavors": quotas}}))
+
+
+def test_work_of_a_pool_without_flavors_has_no_nodes_of_flavors(alice: Any, two_nodes: Backend) -> None:
+    _name_flavors(two_nodes)
+    (warning,) = alice.submit("team", workflow_file(gpus=1), query="dry_run=True")["warnings"]
+    assert "can never start on the nodes" in warning
+
+
+@pytest.mark.parametrize(
+    ("resources", "warns"),
+    [
+        (["gpu: 8"], False),
+        (["gpu: 8", "gpu: 8"], True),
+        (["gpu: 4", "gpu: 4"], False),
+        (["gpu: 8, gpu_flavors: [h100]", "gpu: 8, gpu_flavors: [a100]"], False),
+        (["gpu: 8, gpu_flavors: [h100]", "gpu: 8, gpu_flavors: [h100]"], True),
+    ],
+)
+def test_a_gang_fits_on_nodes_of_one_flavor(alice: Any, two_nodes: Backend, resources: list[str], warns: bool) -> None:
+    _name_flavors(two_nodes, "h100", "a100")
+    answer = alice.submit("team", tasks(*resources), query="dry_run=True")
+    assert [("can never start" in text) for text in answer["warnings"]] == [True] * warns
+
+
+def test_work_that_surely_fits_asks_for_no_nodes(
+    alice: Any, two_nodes: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _name_flavors(two_nodes, "h100", "a100")
+    monkeypatch.setattr(node_fit, "_refusal", None)
+    for flavors in ("", ", gpu_flavors: [a100]"):
+        assert alice.submit("team", tasks("gpu: 8", fields=flavors), query="dry_run=True")["warnings"] == []
