@@ -14,7 +14,7 @@ from pools.models import Pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import ShownEffect, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
-from scheduling.services.workflows.user_actions import cancel_workflow
+from scheduling.services.workflows.user_actions import cancel_workflow, cancel_workflows
 from tests.integration.engine.conftest import Cluster
 from tests.support import world
 from tests.support.threads import run_concurrently
@@ -65,6 +65,18 @@ def test_what_is_committed_while_the_change_waits_is_seen(
         assert confirmed.result(60) == 200
     reconcile_backend(cluster.backend.pk)
     assert list(ShownEffect.objects.values_list("outcome", "reason")) == [expected]
+
+
+def test_two_people_who_cancel_the_same_work_end_each_once(cluster: Cluster) -> None:
+    """Of two pools, in opposite orders: neither waits for the other in a circle, and one of them has ended each."""
+    names, actor = list(Workflow.objects.order_by("name").values_list("name", flat=True)), world.admin_actor()
+    found = run_concurrently(
+        [lambda: cancel_workflows(names, actor=actor), lambda: cancel_workflows(names[::-1], actor=actor)]
+    )
+    for name in names:
+        refusals = [each[name] for each in found if isinstance(each, dict)]
+        assert sorted(map(bool, refusals)) == [False, True], (name, found)
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"FAILED_CANCELED"}
 
 
 def patch(cluster: Cluster, query: str = "") -> int:

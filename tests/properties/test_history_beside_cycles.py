@@ -29,7 +29,7 @@ from tests.properties.test_after_reconcile import elastic_gang_file, job_file
 from tests.support import world
 from tests.support.threads import run_concurrently
 
-OF_A_DAY = (9, 11, 33, 81, 84)
+OF_A_DAY = (9, 11, 33, 81, 118)
 OF_A_NIGHT = range(1, 141)
 WITH_LOSSES = 101
 """From this seed on the victims are those that lose least, and work saves its state and has time limits."""

@@ -154,4 +154,32 @@ def change_lines(before: Any, after: Any, path: str = "") -> list[str]:
             for key in keys
             for line in change_lines(before.get(key), after.get(key), f"{path}.{key}" if path else key)
         ]
+    rows, changed = _by_name(before), _by_name(after)
+    if rows is not None and changed is not None and rows.keys() == changed.keys():
+        return [line for name in rows for line in _row_lines(rows[name], changed[name], f"{path}.{name}")]
     return [f"{path or 'value'}: {change_text(before, after)}"]
+
+
+def _by_name(rows: Any) -> dict[str, Mapping[str, Any]] | None:
+    """Rows by their names; None for anything else."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and "name" in row for row in rows):
+        return None
+    found = {row["name"]: row for row in rows}
+    return found if len(found) == len(rows) else None
+
+
+def _row_lines(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> list[str]:
+    """The values of a row that differ; of rows within it, how many do."""
+    lines = []
+    for key, old in before.items():
+        new = after.get(key)
+        if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and any(map(_is_row, old)):
+            if count := sum(one != other for one, other in zip(old, new, strict=True)):
+                lines.append(f"{path}.{key}: {count} of {len(old)} differ")
+        elif old != new:
+            lines.append(f"{path}.{key}: {change_text(old, new)}")
+    return lines
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict)

@@ -205,6 +205,18 @@ def test_a_forbidden_effect_is_an_error_with_its_violations() -> None:
     assert refused.value.details == [violation]
 
 
+def test_rows_within_an_object_are_compared_by_their_names() -> None:
+    """The dry run of a cancellation was one line of thousands of characters."""
+    tasks = [{"name": f"worker-{number}", "status": "RUNNING", "node": "n1"} for number in range(2)]
+    group = {"name": "main", "status": "RUNNING", "end_time": None, "gpus": 2, "tasks": tasks}
+    ended = {**group, "status": "FAILED_CANCELED", "tasks": [{**tasks[0], "status": "FAILED_CANCELED"}, tasks[1]]}
+    assert change_lines({"groups": [group]}, {"groups": [ended]}) == [
+        "groups.main.status: RUNNING → FAILED_CANCELED",
+        "groups.main.tasks: 1 of 2 differ",
+    ]
+    assert change_lines({"groups": [group]}, {"groups": []})[0].startswith("groups: end_time=")
+
+
 def test_an_effect_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     print_effect({"dry_run": True, "before": {}, "after": {}})
     assert capsys.readouterr().out == "Nothing else changes.\n"

@@ -405,8 +405,12 @@ def test_a_receipt_has_the_rule_the_numbers_the_loss_and_what_came_next(osmo, st
     started = RECEIPT["next"] | {"status": "started", "start_time": "2026-11-20T13:00:00"}
     stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [RECEIPT | {"next": started}]})
     assert "started again 2026-11-20 13:00:00 UTC" in osmo.ok("workflow", "receipt", "night-1")
-    stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": []})
-    assert "Nothing else ended an attempt of this workflow." in osmo.ok("workflow", "receipt", "night-1")
+    stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [RECEIPT] * 2, "lost_gpu_s": 11520.0})
+    assert "Lost In All          : 3.2 GPU-hours" in osmo.ok("workflow", "receipt", "night-1")
+    stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [], "has_hidden": True})
+    text = osmo.ok("workflow", "receipt", "night-1")
+    assert "Nothing else ended an attempt of this workflow." in text
+    assert "Also Preempted : work of pools that you may not see" in text
 
 
 @time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)

@@ -37,10 +37,18 @@ def receipt(session: ClientSession, *, workflow: WorkflowArgument) -> None:
 def _receipts_text(answer: dict[str, Any]) -> AnswerText:
     found = answer["receipts"]
     rows = [_row(each) for each in (*found, *answer["taken"])]
+    facts = [*_facts(found[0]), *_all_lost(answer)] if found else []
+    if answer["has_hidden"]:
+        facts.append(("Also Preempted", "work of pools that you may not see"))
     return [
-        *(Facts(list(_facts(each))) for each in found[:1]),
+        *([Facts(facts)] if facts else []),
         list_table(RECEIPT_COLUMNS.values(), rows, nothing=NOTHING),
     ]
+
+
+def _all_lost(answer: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    if len(answer["receipts"]) > 1:
+        yield "Lost In All", lost_text(answer["lost_gpu_s"])
 
 
 def lost_text(lost_gpu_s: float) -> str:
