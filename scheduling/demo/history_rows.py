@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +19,14 @@ from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.judgement.plan_units import VICTIM_ACTIONS
 from scheduling.domain.receipts.lost import checkpoint_interval, lost_gpu_ms, lost_since
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus, WorkflowStatus
+from scheduling.history.forecast.chance import SPREAD
 from scheduling.models import (
     Decision,
     Group,
     Interruption,
     Receipt,
     SchedulingCycle,
+    StartForecast,
     Task,
     WaitCauseChange,
     WaitSpan,
@@ -51,6 +54,7 @@ class MonthRows:
     waits: list[WaitSpan] = field(default_factory=list)
     causes: list[WaitCauseChange] = field(default_factory=list)
     cycles: list[SchedulingCycle] = field(default_factory=list)
+    forecasts: list[StartForecast] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     """Those of evictions, each with its interruption, which has no id yet."""
 
@@ -91,6 +95,7 @@ class RowBuilder:
         self._add_decisions()
         self._add_receipts()
         self._add_cycles()
+        self._add_forecasts()
         self.rows.causes += [
             WaitCauseChange(group_id=self._groups[each.job].pk, since=self._at(each.time), cause=each.cause)
             for each in self._month.causes
@@ -263,6 +268,32 @@ class RowBuilder:
             at = self._at(seconds)
             self.rows.cycles.append(SchedulingCycle(backend=self._backend, time=at, judged_at=at, units=number))
 
+    def _add_forecasts(self) -> None:
+        """With their scores, as far as the work has started or ended."""
+        starts: dict[int, list[int]] = defaultdict(list)
+        for step in self._month.steps:
+            if step.action == StepAction.START and step.time <= self._until:
+                starts[step.job].append(step.time)
+        for each in self._month.forecasts:
+            if each.time > self._until:
+                continue
+            job, made = self._month.jobs[each.job], self._at(each.time)
+            start = next((time for time in starts[each.job] if time >= each.time), None)
+            end, _ = self._month.ends.get(each.job, (math.inf, ""))
+            over = start if start is not None else end if end <= self._until else None
+            # Of waiting work the background makes a new one within a minute; the old one would say a time that is over.
+            early, middle, late = (None if over is None else made + timedelta(seconds=wait) for wait in each.waits)
+            self.rows.forecasts.append(
+                StartForecast(
+                    group_id=self._groups[each.job].pk, backend_id=self._backend.pk, made_at=made, p10=early,
+                    p50=middle, p90=late, samples=SPREAD, first_made_at=made, first_middle=each.shape[0],
+                    first_spread=each.shape[1], first_waits=list(each.waits), first_leaf_id=self._pools[job.leaf].pk,
+                    first_gpus=job.all_gpus, first_gpus_before=each.before,
+                    wait=None if start is None else start - each.time,
+                    scored_at=None if over is None else self._at(over),
+                )
+            )  # fmt: skip
+
     def _facts(self, step: MonthStep) -> DecisionFacts:
         job = self._month.jobs[step.job]
         other = None if step.beneficiary < 0 else self._month.jobs[step.beneficiary]
@@ -323,3 +354,4 @@ def every_row(rows: MonthRows) -> Iterator[tuple[type, list]]:  # type: ignore[t
     yield WaitCauseChange, rows.causes
     yield Decision, rows.decisions
     yield SchedulingCycle, rows.cycles
+    yield StartForecast, rows.forecasts

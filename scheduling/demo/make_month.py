@@ -17,6 +17,7 @@ from scheduling.demo.acts import DRAINED, LOST, LOST_NODE
 from scheduling.demo.eviction_notes import EvictionNotes
 from scheduling.demo.installation import CLUSTERS
 from scheduling.demo.month_file import DAY, LENGTH, ClusterMonth, Month, MonthCause, MonthJob, MonthStep
+from scheduling.demo.month_forecasts import MonthForecasts
 from scheduling.demo.submissions import submissions
 from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.reasons.by_choice import reasons_by_name
@@ -103,6 +104,7 @@ class _MonthClock(HistoryClock):
         self._seen: set[str] = set()
         self._causes_at = -JUDGED_EVERY
         self._evictions = EvictionNotes(jobs, names)
+        self._forecasts = MonthForecasts(jobs, names, monday, self.month.forecasts)
         self._lost = {LOST_NODE} if backend.name == "dgx" else set[str]()
         super().__init__(history, lambda recorded: recorded)
 
@@ -133,7 +135,14 @@ class _MonthClock(HistoryClock):
             tasks = [int(name.rpartition("-")[2]) for name in step.tasks]
             some = [] if len(tasks) == self.month.jobs[job].workers else tasks
             self.month.steps.append(MonthStep(at, step.action.value, job, beneficiary, list(nodes), some, why))
+        for number in {self._number[step.gang] for step in steps}:
+            self._note_run(number, at)
         self._note_causes(at)
+        self._forecasts.forecast(at, self._state.facts(), {name: self._number[name] for name in self._waiting()})
+
+    def _note_run(self, number: int, at: int) -> None:
+        start = self._past.jobs[self.month.jobs[number].name].start
+        self._forecasts.runs(number, at, None if start is None else self._seconds(start))
 
     def _configure(self, now: int) -> None:
         super()._configure(now)
@@ -151,6 +160,7 @@ class _MonthClock(HistoryClock):
 
     def _arrive(self, past: PastJob, time: int) -> None:
         super()._arrive(past, time)
+        self._forecasts.arrived(self._number[past.job.name], self._seconds(time))
         if self._configuration.is_offline:
             self._note(self._seconds(time), past.job.name, WaitCause.OFFLINE)
 
@@ -165,6 +175,7 @@ class _MonthClock(HistoryClock):
             status = TaskStatus.FAILED_EXEC_TIMEOUT
         self.month.ends[self._number[job.name]] = at, status.value
         self._evictions.ended(self._number[job.name])
+        self._forecasts.ended(self._number[job.name], at)
         super()._end(past, time, is_completed=is_completed)
 
     def _wait(self, past: PastJob, now: int) -> None:

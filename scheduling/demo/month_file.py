@@ -100,6 +100,17 @@ class MonthCause(NamedTuple):
     cause: str
 
 
+class MonthForecast(NamedTuple):
+    """What was forecast at `time` of a waiting job: the quantiles of its wait from then on, in seconds, and the middle
+    and the spread of their logarithms. `before`: the GPUs before it in its queue."""
+
+    time: int
+    job: int
+    waits: Sequence[float]
+    shape: Sequence[float]
+    before: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterMonth:
     """What happened on one cluster. `ends` has the end and the status of each job that ended."""
@@ -108,6 +119,7 @@ class ClusterMonth:
     steps: list[MonthStep] = field(default_factory=list)
     ends: dict[int, tuple[int, str]] = field(default_factory=dict)
     causes: list[MonthCause] = field(default_factory=list)
+    forecasts: list[MonthForecast] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,7 @@ def write_month(month: Month, path: Path = PATH) -> None:
                 "steps": each.steps,
                 "ends": [[job, *end] for job, end in sorted(each.ends.items())],
                 "causes": each.causes,
+                "forecasts": each.forecasts,
             }
             for name, each in month.clusters.items()
         },
@@ -146,6 +159,7 @@ def read_month() -> Month:
             [MonthStep(*row) for row in each["steps"]],
             {job: (end, status) for job, end, status in each["ends"]},
             [MonthCause(*row) for row in each["causes"]],
+            [MonthForecast(*row) for row in each["forecasts"]],
         )
         for name, each in body["clusters"].items()
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import Count, Q
+from django.db.models import Count, Min, Q
 
 from pools.database.transactions import database_time
 from pools.domain.approvals import ApprovalState
@@ -27,6 +27,7 @@ from pools.models import (
     Pool,
     User,
 )
+from scheduling.demo import month_forecasts
 from scheduling.demo.acts import LOST_NODE
 from scheduling.demo.installation import CLUSTERS, OPERATOR
 from scheduling.demo.make_month import make_month
@@ -34,10 +35,13 @@ from scheduling.demo.month_file import DAY, HOUR, LENGTH, SHORTEST, ClusterMonth
 from scheduling.demo.seed import seed_demo
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
+from scheduling.domain.start_words import FEWEST_LIKE
 from scheduling.domain.statuses import TaskStatus
 from scheduling.history.own.own_history import read_history
 from scheduling.history.replay.history_clock import HistoryClock, first_difference
-from scheduling.models import Decision, Group, Interruption, OfflineSpan, Receipt, Task, Workflow
+from scheduling.history.starts.background import read_calibration
+from scheduling.history.starts.forecast_facts import read_forecast_facts
+from scheduling.models import Decision, Group, Interruption, OfflineSpan, Receipt, StartForecast, Task, Workflow
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.reports.usage import UsageAnswer, UsageQuestion, read_usage
 from scheduling.services.receipts.past_receipts import write_past_receipts
@@ -304,6 +308,45 @@ def test_the_file_of_the_month_is_what_the_engine_makes() -> None:
         assert month.causes == [cause for cause in kept.clusters[name].causes if cause.time <= until]
         for job, end in month.ends.items():
             assert kept.clusters[name].ends[job] == end
+
+
+def test_a_forecast_of_the_month_knows_nothing_of_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made of the first hours alone, and with more after them: the same forecasts."""
+    monkeypatch.setattr(month_forecasts, "SINCE", 0)
+    monkeypatch.setattr(month_forecasts, "FUTURES", 2)
+    short, long = (
+        make_month(month_start(database_time()), days=days, clusters=["hopper"]).clusters["hopper"].forecasts
+        for days in (1.4, 1.5)
+    )
+    assert len(short) > 3
+    assert short == [each for each in long if each.time <= 1.4 * DAY]
+
+
+def test_the_past_forecasts_are_scored_by_what_came() -> None:
+    scored = StartForecast.objects.filter(scored_at__isnull=False, wait__isnull=False)
+    assert scored.count() > 80
+    starts = dict(
+        Decision.objects.filter(action="start", group_id__in=scored.values("group_id"))
+        .order_by()
+        .values_list("group_id")
+        .annotate(Min("time"))
+    )
+    for row in scored:
+        assert row.first_made_at == row.made_at
+        assert row.scored_at == starts[row.group_id]
+        assert row.wait == (row.scored_at - row.made_at).total_seconds()
+        assert row.first_waits == sorted(row.first_waits)
+    running = Group.objects.filter(status="RUNNING")
+    assert not StartForecast.objects.filter(scored_at=None, group_id__in=running.values("pk")).exists()
+
+
+def test_waiting_work_says_how_forecasts_like_its_own_came_true() -> None:
+    found = []
+    for backend in Backend.objects.filter(name__in=CLUSTERS):
+        facts, known = read_forecast_facts(backend), read_calibration(backend)
+        found += [] if facts is None else [known.record(place) for place in facts.places().values()]
+    assert max(record.like for record in found) >= FEWEST_LIKE
+    assert all(0 <= record.in_time <= record.like for record in found)
 
 
 def test_each_time_limit_of_the_month_ends_the_work_that_it_limits() -> None:

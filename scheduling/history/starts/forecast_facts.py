@@ -163,7 +163,7 @@ def _read_arrivals(backend: Backend, live: LiveFacts, now: datetime) -> RecentAr
         queue = queue_of.get(pool)
         if queue is None:
             continue
-        make = partial(_later_gang, queue, kind[1], max(1, size), Priority(priority), latest + 1, flavors.get(group))
+        make = partial(later_gang, queue, kind[1], max(1, size), Priority(priority), latest + 1, flavors.get(group))
         found.add(Arrival(ready.timestamp(), _kind(*kind), queue, make))
     return found
 
@@ -187,9 +187,10 @@ def _flavors_of(backend: Backend, leaves: Mapping[UUID, int]) -> dict[UUID, tupl
     }
 
 
-def _later_gang(
+def later_gang(
     queue: str, gpus: int, size: int, priority: Priority, submitted: Number, flavors: Sequence[str] | None = None
 ) -> GangFacts:
+    """A gang that may arrive later: equal tasks that need GPUs alone, of one of these flavors."""
     size = min(size, gpus)
     each, more = divmod(gpus, size)
     first, *others = (
