@@ -27,7 +27,7 @@ from pools.domain.changes.notices import (
 )
 from pools.domain.errors import DomainError
 from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
-from pools.domain.people.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
+from pools.domain.people.notices import NOTICE_TITLES, PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import NoticeTarget
 from pools.services.people.notice_targets import (
@@ -45,20 +45,6 @@ from pools.services.people.notice_targets import (
     update_target,
 )
 
-KIND_LABELS = {
-    NoticeKind.WORKFLOW_ENDED: "workflow ended",
-    NoticeKind.PREEMPTED: "work preempted",
-    NoticeKind.LONG_WAIT: "work waits longer than usual",
-    NoticeKind.DRAIN: "a drain asks for work",
-    NoticeKind.QUOTA_NEARLY_USED: "quota nearly used",
-    NoticeKind.DEGRADED: "quota that the cluster cannot give now",
-    NoticeKind.APPROVAL: "approval of a change requested, or decided",
-    NoticeKind.JOB_LATE: "background job late (installation)",
-    NoticeKind.CLUSTER_SILENT: "cluster silent (installation)",
-    NoticeKind.NODE_SUSPECT: "suspect node (installation)",
-    NoticeKind.CONFIGURATION_REFUSED: "configuration refused (installation)",
-    NoticeKind.TEST: "test",
-}
 CHANNELS = [
     (Channel.WEBHOOK, "Webhook, signed"),
     (Channel.APPRISE, "Slack, Teams or another service of Apprise"),
@@ -80,7 +66,7 @@ class ChangeTargetForm(forms.ServiceForm):
 
     def __init__(self, *args: Any, actor: Actor, target: NoticeTarget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in possible_kinds(target)])
+        _choose(self, "kinds", [(kind, _kind_label(kind)) for kind in possible_kinds(target)])
         self.actor = actor
         if target.pool_id is not None:
             del self.fields["pools"]
@@ -118,7 +104,7 @@ class NewTargetForm(forms.ServiceForm):
         is_platform = is_allowed(actor, Permission.PLATFORM_WRITE)
         _choose(self, "owner", [*owners, *([(INSTALLATION, "The installation")] if is_platform else [])])
         kinds = (*POOL_KINDS, *(PLATFORM_KINDS if is_platform else ()))
-        _choose(self, "kinds", [(kind, KIND_LABELS[kind]) for kind in kinds])
+        _choose(self, "kinds", [(kind, _kind_label(kind)) for kind in kinds])
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
@@ -129,6 +115,10 @@ class NewTargetForm(forms.ServiceForm):
             if not named:
                 self.add_error("pool", "Name the pool.")
         return data
+
+
+def _kind_label(kind: NoticeKind) -> str:
+    return NOTICE_TITLES[kind] + (" (installation)" if kind in PLATFORM_KINDS else "")
 
 
 def _choose(form: forms.ServiceForm, field: str, choices: list[tuple[str, str]]) -> None:
@@ -171,7 +161,7 @@ class NoticeTargetAdmin(PolicyAdmin):
             title="Notices",
             target_columns=TARGET_COLUMNS,
             notice_columns=NOTICE_COLUMNS,
-            targets=[(row, [KIND_LABELS[NoticeKind(kind)] for kind in row.kinds]) for row in targets],
+            targets=[(row, [_kind_label(NoticeKind(kind)) for kind in row.kinds]) for row in targets],
             window=paginate(rows, request.GET.get("page")),
             chosen_status=status if status in set(NoticeStatus) else "",
             statuses=list(NoticeStatus),

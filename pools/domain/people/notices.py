@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from pools.domain.errors import Fault, Violation
@@ -26,6 +27,23 @@ class NoticeKind(StrEnum):
     NODE_SUSPECT = "node_suspect"
     CONFIGURATION_REFUSED = "configuration_refused"
     TEST = "test"
+
+
+NOTICE_TITLES: Final = {
+    NoticeKind.WORKFLOW_ENDED: "Workflow ended",
+    NoticeKind.PREEMPTED: "Work was preempted",
+    NoticeKind.LONG_WAIT: "Work waits longer than usual",
+    NoticeKind.DRAIN: "A subpool drains",
+    NoticeKind.QUOTA_NEARLY_USED: "Quota nearly used",
+    NoticeKind.DEGRADED: "Quota without GPUs",
+    NoticeKind.APPROVAL: "Change with approval",
+    NoticeKind.JOB_LATE: "Background job late",
+    NoticeKind.CLUSTER_SILENT: "Cluster silent",
+    NoticeKind.NODE_SUSPECT: "Node suspect",
+    NoticeKind.CONFIGURATION_REFUSED: "Configuration refused",
+    NoticeKind.TEST: "Test notice",
+}
+"""The title of a notice of each kind, which is also its name where kinds are chosen."""
 
 
 class NoticeStatus(StrEnum):

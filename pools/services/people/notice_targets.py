@@ -29,6 +29,7 @@ from pools.domain.changes.notices import (
 from pools.domain.configuration.cluster_addresses import AddressRule
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Throttled, Violation
 from pools.domain.people.notices import (
+    NOTICE_TITLES,
     PERSONAL_KINDS,
     PLATFORM_KINDS,
     POOL_KINDS,
@@ -212,8 +213,8 @@ def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Noti
         text = f"This is a test of the notice target {target.name}, requested by {actor.username}."
         data = {"subject": f"notice_target/{target.name}", "sentence": text, "actor": actor.username}
         return Notice.objects.create(
-            target=target, kind=NoticeKind.TEST, subject=data["subject"], title="Test notice", text=text,
-            data=data | {"time": timezone.now().isoformat()},
+            target=target, kind=NoticeKind.TEST, subject=data["subject"], title=NOTICE_TITLES[NoticeKind.TEST],
+            text=text, data=data | {"time": timezone.now().isoformat()},
         )  # fmt: skip
 
 

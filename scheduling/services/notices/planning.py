@@ -22,7 +22,7 @@ from pools.database.transactions import change
 from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction, drain_deadline
 from pools.domain.names import split_name
-from pools.domain.people.notices import NoticeFacts, NoticeKind, TargetFacts, takes_notice
+from pools.domain.people.notices import NOTICE_TITLES, NoticeFacts, NoticeKind, TargetFacts, takes_notice
 from pools.domain.people.roles import SYSTEM, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.counting import counted
@@ -36,19 +36,6 @@ from scheduling.selectors.receipts.noticed import NoticedReceipt, receipts_of_pr
 
 BATCH = 500
 """Entries that one transaction reads."""
-TITLES = {
-    NoticeKind.WORKFLOW_ENDED: "Workflow ended",
-    NoticeKind.PREEMPTED: "Work was preempted",
-    NoticeKind.LONG_WAIT: "Work waits longer than usual",
-    NoticeKind.DRAIN: "A subpool drains",
-    NoticeKind.QUOTA_NEARLY_USED: "Quota nearly used",
-    NoticeKind.DEGRADED: "Quota without GPUs",
-    NoticeKind.APPROVAL: "Change with approval",
-    NoticeKind.JOB_LATE: "Background job late",
-    NoticeKind.CLUSTER_SILENT: "Cluster silent",
-    NoticeKind.NODE_SUSPECT: "Node suspect",
-    NoticeKind.CONFIGURATION_REFUSED: "Configuration refused",
-}
 PAGES = {
     "workflow": "/workflows/{}",
     "pool": "/pools/{}",
@@ -384,7 +371,7 @@ def _inbox_notice(each: _News) -> InboxNotice:
 
 
 def _title(facts: NoticeFacts) -> str:
-    return f"{TITLES[facts.kind]}: {facts.name or facts.subject.partition('/')[2]}"
+    return f"{NOTICE_TITLES[facts.kind]}: {facts.name or facts.subject.partition('/')[2]}"
 
 
 def _page(facts: NoticeFacts) -> str:
