@@ -143,7 +143,7 @@ def import_file(
     """Change the quotas of many subpools to those of a CSV file, all of them or none.
 
     The file has a line pool,subpool,quota first, then a line for each subpool (with a column flavor, for each flavor),
-    as in the output of export; other columns are not read. --dry-run shows the effect.
+    as in the output of export, or as the CSV of the list of pools. --dry-run shows the effect.
 
     Example: osmo pool subpool import quotas.csv --dry-run
     """

@@ -169,8 +169,8 @@ class QuotaFileForm(ChangeForm):
         "Lines",
         rows=12,
         max_length=MAX_FILE_LENGTH,
-        help_text="A first line pool,subpool,quota, then a line for each subpool. Other columns are not read, so the "
-        "CSV of the list of pools can be edited and given back. Only lines that change a quota count.",
+        help_text="A first line pool,subpool,quota, then a line for each subpool. The CSV of the list of pools can be "
+        "edited and given back: its other columns are not read. Only lines that change a quota count.",
     )
     description = reason_field()
 

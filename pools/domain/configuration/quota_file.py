@@ -1,5 +1,6 @@
-"""Quotas of subpools as CSV: columns `pool`, `subpool` and `quota`, others are not read. The list of pools as CSV has
-this form, so an edited export can be given back. With a column `flavor`, a subpool has a line for each flavor."""
+"""Quotas of subpools as CSV: columns `pool`, `subpool` and `quota`. The list of pools as CSV has this form: an edited
+export can be given back, and of its further columns only the state counts. With a column `flavor`, a subpool has a line
+for each flavor. Other columns are refused: what is written there would have no effect."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from io import StringIO
 from typing import Any
 
 from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.names import canonical_name
+from pools.domain.numbers import POOL_NUMBERS
+from pools.domain.structured_input.faults import Faults, join_words
 from pools.domain.subpool_lifecycle import SubpoolState
 
 COLUMNS = ("pool", "subpool", "quota")
@@ -18,6 +22,7 @@ FLAVOR = "flavor"
 _STATE = "state"
 MAX_FILE_LENGTH = 200_000
 """Characters; a line is about 30."""
+MAX_FAULTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,8 @@ def parse_quota_file(text: str) -> QuotaFile:
         known = [name for name in (*COLUMNS, FLAVOR, _STATE) if name in header]
         if again := [name for name in known if header.count(name) > 1]:
             raise _refusal(f"The first line has the column {again[0]} twice. Keep one.", 1)
-        return _read_lines(reader, {name: header.index(name) for name in known}, len(header))
+        _refuse_unknown(header)
+        return _read_lines(reader, {name: header.index(name) for name in known}, header)
     except csv.Error as error:
         raise _refusal(f"Line {reader.line_num} is not CSV: {error}.", reader.line_num) from None
 
@@ -74,7 +80,24 @@ def quota_rows(quotas: Mapping[tuple[str, str | None], object]) -> tuple[tuple[s
     return (*COLUMNS, FLAVOR), rows
 
 
-def _read_lines(reader: Any, columns: Mapping[str, int], width: int) -> QuotaFile:
+def _refuse_unknown(header: list[str]) -> None:
+    """Names are not repeated: without a header, the first line is data."""
+    allowed = (*COLUMNS, FLAVOR)
+    earlier = POOL_NUMBERS  # the file of the list had their keys before it had their labels
+    listed = {column.key for column in POOL_COLUMNS.values() if column.value} | earlier.keys()
+    faults = Faults(maximum=MAX_FAULTS)
+    for number, name in enumerate(header, 1):
+        if name and name not in allowed and name not in listed:
+            near = faults.suggestion(name, allowed)
+            message = (
+                f"Column {number} is not known.{near} Columns are {join_words(allowed)}, and those of the list of "
+            )
+            faults.add("quotas", Fault.BAD_FILE, f"{message}pools as CSV.", line=1)
+    if faults.violations:
+        raise BadInput.of(faults.violations)
+
+
+def _read_lines(reader: Any, columns: Mapping[str, int], header: list[str]) -> QuotaFile:
     quotas: dict[str, str | dict[str, str]] = {}
     lines: dict[str, int] = {}
     faults: list[Violation] = []
@@ -86,8 +109,12 @@ def _read_lines(reader: Any, columns: Mapping[str, int], width: int) -> QuotaFil
         if len(cells) <= max(columns[name] for name in COLUMNS):
             faults.append(_fault(f"Line {number} has {len(cells)} columns, fewer than the first line.", number))
             continue
-        if any(cell.strip() for cell in cells[width:]):  # such as 1,000 without quotes, which is not 1
+        if any(cell.strip() for cell in cells[len(header) :]):  # such as 1,000 without quotes, which is not 1
             faults.append(_fault(f"Line {number} has {len(cells)} columns, more than the first line.", number))
+            continue
+        if unnamed := [at for at, (name, cell) in enumerate(zip(header, cells, strict=False), 1) if cell and not name]:
+            text = f"Line {number} has a value in column {unnamed[0]}, which has no name in the first line."
+            faults.append(_fault(text, number))
             continue
         pool, subpool, quota = (cells[columns[name]].strip() for name in COLUMNS)
         state, flavor = (

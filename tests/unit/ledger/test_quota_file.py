@@ -6,6 +6,7 @@ import pytest
 
 from pools.domain.configuration.quota_file import MAX_FILE_LENGTH, format_quota_file, parse_quota_file
 from pools.domain.errors import BadInput
+from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, pool_quotas_violation
 from pools.domain.subpool_lifecycle import SubpoolState
 
@@ -24,6 +25,18 @@ def test_an_edited_export_can_be_read() -> None:
     assert read.quotas == {"team--a": "25%", "other--c": "4"}
     assert read.lines == {"team--a": 4, "other--c": 7}
     assert read.left_out == 3
+
+
+def test_each_column_of_the_list_of_pools_is_allowed() -> None:
+    columns = [column.key for column in POOL_COLUMNS.values() if column.value]
+    cells = {"pool": "team", "subpool": "a", "quota": "4", "state": "ACTIVE"}
+    text = f"{','.join(columns)}\n{','.join(cells.get(key, '') for key in columns)}\n"
+    assert parse_quota_file(text).quotas == {"team--a": "4"}
+
+
+def test_columns_without_a_name_and_values_are_left_out() -> None:
+    """Spreadsheets write them."""
+    assert parse_quota_file("pool,subpool,quota,,\nteam,a,4,,\n").quotas == {"team--a": "4"}
 
 
 def test_what_is_written_is_read_again() -> None:
@@ -67,6 +80,10 @@ def test_a_flavor_that_a_file_names_twice_is_refused(rows: str, fault: str) -> N
         ("pool,subpool,quota\nteam,a,1,000\nteam,b,2,\n", [(2, "more than the first line")]),
         ("pool,subpool,quota,Quota\nteam,a,1,2\n", [(1, "the column quota twice")]),
         ("pool,subpool,quota,flavor,flavor\nteam,a,1,h100,a100\n", [(1, "the column flavor twice")]),
+        ("pool,subpool,quota,flavour\nteam,a,1,h100\n", [(1, 'Column 4 is not known. Did you mean "flavor"?')]),
+        ("pool,subpool,quota,until\nteam,a,1,2026-12-01\n", [(1, "Columns are pool, subpool, quota, flavor")]),
+        ("pool,subpool,quota,a1,b2\nteam,a,1,,\n", [(1, "Column 4 is not known"), (1, "Column 5 is not known")]),
+        ("pool,subpool,quota,\nteam,a,1,000\n", [(2, "a value in column 4, which has no name")]),
         ("x" * (MAX_FILE_LENGTH + 1), [(1, "in parts")]),
         ('pool,subpool,quota\nteam,a,"3', []),
     ],
