@@ -111,7 +111,7 @@ def _head(context: dict[str, Any], column: Column) -> SafeString:
 @register.simple_tag(takes_context=True)
 def csv_link(context: dict[str, Any]) -> SafeString:
     """The link to the list of this page as CSV: all rows that match the filters, in the same order."""
-    address = query(context, **{FORMAT_PARAMETER: "csv", "page": None})
+    address = query(context, **{FORMAT_PARAMETER: "csv", "page": None, "select": None})
     return format_html('<a class="oa-button oa-button--small" href="{}" download>CSV</a>', address)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import Min, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.people.roles import Actor
+from pools.domain.values.query_values import away_from_ends, parse_datetime
 from scheduling.admin.filters import DecisionPageFilterSet
 from scheduling.domain.timelines.event_lanes import MIN_SPAN, draw_lanes, slot_length
 from scheduling.models import Decision
@@ -69,7 +70,7 @@ def _shown_range(request: HttpRequest, filters: DecisionPageFilterSet) -> tuple[
     """The range of the lanes, and its name if it ends now. From and Until of the filters come first; the events of one
     workflow are shown from its first one on."""
     now = timezone.now()
-    since, until = filters.value("since"), filters.value("until")
+    since, until = _limit(filters, "since"), _limit(filters, "until")
     name = request.GET.get("range", "")
     if since is None and until is None and name not in RANGES and filters.value("workflow"):
         since = _first_time(filters.qs)
@@ -88,6 +89,11 @@ def _late_begin(actor: Actor, since: datetime, until: datetime) -> datetime | No
     return first if first is not None and first - since > _MOST_EMPTY * (until - since) else None
 
 
+def _limit(filters: DecisionPageFilterSet, name: str) -> Any:
+    moment = filters.value(name)
+    return None if moment is None else away_from_ends(moment)
+
+
 def _first_time(rows: QuerySet[Decision]) -> datetime | None:
     found: datetime | None = rows.order_by().aggregate(first=Min("time"))["first"]
     return found
@@ -95,11 +101,7 @@ def _first_time(rows: QuerySet[Decision]) -> datetime | None:
 
 def _chosen_part(request: HttpRequest, since: datetime, until: datetime) -> tuple[datetime, datetime] | None:
     """The part of the range that the person chose in the picture."""
-    try:
-        begin, end = (parse_datetime(request.GET.get(key, "")) for key in ("part_since", "part_until"))
-    except ValueError:
-        return None
+    begin, end = (parse_datetime(request.GET.get(key, "")) for key in ("part_since", "part_until"))
     if begin is None or end is None:
         return None
-    begin, end = (each if each.tzinfo else each.replace(tzinfo=UTC) for each in (begin, end))
     return (begin, end) if since <= end and begin < until and begin < end else None

@@ -19,6 +19,7 @@ from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.domain.questions import Page, parameter
+from pools.domain.values.query_values import away_from_ends
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
 from scheduling.domain.receipts.causes import EndCause
@@ -154,7 +155,7 @@ class UsageTrace(View):
 def _window(since: datetime | None, until: datetime | None, now: datetime) -> tuple[datetime, datetime]:
     """The window of a request, by default the last days. Raises BadInput for one that is empty."""
     until = min(until or now, now)
-    begin = since or (until - DEFAULT_WINDOW).replace(hour=0, minute=0, second=0, microsecond=0)
+    begin = since or (away_from_ends(until) - DEFAULT_WINDOW).replace(hour=0, minute=0, second=0, microsecond=0)
     if begin >= until:
         message = f"since ({zoned_text(begin)}) is not before until ({zoned_text(until)}): give an earlier time."
         raise BadInput.of([Violation("since", Fault.BAD_QUERY, message)])

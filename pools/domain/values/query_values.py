@@ -19,6 +19,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _DATETIME = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?\Z", re.ASCII | re.IGNORECASE
 )
+_FIRST, _LAST = datetime(1000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 _LOST_PLUS = re.compile(r"\d \d\d:?\d\d\Z")
 
 
@@ -52,6 +53,12 @@ def parse_datetime(text: str) -> datetime | None:
     except (ValueError, OverflowError):  # no such time, or one that is before year 1 or after 9999 in UTC
         return None
     return found
+
+
+def away_from_ends(moment: datetime) -> datetime:
+    """The moment, within the years 1000 to 3000, so that spans of them can be added and taken off. Nothing that is
+    recorded is older or younger."""
+    return min(max(moment, _FIRST), _LAST)
 
 
 def parse_descending(text: str) -> bool | None:

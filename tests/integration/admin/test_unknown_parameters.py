@@ -57,6 +57,9 @@ def test_each_page_names_the_parameters_that_it_does_not_know() -> None:
         answer = browser.get(address)
         if "html" not in answer.headers.get("Content-Type", "html"):
             assert answer.status_code == 200, (address, answer.content)
+        elif csv := re.search(r'href="([^"]+)" download>CSV<', answer.content.decode()):
+            file = browser.get(f"{address.partition('?')[0]}{unescape(csv[1])}")
+            wrong += [(address, file.content)] if file.status_code != 200 else []
         wrong += [(address, note) for note in _notes(answer)]
     assert not wrong, "\n".join(map(str, wrong))
 
