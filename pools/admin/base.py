@@ -99,9 +99,12 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
 
     def _page_of_gone(self, request: HttpRequest) -> TemplateResponse | None:
         """What was said when this person removed the object whose form they come back to; None if they did not."""
-        address = request.path.removesuffix(PREVIEW_SEGMENT)
-        done = read_done(actor_of(request), address, GONE) if request.method == "GET" else None
-        return None if done is None else self.render_page(request, "osmo/change_done.html", title="Done", done=done)
+        address, is_repeated = request.path.removesuffix(PREVIEW_SEGMENT), request.method == "POST"
+        done = read_done(actor_of(request), address, GONE, waits=is_repeated)
+        if done is None:
+            return None
+        status = 404 if is_repeated else 200
+        return self.render_page(request, "osmo/change_done.html", title="Done", status=status, done=done)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         """The list page."""

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.done_changes import sent_once
 from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.people.roles import Actor
@@ -25,7 +26,6 @@ from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     Submission,
     prepare_submissions,
-    submit,
     submit_prepared,
 )
 
@@ -119,20 +119,33 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
     pool = form.cleaned_data["pool"]
     starts: dict[str, Any] = {}
     try:
+        prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
         if step == "submit":
-            receipt = submit(actor=actor, pool=pool, submission=submission)
-        else:
-            prepared = prepare_submissions(actor=actor, pool=pool, submissions=[submission])
-            [receipt] = submit_prepared(actor=actor, prepared=prepared, is_dry_run=True)
-            starts = _read_starts(actor, prepared, with_ways=step == "ways")
+            return _submit_once(admin, request, form, prepared)
+        [receipt] = submit_prepared(actor=actor, prepared=prepared, is_dry_run=True)
+        starts = _read_starts(actor, prepared, with_ways=step == "ways")
     except DomainError as refusal:
         return _render(
             admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, submission.file), refusal=refusal
         )
-    if receipt.workflow is not None:
-        admin.show_success(request, f"{receipt.workflow.name} was submitted to {receipt.pool.name}.")
-        return HttpResponseRedirect(reverse("admin:scheduling_workflow_change", args=[receipt.workflow.name]))
     return _render(admin, request, _with_uploaded_text(form), receipt=receipt, **starts)
+
+
+def _submit_once(
+    admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, prepared: PreparedSubmissions
+) -> HttpResponse:
+    """Submit the file of a valid form, once, and lead to the workflow. Raises as :func:`submit_prepared`."""
+
+    def submit_now() -> tuple[str, str]:
+        [receipt] = submit_prepared(actor=actor_of(request), prepared=prepared)
+        assert receipt.workflow is not None
+        return receipt.workflow.name, receipt.pool.name
+
+    sent = repr((prepared.leaf.name, form.to_submission()))
+    (name, leaf), is_repeat = sent_once(actor_of(request), form, sent, submit_now)
+    more = " This form was sent before: to submit the file once more, open this page again." if is_repeat else ""
+    admin.show_success(request, f"{name} was submitted to {leaf}.{more}")
+    return HttpResponseRedirect(reverse("admin:scheduling_workflow_change", args=[name]))
 
 
 def _read_starts(actor: Actor, prepared: PreparedSubmissions, *, with_ways: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.done_changes import sent_once
 from pools.domain.changes.command import fields_of, title_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -144,9 +145,13 @@ def _shown_cancellation(workflows: Sequence[Workflow]) -> ShownChange:
 
 
 def _retry(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
-    receipt = submit(actor=actor, pool=workflow.pool.name, submission=retry_submission(workflow))
-    assert receipt.workflow is not None
-    return receipt.workflow, f"{workflow.name} was submitted again as {receipt.workflow.name}."
+    def submit_again() -> tuple[str, str]:
+        receipt = submit(actor=actor, pool=workflow.pool.name, submission=retry_submission(workflow))
+        assert receipt.workflow is not None
+        return receipt.workflow.name, f"{workflow.name} was submitted again as {receipt.workflow.name}."
+
+    (name, message), _ = sent_once(actor, form, workflow.name, submit_again)
+    return get_visible_workflow(actor, name), message
 
 
 CANCEL = WorkAction(

@@ -4,6 +4,7 @@ quotas exceed the pool; with the constraint alone the commit is refused; with th
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -190,3 +191,23 @@ def test_32_one_gpu_subpools_on_20_free_gpus(locked: bool, monkeypatch: pytest.M
     else:
         assert len(won) == 32
         assert read_balance(Pool.objects.get(name="team")).unallocated == -12
+
+
+@pytest.mark.parametrize(
+    ("address", "typed"),
+    [
+        ("/pools/team/subpools/create", {"subpool_name": "fresh", "quota": "1"}),
+        ("/pools/team/subpools/a/resize", {"quota": "20"}),
+    ],
+)
+def test_a_confirmation_that_arrives_twice_at_once_is_made_once(address: str, typed: dict[str, str]) -> None:
+    """A double click without scripts, or a proxy that repeats a request: both answers say what was done."""
+    world.make_pool("team", 100, a=30)
+    world.make_user("chief", "osmo-team-admin")
+    browsers = [world.sign_in("chief") for _ in range(2)]
+    preview = browsers[0].post(address, {**typed, "step": "preview"}, follow=True)
+    confirmed = {**preview.context["hidden"], "step": "confirm"}
+    entries = AuditEntry.objects.count()
+    answers = run_concurrently([partial(browser.post, address, confirmed) for browser in browsers])
+    assert [getattr(each, "url", each) for each in answers] == ["/pools/team"] * 2
+    assert AuditEntry.objects.count() == entries + 1

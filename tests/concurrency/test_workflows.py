@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
@@ -143,6 +144,21 @@ class TestEightClientsWithOneWorkflowName:
         assert all(isinstance(result, SubmissionReceipt) for result in results)
         assert set(Workflow.objects.values_list("name", flat=True)) == {f"same-{n}" for n in range(1, 9)}
         assert verify() == []
+
+
+def test_a_form_that_arrives_twice_at_once_submits_once() -> None:
+    """A double click without scripts, or a proxy that repeats a request."""
+    world.make_pool("team", 100, a=60)
+    world.make_user("worker", "osmo-team-user")
+    browsers = [world.sign_in("worker") for _ in range(2)]
+    browsers[1].cookies = browsers[0].cookies
+    page = browsers[0].get("/submit").content.decode()
+    token = page.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
+    shown = {"pool": "team--a", "file": world.workflow_file("job"), "step": "submit", "csrfmiddlewaretoken": token}
+    answers = run_concurrently([partial(browser.post, "/submit", shown) for browser in browsers])
+    assert [getattr(each, "url", each) for each in answers] == ["/workflows/job-1"] * 2
+    assert Workflow.objects.count() == 1
+    assert AuditEntry.objects.filter(action="workflow.submitted").count() == 1
 
 
 def test_two_reconciliations_start_each_gang_once() -> None:

@@ -43,6 +43,10 @@ _STORE_SQL = f"""
 _STATEMENTS_BEFORE_COUNT = 3
 
 
+class StillRunning(Conflict):
+    """The first request with the same key has not ended."""
+
+
 @dataclass
 class IdempotencySlot:
     """The record of one key. `stored` is the answer of the first request and `etag` its version, if there was a first
@@ -55,19 +59,22 @@ class IdempotencySlot:
 
 
 @contextmanager
-def run_once(*, actor: Actor, address: str, key: str, body: bytes) -> Iterator[IdempotencySlot]:
+def run_once(
+    *, actor: Actor, address: str, key: str, body: bytes, wait: str = WAIT_FOR_FIRST
+) -> Iterator[IdempotencySlot]:
     """Run the body of the `with` at most once per key, inside one transaction. A key belongs to the credential: the
     access token of the actor, or the user's own login.
 
-    Raises Conflict for the key with another body, and (with Retry-After) while the first request still runs: its row is
-    not committed yet, so the second request waits for its lock. Raises BadInput for an answer that is too large to be
-    stored, and Throttled if the user has too many stored answers. An exception rolls the key back with everything else.
+    Raises Conflict for the key with another body, and StillRunning (with Retry-After) while the first request runs: its
+    row is not committed yet, so the second request waits for its lock. Raises BadInput for an answer that is too large
+    to be stored, and Throttled if the user has too many stored answers. An exception rolls the key back with everything
+    else.
     """
     assert actor.user_id is not None, "only people send requests"
     credential = actor.user_id, actor.token_id or OWN_LOGIN
     body_fingerprint = hashlib.sha256(body).hexdigest()
     with transaction.atomic():
-        slot = _claim(credential, address, key, body_fingerprint)
+        slot = _claim(credential, address, key, body_fingerprint, wait)
         yield slot
         if not slot.is_repeat:
             _store(credential, address, key, [slot.answer, slot.etag])
@@ -139,10 +146,10 @@ def _store(credential: tuple[int, int], address: str, key: str, response: list[A
         )
 
 
-def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint: str) -> IdempotencySlot:
+def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint: str, wait: str) -> IdempotencySlot:
     try:
         with transaction.atomic():
-            execute_sql("SELECT set_config('lock_timeout', %s, true)", [WAIT_FOR_FIRST])
+            execute_sql("SELECT set_config('lock_timeout', %s, true)", [wait])
             claimed = execute_sql(
                 """
                 INSERT INTO pools_idempotencyrecord AS known
@@ -159,7 +166,7 @@ def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint
                 return IdempotencySlot()
     except OperationalError as error:
         if isinstance(error.__cause__, pg.LockNotAvailable):
-            raise Conflict(
+            raise StillRunning(
                 "The first request with this Idempotency-Key is still running; ask again.", retry_after=1
             ) from error
         raise

@@ -311,6 +311,48 @@ def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
     assert "2 times" in as_person("viewer").get("/settings").content.decode()
 
 
+@pytest.mark.parametrize(
+    ("address", "typed", "page"),
+    [
+        ("/pools/team/subpools/create", {"subpool_name": "fresh", "quota": "1"}, "/pools/team"),
+        ("/pools/team/subpools/a/resize", {"quota": "20"}, "/pools/team"),
+        ("/pools/team/subpools/a/delete", {}, "/pools/team"),
+        ("/cohorts/-/create", {"name": "firm"}, "/cohorts/firm"),
+    ],
+)
+def test_a_confirmation_that_is_sent_again_says_what_it_did(
+    as_person: Callable[[str], Client], address: str, typed: dict[str, str], page: str
+) -> None:
+    root = as_person("root")
+    preview = root.post(address, {**typed, "step": "preview"}, follow=True)
+    confirmed = {**preview.context["hidden"], "step": "confirm"}
+    assert root.post(address, confirmed)["Location"] == page
+    entries = AuditEntry.objects.count()
+    again = root.post(address, confirmed)
+    assert (again.status_code, again.headers.get("Location")) == (302, page)
+    assert AuditEntry.objects.count() == entries
+
+
+def test_a_removal_that_is_sent_again_says_what_it_did(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    confirm_change(root, "/cohorts/-/create", name="firm")
+    preview = root.post("/cohorts/firm/delete", {"step": "preview"}, follow=True)
+    confirmed = {**preview.context["hidden"], "step": "confirm"}
+    assert root.post("/cohorts/firm/delete", confirmed)["Location"] == "/cohorts"
+    again = root.post("/cohorts/firm/delete", confirmed)
+    assert again.status_code == 404
+    assert "Cohort firm was deleted." in again.content.decode()
+
+
+def test_the_same_input_after_another_change_is_a_change(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/team/subpools/a/resize"
+    preview = root.post(address, {"quota": "20", "step": "preview"}, follow=True)
+    confirmed = {**preview.context["hidden"], "step": "confirm"}
+    assert root.post(address, confirmed)["Location"] == "/pools/team"
+    confirm_change(as_person("chief"), address, quota="25")
+    assert "changed_meanwhile=1" in root.post(address, confirmed)["Location"]
+
+
 def test_submitting(as_person: Callable[[str], Client]) -> None:
     worker, address = as_person("worker"), "/submit"
     choices = [name for name, _ in worker.get(address).context["form"].fields["pool"].choices]

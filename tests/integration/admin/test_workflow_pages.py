@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pools.domain.changes.subpools import ResizeSubpool
 from scheduling.admin.submit_examples import EXAMPLES
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.models import Workflow
-from tests.integration.admin.conftest import actor_named, submit_workflow
+from tests.integration.admin.conftest import WORKFLOW, actor_named, submit_workflow
 from tests.support.world import apply_change, reconcile
 
 LIST = "/workflows"
@@ -198,6 +199,53 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
     refusal = worker.post(f"/api/pool/team--a/workflow/{running.name}/restart", {}, content_type="application/json")
     assert refusal.status_code == 400
     assert refusal.json()["message"] in both.content.decode()
+
+
+def _token_of(text: str) -> str:
+    """The token of the first form of a page."""
+    return text.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
+
+
+def test_a_form_that_is_sent_twice_submits_once(as_person: Callable[[str], Client]) -> None:
+    worker, file = as_person("worker"), WORKFLOW.format(name="job", gpus=2)
+    shown = {
+        "pool": "team--a",
+        "file": file,
+        "step": "submit",
+        "csrfmiddlewaretoken": _token_of(_page(worker, "/submit")),
+    }
+    first, second = (worker.post("/submit", shown) for _ in range(2))
+    assert first["Location"] == second["Location"] == f"{LIST}/job-1"
+    assert "job-1 was submitted to team--a. This form was sent before" in _page(worker, f"{LIST}/job-1")
+    again = shown | {"csrfmiddlewaretoken": _token_of(_page(worker, "/submit"))}
+    assert worker.post("/submit", again)["Location"] == f"{LIST}/job-2"
+    other = shown | {"file": WORKFLOW.format(name="other", gpus=2)}  # the same form with other input
+    assert worker.post("/submit", other)["Location"] == f"{LIST}/other-1"
+    assert Workflow.objects.count() == 3
+
+
+def test_a_refused_form_may_be_sent_again(as_person: Callable[[str], Client]) -> None:
+    worker, file = as_person("worker"), WORKFLOW.format(name="job", gpus=20)
+    shown = {
+        "pool": "team--b",
+        "file": file,
+        "step": "submit",
+        "csrfmiddlewaretoken": _token_of(_page(worker, "/submit")),
+    }
+    apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=8), actor=actor_named("root"))
+    assert worker.post("/submit", shown).status_code == 400
+    apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=actor_named("root"))
+    assert worker.post("/submit", shown)["Location"] == f"{LIST}/job-1"
+
+
+def test_a_retry_that_is_sent_twice_submits_once(as_person: Callable[[str], Client]) -> None:
+    failed, worker = [_failed("broken"), _failed("worse")], as_person("worker")
+    names = [row.name for row in failed]
+    shown = {"name": names, "step": "confirm"}
+    shown["csrfmiddlewaretoken"] = _token_of(_page(worker, f"{LIST}/-/retry", name=names))
+    first, second = (worker.post(f"{LIST}/-/retry", shown).context["results"] for _ in range(2))
+    assert first == second
+    assert Workflow.objects.filter(parent__name__in=names).count() == 2
 
 
 def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_person: Callable[[str], Client]) -> None:
