@@ -34,7 +34,7 @@ def write_folder(folder: Path, objects: Objects, *, left_out: Objects | None = N
         target = folder / path
         if not target.exists() or target.read_text(encoding="utf-8") != text:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            write_whole(target, text)
             written += 1
     for section in SECTIONS:
         for old in sorted((folder / section.key).glob("*.yaml")):
@@ -42,6 +42,15 @@ def write_folder(folder: Path, objects: Objects, *, left_out: Objects | None = N
                 old.unlink()
                 removed += 1
     return written, removed
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, so that a process that is killed leaves the former one or the new one, and none that ends early but
+    can be read."""
+    target = path.resolve()  # what a link leads to
+    partial = target.with_name(f".{target.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(target)
 
 
 def _texts(folder: Path) -> Iterator[tuple[str, bytes]]:

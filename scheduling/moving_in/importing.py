@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from scheduling.configuration.folders import SUFFIXES, write_folder
+from scheduling.configuration.folders import SUFFIXES, write_folder, write_whole
 from scheduling.moving_in.kubernetes.kai import read_kai
 from scheduling.moving_in.kubernetes.kueue import read_kueue
 from scheduling.moving_in.kubernetes.resource_quotas import read_resource_quotas
@@ -47,5 +47,5 @@ def write_import(folder: Path, kind: SourceKind, result: ImportResult) -> tuple[
         message = "the folder has files that no import wrote. Choose an empty or new one."
         raise BadSource.at(SourcePlace(str(folder), 1), message)
     folder.mkdir(parents=True, exist_ok=True)
-    report.write_text(report_text(kind, result), encoding="utf-8")
+    write_whole(report, report_text(kind, result))
     return write_folder(folder, result.objects)

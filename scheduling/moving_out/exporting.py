@@ -12,7 +12,7 @@ import yaml
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.structured_input.faults import join_words
-from scheduling.configuration.folders import SUFFIXES
+from scheduling.configuration.folders import SUFFIXES, write_whole
 from scheduling.configuration.texts import Objects
 from scheduling.moving_out.kai import export_kai
 from scheduling.moving_out.kueue import export_kueue
@@ -57,9 +57,9 @@ def write_export(folder: Path, form: ForeignFormat, export: ForeignExport) -> No
     folder.mkdir(parents=True, exist_ok=True)
     for file, documents in export.documents.items():
         text = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=2**20)
-        (folder / f"{form}-{file}").write_text(text, encoding="utf-8")
+        write_whole(folder / f"{form}-{file}", text)
     for name in found - names:
         (folder / name).unlink()
     lost = [f"    {line}" for line in export.lost] or ["Nothing."]
     lines = [f"# Export to {form}", "", "## Without a counterpart", "", *lost]
-    (folder / REPORT_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(folder / REPORT_FILE, "\n".join(lines) + "\n")

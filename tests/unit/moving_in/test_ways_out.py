@@ -230,6 +230,26 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
         write_export(tmp_path, ForeignFormat.KUEUE, found)
 
 
+def test_a_killed_process_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed when half of a file is written: the former file stays, and the next run ends as if nothing was."""
+    found = exported("kueue", FILES)
+    write_export(tmp_path, ForeignFormat.KUEUE, found)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_text = Path.write_text
+
+    def write_half(path: Path, text: str, **options: str) -> int:
+        write_text(path, text[: len(text) // 2], **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(KeyboardInterrupt):
+        write_export(tmp_path, ForeignFormat.KUEUE, found)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name in first} == first
+    write_export(tmp_path, ForeignFormat.KUEUE, found)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
 def form_of(kind: OwnedKind, name: str) -> dict[str, Any]:
     """The form of an object of the file."""
     return dict(objects_of(FILES)[kind, name])
