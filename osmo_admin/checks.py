@@ -21,6 +21,7 @@ from osmo_admin.env import RUNTIME_FILE, Env, PasswordLogin
 from osmo_admin.provider_env import setting_prefix
 from osmo_admin.variables import unknown_variables
 from pools.domain.values.counting import counted
+from pools.domain.values.urls import split_url
 from pools.sign_on.providers import OpenIdProvider, SyncMode
 
 INSECURE_KEY_PREFIX = "insecure-"
@@ -132,15 +133,15 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
             )
         )
     if env.public_url:
-        scheme = urlsplit(env.public_url).scheme
-        if scheme not in {"http", "https"} or not urlsplit(env.public_url).netloc:
+        public = split_url(env.public_url)
+        if public is None or public.scheme not in {"http", "https"} or not public.netloc:
             messages.append(
                 Error(
                     f"OSMO_PUBLIC_URL must be an http:// or https:// address (got {env.public_url!r}).",
                     id="osmo.E003",
                 )
             )
-        elif env.secure and scheme == "http":
+        elif env.secure and public.scheme == "http":
             messages.append(
                 Error(
                     "OSMO_SECURE is on and OSMO_PUBLIC_URL begins with http://: browsers would never send the login.",
@@ -148,7 +149,7 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
                     id="osmo.E004",
                 )
             )
-        elif scheme == "https" and not env.secure:
+        elif public.scheme == "https" and not env.secure:
             messages.append(
                 Caution(
                     "OSMO_PUBLIC_URL begins with https:// and OSMO_SECURE is off: browsers would send the login over "
@@ -157,7 +158,8 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
                     id="osmo.W009",
                 )
             )
-    scheme = urlsplit(settings.REDIS_URL).scheme
+    broker = split_url(settings.REDIS_URL)
+    scheme = broker.scheme if broker else ""
     if scheme not in {"redis", "rediss", "unix"}:
         messages.append(
             Error(
@@ -182,7 +184,7 @@ def check_sign_on(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMess
     env: Env = settings.OSMO
     messages: list[CheckMessage] = []
     for provider in env.sign_on_providers:
-        prefix, parts = setting_prefix(provider), urlsplit(provider.issuer)
+        prefix, parts = setting_prefix(provider), split_url(provider.issuer) or urlsplit("")
         is_local = f"[{parts.hostname}]" in LOOPBACK or parts.hostname in LOOPBACK
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local and not env.secure)
         if isinstance(provider, OpenIdProvider) and not is_safe:

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode
 
 from pools.domain.errors import Busy, DomainError, Fault, Forbidden, Throttled, Violation
 from pools.domain.values.stored_text import are_storable
+from pools.domain.values.urls import split_url
 from pools.sign_on.providers import OpenIdProvider, ProviderFacts, claim_value, facts_of_claims
 
 logger = logging.getLogger(__name__)
@@ -406,8 +407,8 @@ def _endpoint(provider: OpenIdProvider, found: Mapping[str, Any], name: str, *, 
     address = _text(found, name)
     if not address and not is_needed:
         return ""
-    parts = urlsplit(address)
-    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
+    parts = split_url(address)
+    if parts and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)):
         return address
     raise _refusal(provider, Fault.BAD_ENDPOINT, f"publishes no https:// address as {name}")
 

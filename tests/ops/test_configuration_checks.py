@@ -52,6 +52,8 @@ def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:
     [
         ({"dev_login": True, "secure": True, "public_url": "https://osmo.example"}, "osmo.E002"),
         ({"public_url": "osmo.example"}, "osmo.E003"),
+        ({"public_url": "https://[fe80"}, "osmo.E003"),
+        ({"sign_on_providers": (provider("https://[fe80"),)}, "osmo.E012"),
         ({"public_url": "http://osmo.example", "secure": True}, "osmo.E004"),
         ({"public_url": "", "secure": True}, "osmo.E011"),
         ({"public_url": "https://osmo.example", "secure": False}, "osmo.W009"),
@@ -64,6 +66,8 @@ def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:
     ids=[
         "dev and secure",
         "no scheme",
+        "no address",
+        "an issuer that is no address",
         "http and secure",
         "secure without address",
         "https and not secure",

@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
             names = {"authorization_endpoint": "auth", "token_endpoint": "token", "jwks_uri": "keys"}
             found = {name: f"{state.issuer}/{end}" for name, end in names.items()}
             found |= {"issuer": state.fault.get("issuer", state.issuer), "end_session_endpoint": f"{state.issuer}/end"}
-            return self._answer(200, found)
+            return self._answer(200, found | state.fault.get("endpoints", {}))
         if parts.path == "/keys":
             public = json.loads(RSAAlgorithm.to_jwk(state.key.public_key()))
             signing = public | {"kid": state.key_id, "use": "sig", "alg": "RS256"}

@@ -8,7 +8,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -16,6 +15,7 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.ops.files.data_directory import DataDirectory
 from osmo_admin.ops.programs.errors import OperationError
 from pools.domain.values.counting import counted
+from pools.domain.values.urls import split_url
 
 if TYPE_CHECKING:
     from osmo_admin.ops.files.certificates import ServerCertificate
@@ -247,8 +247,8 @@ def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -
 
         certificate = ensure_certificate(folder, [f"{name}.{namespace}.svc"])
         return certificate, WebhookAddress(certificate.authority, service=(namespace, name), port=port)
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
+    parts = split_url(url)
+    if parts is None or parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
         raise OperationError("Name the address for the cluster: --url https://HOST:PORT, or --service NAMESPACE/NAME.")
     from osmo_admin.ops.files.certificates import ensure_certificate
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from pools.domain.configuration.cluster_addresses import AddressRule
 from pools.domain.errors import Fault, Violation
 from pools.domain.structured_input.fields import shorten_value
+from pools.domain.values.urls import split_url
 
 PATH = "kubeconfig"
 MAX_LENGTH = 262_144
@@ -74,6 +74,8 @@ def read_kubeconfig(
     if "cluster" in found:
         faults += [*more, *_address_faults(found["cluster"], addresses)]
         warnings = _warnings(found["cluster"], server)
+    if "user" in found and not any(found["user"].get(key) for key in (*_TEXTS["user"], *_FILES["user"], *_COMMANDS)):
+        warnings.append("The user has no token, password or client certificate: the cluster sees an anonymous client.")
     return KubeconfigFacts(str(chosen), server, str(inner.get("user") or ""), tuple(warnings)), faults
 
 
@@ -103,7 +105,7 @@ def _find_external_references(part: str, content: Mapping[str, Any]) -> list[Vio
 
 def _server(cluster: Mapping[str, Any]) -> tuple[str, list[Violation]]:
     server = cluster.get("server")
-    parts = urlsplit(server) if isinstance(server, str) else None
+    parts = split_url(server)
     if parts is None or parts.scheme not in {"https", "http"} or not parts.hostname:
         return "", [_fault("clusters.server", Fault.BAD_VALUE, "names no https:// address of an API server")]
     if parts.username or parts.password:
@@ -118,11 +120,8 @@ def _address_faults(cluster: Mapping[str, Any], rule: AddressRule) -> list[Viola
         text = cluster.get(key)
         if text is None:
             continue
-        try:
-            parts = urlsplit(text) if isinstance(text, str) else None
-            host = parts.hostname if parts is not None and parts.scheme in {"http", "https"} else None
-        except ValueError:
-            host = None
+        parts = split_url(text)
+        host = parts.hostname if parts is not None and parts.scheme in {"http", "https"} else None
         if key == "proxy-url" and not host:
             faults.append(_fault("clusters.proxy-url", Fault.BAD_VALUE, "names no http:// address of a proxy"))
         elif host and (fault := rule.find_fault(host)) is not None:

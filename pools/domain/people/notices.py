@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from pools.domain.errors import Fault, Violation
+from pools.domain.values.urls import split_url
 
 
 class NoticeKind(StrEnum):
@@ -148,12 +149,10 @@ def check_address(channel: Channel, address: str, *, needs_tls: bool) -> Address
         return AddressCheck((_fault(f"An address has 1 to {MAX_ADDRESS:,} printable characters."),), "")
     if channel is Channel.MAIL:
         return _check_mail(address)
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-        _ = parts.port
-    except ValueError:
+    parts = split_url(address)
+    if parts is None:
         return AddressCheck((_fault("The address is not a URL."),), "")
+    host = parts.hostname or ""
     shown = f"{parts.scheme}://{host}{'/…' if parts.path.strip('/') or parts.query else ''}"
     if channel is Channel.WEBHOOK:
         return _check_webhook(parts.scheme, host, has_login="@" in parts.netloc, needs_tls=needs_tls, shown=shown)

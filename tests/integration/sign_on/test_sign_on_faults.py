@@ -32,6 +32,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "groups elsewhere": ({"claims": {"_claim_names": {"groups": "src1"}}}, "unusable_claim"),
     "groups that are none": ({"claims": {"groups": {"a": 1}}}, "unusable_claim"),
     "another name of the provider": ({"issuer": "https://evil.example"}, "wrong_issuer"),
+    "an endpoint that is no address": ({"endpoints": {"token_endpoint": "https://[fe80"}}, "bad_endpoint"),
 }
 
 

@@ -48,6 +48,10 @@ def test_an_operator_may_allow_networks() -> None:
         ({"server": "http://169.254.169.254/latest/meta-data?x="}, "kubeconfig.clusters.server", "link-local"),
         ({"server": "https://k", "proxy-url": "http://[::1]:3128"}, "kubeconfig.clusters.proxy-url", "the proxy ::1"),
         ({"server": "https://kube", "proxy-url": "socks5://10.0.0.1"}, "kubeconfig.clusters.proxy-url", "no http://"),
+        ({"server": "https://[fe80"}, "kubeconfig.clusters.server", "names no https://"),
+        ({"server": "https://kube\u2100"}, "kubeconfig.clusters.server", "names no https://"),
+        ({"server": "https://kube:64:43"}, "kubeconfig.clusters.server", "names no https://"),
+        ({"server": "https://kube", "proxy-url": "http://proxy:x"}, "kubeconfig.clusters.proxy-url", "no http://"),
         ({"server": "https://kube", "proxy-url": 7}, "kubeconfig.clusters.proxy-url", "no http://"),
     ],
 )  # fmt: skip
@@ -62,6 +66,22 @@ def test_a_kubeconfig_that_points_there_is_refused(cluster: dict[str, object], p
     assert fault.path == path
     assert words in fault.message
     assert fault.message.startswith("The kubeconfig names")
+
+
+@pytest.mark.parametrize(
+    ("user", "is_warned"),
+    [({"token": "t"}, False), ({"client-certificate-data": "c"}, False), ({"tokenn": "t"}, True), ({}, True)],
+)
+def test_a_user_without_a_credential_is_told(user: dict[str, object], is_warned: bool) -> None:
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://k"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    facts, faults = read_kubeconfig(content, addresses=NONE)
+    assert faults == []
+    assert any("no token, password or client certificate" in warning for warning in facts.warnings) is is_warned
 
 
 @pytest.mark.parametrize("value", [8, True, 1.5, ["t"]])
