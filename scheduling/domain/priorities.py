@@ -22,3 +22,9 @@ class Priority(StrEnum):
     def is_preemptible(self) -> bool:
         """Whether the work may be reclaimed or preempted, and so may exceed the quota."""
         return self is Priority.LOW
+
+
+def priority_of_value(value: int, normal: int) -> Priority:
+    """The priority of work whose class in Kubernetes, Kueue or another scheduler has this value: NORMAL where it is the
+    value of the default class (0 without one), above it HIGH, below it LOW."""
+    return Priority.NORMAL if value == normal else Priority.HIGH if value > normal else Priority.LOW

@@ -15,6 +15,7 @@ from scheduling.kube.connection.error_messages import condition_reason, error_me
 from scheduling.kube.connection.errors import ClusterError
 from scheduling.kube.connection.port import Cluster, ClusterReader, ResourceKind
 from scheduling.kube.connection.resource_kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
+from scheduling.kube.observed_kinds import WORKLOADS
 
 PROBE_NAME = "osmo-connection-test"
 
@@ -118,6 +119,8 @@ _OBSERVED_KINDS: tuple[tuple[ResourceKind, str, bool], ...] = (
     (NODE, "nodes", True),
     (POD, "pods", True),
     (POD_GROUP, "PodGroups of KAI", False),
+    (WORKLOADS[0], "Workloads of Kueue", False),
+    (PRIORITY_CLASS, "priority classes", False),
 )
 
 

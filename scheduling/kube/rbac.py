@@ -102,6 +102,7 @@ OBSERVER_KINDS: tuple[ResourceKind, ...] = (
     resource_kinds.POD_GROUP,
     WORKLOADS[0],  # of Kueue; a right is for all versions
     LOCAL_QUEUES[0],
+    resource_kinds.PRIORITY_CLASS,  # which of them is the default one
     resource_kinds.DEVICE_LIST,
     resource_kinds.DEVICE_CLAIM,
 )

@@ -3,7 +3,7 @@
 {% load clusters %}
 {% unjudged_clusters as unjudged %}     the names of the connected clusters that nobody has judged yet; one query
 {% cluster_badge backend unjudged %}    the state of a cluster
-{% unassigned_work backend as unassigned %}  what of an observed cluster counts in no pool; one query
+{% uncounted_work backend as uncounted %}  what of an observed cluster counts in no pool; one query
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def unjudged_clusters() -> frozenset[str]:
 
 
 @register.simple_tag
-def unassigned_work(backend: Backend) -> list[dict[str, Any]]:
-    """The queues and namespaces of an observed cluster that no pool has."""
-    return ClusterState.objects.filter(backend=backend).values_list("unassigned", flat=True).first() or []
+def uncounted_work(backend: Backend) -> dict[str, Any]:
+    """The queues and namespaces of an observed cluster that no pool has (`unassigned`), and its objects that cannot
+    count (`unread`)."""
+    row = ClusterState.objects.filter(backend=backend).first() or ClusterState()
+    return {"unassigned": row.unassigned, "unread": row.unread}
 
 
 @register.simple_tag

@@ -26,6 +26,9 @@ from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 
+_MAX_COUNT, _MAX_BYTES = 2**31 - 1, 2**63 - 1
+"""The most that the columns of nodes keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeAmounts:
@@ -68,6 +71,13 @@ class ClusterNode:
     gpu_pods_only: bool = False
     physical_gpus: int | None = None
     advertised_gpus: int | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a machine may have these amounts; anybody who may write a node's status or labels can claim any."""
+        counts = (self.amounts.gpus, self.amounts.cpu, self.physical_gpus or 0, self.advertised_gpus or 0)
+        bytes_ = (self.amounts.memory_bytes, self.amounts.storage_bytes)
+        return max(counts) <= _MAX_COUNT and max(bytes_) <= _MAX_BYTES
 
 
 def read_node(node: ReadOnlyObject) -> ClusterNode:
@@ -168,7 +178,7 @@ def foreign_usage_by_node(
         claimers[node] += bool(spec.get("resourceClaims"))
         claimed[node] |= claimed_devices(pod, devices_of)
         parts[node] += _holds_unreserved_part(metadata)
-        for position, amount in enumerate(pod_request(spec)):
+        for position, amount in enumerate(_request_or_nothing(spec)):
             sums[node][position] += amount
     for each in device_lists:
         spec = each.get("spec") or {}
@@ -177,11 +187,20 @@ def foreign_usage_by_node(
             listed[node] += count_listed_gpus(each)
     found = {}
     for node in sums.keys() | devices.keys():
-        gpus, cpu, memory, storage = (math.ceil(amount) for amount in sums[node])
+        of_node = map(min, map(math.ceil, sums[node]), (_MAX_COUNT, _MAX_COUNT, _MAX_BYTES, _MAX_BYTES))
+        gpus, cpu, memory, storage = (max(0, amount) for amount in of_node)
         held = len(claimed[node])
         notes = [*_dynamic_notes(devices[node], claimers[node], held), *_part_notes(parts[node])]
         found[node] = ForeignUsage(gpus, cpu, memory, storage, notes, held, listed[node])
     return found
+
+
+def _request_or_nothing(spec: ReadOnlyObject) -> list[Any]:
+    """The request of a pod; of one whose form nobody expected nothing is known, and the others count."""
+    try:
+        return pod_request(spec)
+    except (AttributeError, TypeError, ValueError):
+        return []
 
 
 def gpus_of_others(node: ClusterNode, requested: int, usage: ForeignUsage = ForeignUsage()) -> int:
@@ -191,7 +210,7 @@ def gpus_of_others(node: ClusterNode, requested: int, usage: ForeignUsage = Fore
         return min(requested, node.amounts.gpus)  # its other pods hold parts
     physical = read_gpu_count(node.labels) or max(node.amounts.gpus, usage.listed_gpus)
     offered_twice = max(0, node.amounts.gpus + usage.listed_gpus - physical)
-    return requested + min(usage.claimed_gpus, offered_twice)
+    return min(requested + min(usage.claimed_gpus, offered_twice), _MAX_COUNT)
 
 
 def _dynamic_notes(devices: Mapping[str, int], claims: int, gpus: int) -> Iterator[str]:

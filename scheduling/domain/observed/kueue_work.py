@@ -18,7 +18,7 @@ from scheduling.domain.cluster.node import pod_request
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
 from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
-from scheduling.domain.priorities import Priority
+from scheduling.domain.priorities import Priority, priority_of_value
 from scheduling.domain.statuses import TaskStatus
 
 WORKLOAD: Final = "workload"
@@ -44,7 +44,7 @@ def trim_workload(item: ReadOnlyObject) -> Object:
     kept = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion", "ownerReferences")
     return {
         "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {key: spec[key] for key in ("queueName", "podSets") if key in spec},
+        "spec": {key: spec[key] for key in ("queueName", "priority", "podSets") if key in spec},
         "status": {
             "conditions": status.get("conditions"),
             "admission": {"clusterQueue": (status.get("admission") or {}).get("clusterQueue")},
@@ -68,9 +68,11 @@ def read_workload(
     queues: Mapping[tuple[str, str], str],
     *,
     now: datetime,
+    normal: int = 0,
     notes: tuple[str, ...] = (),
 ) -> SeenWork:
-    """The work of a Workload with the pods that belong to it; without any where it has ended, or has none for long."""
+    """The work of a Workload with the pods that belong to it; without any where it has ended, or has none for long.
+    `normal` is the value of the cluster's default priority class."""
     metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
     conditions = {each.get("type"): each for each in status.get("conditions") or [] if each.get("status") == "True"}
     namespace, local = str(metadata.get("namespace") or ""), str(spec.get("queueName") or "")
@@ -85,8 +87,8 @@ def read_workload(
         namespace,
         str(metadata["name"]),
         (status.get("admission") or {}).get("clusterQueue") or queues.get((namespace, local)) or local,
-        Priority.LOW,
-        parse_time(metadata.get("creationTimestamp")) or now,
+        priority_of(spec, normal),
+        min(parse_time(metadata.get("creationTimestamp")) or now, now),
         tuple(pods) or (() if finished is not None or is_admitted_long else waiting),
         notes=notes,
         expected=len(waiting),
@@ -94,6 +96,12 @@ def read_workload(
         outcome=None if finished is None else _outcome(finished),
         outcome_message="" if finished is None else as_storable(str(finished.get("message") or "")),
     )
+
+
+def priority_of(spec: ReadOnlyObject, normal: int) -> Priority:
+    """The priority of the spec of a Workload or a pod, from the value of its class."""
+    value = spec.get("priority")
+    return priority_of_value(value, normal) if isinstance(value, int) else Priority.NORMAL
 
 
 def _outcome(finished: Mapping[str, Any]) -> TaskStatus:

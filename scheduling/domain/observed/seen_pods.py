@@ -53,3 +53,24 @@ class SeenWork:
     def is_live(self) -> bool:
         """Whether a pod has not ended."""
         return any(not pod.status.is_finished for pod in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadObject:
+    """An object that cannot count, with the sentence why. One that `is_malformed` has a form that nobody expected, so
+    not even its requests are known."""
+
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    problem: str
+    is_malformed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundWork:
+    """The work of a cluster, the oldest first, and the objects that cannot count."""
+
+    works: tuple[SeenWork, ...]
+    unread: tuple[UnreadObject, ...] = ()

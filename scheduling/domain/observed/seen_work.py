@@ -2,7 +2,8 @@
 
 A PodGroup of KAI is one piece of work with its pods, in the queue that it names. A pod without a PodGroup is work of
 its own: in the queue of its label, else in its namespace. Pods that ask for no GPU and are in no PodGroup are no work
-here. Work that KAI may not preempt is NORMAL, all other work LOW: here only LOW work goes over its quota.
+here. Work that KAI may not preempt is NORMAL, its other work LOW: here only LOW work goes over its quota. All other
+work has its priority from the value of its class, as in an import.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from pools.domain.values.stored_text import as_storable
@@ -21,12 +23,15 @@ from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES, read_pod_sta
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject, read_texts
 from scheduling.domain.observed.kueue_work import (
+    WORKLOAD,
     WORKLOAD_ANNOTATION,
     cluster_queues,
     owner_uids,
+    priority_of,
     read_workload,
 )
-from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
+from scheduling.domain.observed.readable import ObjectReader, require_form
+from scheduling.domain.observed.seen_pods import FoundWork, SeenPod, SeenWork
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 
@@ -82,42 +87,77 @@ def read_work(
     workloads: Iterable[ReadOnlyObject] = (),
     local_queues: Iterable[ReadOnlyObject] = (),
     *,
+    priority_classes: Iterable[ReadOnlyObject] = (),
     now: datetime,
-) -> list[SeenWork]:
-    """All work in these objects, the oldest first."""
+) -> FoundWork:
+    """All work in these objects."""
+    reader, normal = ObjectReader(), _default_value(priority_classes)
     groups = {_full_name(each["metadata"]): each for each in pod_groups}
-    of_kueue = {str(each["metadata"]["uid"]): each for each in workloads}
-    owned = {uid: workload for workload, each in of_kueue.items() for uid in owner_uids(each)}
+    of_kueue, owned = dict[str, ReadOnlyObject](), dict[str, str]()
+    for each in workloads:
+        uid = str(each["metadata"]["uid"])
+        if (owners := reader.read(WORKLOAD, each, partial(_owner_uids, each))) is not None:
+            of_kueue[uid] = each
+            owned |= dict.fromkeys(owners, uid)
     named = {_full_name(each["metadata"]): workload for workload, each in of_kueue.items()}
     admitted: defaultdict[str, list[ReadOnlyObject]] = defaultdict(list)
     members: defaultdict[tuple[str, str], list[ReadOnlyObject]] = defaultdict(list)
-    found = []
+    found: list[SeenWork | None] = []
     for pod in pods:
         name = read_texts(pod, "annotations").get(POD_GROUP_OF_POD, "")
         key = (str(pod["metadata"].get("namespace") or ""), name)
         if name and key in groups:
             members[key].append(pod)
-        elif (workload := _workload_of(pod, owned, named)) is not None:
+            continue
+        workload = reader.read(POD, pod, partial(_workload_of, pod, owned, named))
+        if workload:
             admitted[workload].append(pod)
-        elif (work := _pod_work(pod, now)) is not None:
-            found.append(work)
-    found += [_group_work(group, members[key], now) for key, group in groups.items()]
-    queues = cluster_queues(local_queues)
+        elif workload is not None:
+            found.append(reader.read_work(POD, pod, partial(_pod_work, pod, now, normal)))
+    for key, group in groups.items():
+        found.append(reader.read_work(POD_GROUP, group, partial(_group_work, group, members[key], now)))
+    queues = dict[tuple[str, str], str]()
+    for each in local_queues:
+        queues |= reader.read("localqueue", each, partial(cluster_queues, [each])) or {}
     for uid, each in of_kueue.items():
-        seen = sorted((_seen_pod(pod, now) for pod in admitted[uid]), key=lambda pod: pod.name)
-        found.append(read_workload(each, seen, queues, now=now, notes=_notes(admitted[uid])))
-    return sorted(found, key=lambda work: (work.created, work.namespace, work.name))
+        found.append(
+            reader.read_work(WORKLOAD, each, partial(_workload_work, each, admitted[uid], queues, now, normal))
+        )
+    works = sorted(filter(None, found), key=lambda work: (work.created, work.namespace, work.name))
+    return FoundWork(tuple(works), tuple(reader.unread))
 
 
-def _workload_of(pod: ReadOnlyObject, owned: Mapping[str, str], named: Mapping[tuple[str, str], str]) -> str | None:
-    """The uid of the Workload to which a pod belongs."""
+def _default_value(classes: Iterable[ReadOnlyObject]) -> int:
+    """The value of work without a class, as Kubernetes finds it."""
+    defaults = [each.get("value") for each in classes if each.get("globalDefault") is True]
+    return min((value for value in defaults if isinstance(value, int)), default=0)
+
+
+def _workload_of(pod: ReadOnlyObject, owned: Mapping[str, str], named: Mapping[tuple[str, str], str]) -> str:
+    """The uid of the Workload to which a pod belongs; empty for none."""
     name = read_texts(pod, "annotations").get(WORKLOAD_ANNOTATION)
     if name and (found := named.get((str(pod["metadata"].get("namespace") or ""), name))):
         return found
-    return next((owned[uid] for uid in sorted(owner_uids(pod)) if uid in owned), None) if owned else None
+    return next((owned[uid] for uid in sorted(owner_uids(pod)) if uid in owned), "") if owned else ""
 
 
-def _pod_work(pod: ReadOnlyObject, now: datetime) -> SeenWork | None:
+def _owner_uids(workload: ReadOnlyObject) -> set[str]:
+    require_form(workload)
+    return owner_uids(workload)
+
+
+def _workload_work(
+    item: ReadOnlyObject,
+    pods: Sequence[ReadOnlyObject],
+    queues: Mapping[tuple[str, str], str],
+    now: datetime,
+    normal: int,
+) -> SeenWork:
+    seen = sorted((_seen_pod(pod, now) for pod in pods), key=lambda pod: pod.name)
+    return read_workload(item, seen, queues, now=now, normal=normal, notes=_notes(pods))
+
+
+def _pod_work(pod: ReadOnlyObject, now: datetime, normal: int) -> SeenWork | None:
     seen, notes = _seen_pod(pod, now), _notes([pod])
     if not seen.gpus and not notes:
         return None
@@ -130,8 +170,8 @@ def _pod_work(pod: ReadOnlyObject, now: datetime) -> SeenWork | None:
         str(metadata.get("namespace") or ""),
         str(metadata["name"]),
         queue or str(metadata.get("namespace") or ""),
-        of_kai if queue else Priority.LOW,
-        parse_time(metadata.get("creationTimestamp")) or now,
+        of_kai if queue else priority_of(pod.get("spec") or {}, normal),
+        min(parse_time(metadata.get("creationTimestamp")) or now, now),
         (seen,),
         notes=notes,
     )
@@ -150,7 +190,7 @@ def _group_work(group: ReadOnlyObject, pods: Sequence[ReadOnlyObject], now: date
         str(metadata["name"]),
         str(spec.get("queue") or ""),
         _priority(spec.get("preemptibility"), ordered[0] if ordered else {}, spec.get("priorityClassName")),
-        parse_time(metadata.get("creationTimestamp")) or now,
+        min(parse_time(metadata.get("creationTimestamp")) or now, now),
         tuple(_seen_pod(pod, now) for pod in ordered),
         None if is_whole else max(1, int(minimum or 1)),
         _notes(ordered),
@@ -169,6 +209,7 @@ def _priority(preemptibility: object, pod: ReadOnlyObject, class_name: object) -
 
 
 def _seen_pod(pod: ReadOnlyObject, now: datetime) -> SeenPod:
+    require_form(pod)
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     gpus, cpu, memory, storage = (max(0, math.ceil(amount)) for amount in pod_request(spec))
     node = str(spec.get("nodeName") or "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
 
 from pools.models import Backend
 from pools.models.triggers import NoTruncateTrigger
@@ -12,7 +12,8 @@ from scheduling.models.workflow import Workflow
 
 class ObservedWork(models.Model):
     """The mark of a workflow that was seen in an observed cluster, with the object there. `pods` are the ids of its
-    tasks by the uid of the pod; `notes` name what it asks for and nothing counts. It `is_open` while the object may
+    tasks by the uid of the pod, `pod_names` uid and name of the pod of each task whose pod was there at the last look,
+    by the id of the task; `notes` name what it asks for and nothing counts. It `is_open` while the object may
     still run; one object is counted once at a time."""
 
     workflow = models.OneToOneField(Workflow, on_delete=models.CASCADE, primary_key=True, related_name="observed")
@@ -23,6 +24,7 @@ class ObservedWork(models.Model):
     uid = models.TextField()
     queue = models.TextField()
     pods = models.JSONField(default=dict)
+    pod_names = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
     notes = models.JSONField(default=list)
     is_open = models.BooleanField(default=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from scheduling.domain.priorities import priority_of_value
 from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason
 from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
 
@@ -26,10 +27,10 @@ class PriorityClass:
 
 
 def report_priorities(classes: list[PriorityClass], result: ImportResult) -> None:
-    """A line for each class: the default one (without one the value 0) is NORMAL, those above HIGH, those below LOW."""
+    """A line for each class."""
     normal = next((each.value for each in classes if each.is_default), 0)
     for each in classes:
-        word = "NORMAL" if each.value == normal else "HIGH" if each.value > normal else "LOW"
+        word = priority_of_value(each.value, normal)
         result.decide(
             each.place,
             f"priority {each.name} ({each.value}): submit its work as {word}. Only LOW work borrows and is preempted; "

@@ -64,6 +64,15 @@ class UnassignedAnswer(TypedDict):
     gpus: int
 
 
+class UnreadAnswer(TypedDict):
+    """An object of an observed cluster that cannot count, and why."""
+
+    kind: str
+    namespace: str
+    name: str
+    problem: str
+
+
 class QueueSyncAnswer(TypedDict):
     """How far the queues of a cluster follow the ledger."""
 
@@ -81,6 +90,7 @@ class QueueSyncAnswer(TypedDict):
     queues: Annotated[int, "The queue objects that were seen in the cluster."]
     untouched: list[UntouchedAnswer]
     unassigned: Annotated[list[UnassignedAnswer], "Of an observed cluster; at most 50, the most GPUs first."]
+    unread: Annotated[list[UnreadAnswer], "Of an observed cluster; at most 50."]
     drift: list[DriftAnswer]
     connection: Annotated[ConnectionAnswer | None, "The report of the last connection test; null before the first."]
     connection_at: datetime | None
@@ -121,6 +131,7 @@ def queue_sync_body(backend: Backend) -> QueueSyncAnswer:
         "queues": row.objects_observed,
         "untouched": row.untouched,
         "unassigned": state.unassigned,
+        "unread": state.unread,
         "drift": [drift_body(each, backend.namespace) for each in list_drift(backend)],
         "connection": row.connection_test,
         "connection_at": row.connection_tested_at,

@@ -13,13 +13,14 @@ from pools.domain.people.roles import SYSTEM
 from pools.domain.values.stored_text import as_storable
 from pools.models import Backend
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
-from scheduling.domain.observed.seen_pods import SeenWork
+from scheduling.domain.observed.seen_pods import SeenWork, UnreadObject
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.error_messages import condition_reason
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 
-MAX_UNASSIGNED = 50
+MAX_UNASSIGNED = MAX_UNREAD = 50
+NOT_WRITTEN = "it could not be recorded; the log of the process `clusters` has the error"
 _TOO_MANY_REQUESTS = condition_reason(errors.TooManyRequests(""))
 
 
@@ -57,16 +58,24 @@ def record_cluster_lease(backend: Backend, state: str, message: str) -> None:
     rows.exclude(cluster_lease_message=message).update(cluster_lease_message=message)
 
 
-def record_unassigned(backend: Backend, works: Iterable[SeenWork]) -> None:
-    """Record the work of an observed cluster whose queue or namespace no pool has: the most GPUs first."""
+def record_uncounted(
+    backend: Backend, unassigned: Iterable[SeenWork], unread: Iterable[UnreadObject], failed: Iterable[SeenWork]
+) -> None:
+    """Record what of an observed cluster counts in no pool: the work whose queue or namespace no pool has, the most
+    GPUs first; the objects that cannot be read, and the work that could not be written, each with its problem."""
     found: dict[str, list[int]] = {}
-    for work in works:
+    for work in unassigned:
         counts = found.setdefault(as_storable(work.queue), [0, 0])
         counts[0] += 1
         counts[1] += sum(pod.gpus for pod in work.pods if not pod.status.is_finished)
     ordered = sorted(found.items(), key=lambda each: (-each[1][1], each[0]))[:MAX_UNASSIGNED]
     rows = [{"queue": queue, "workloads": count, "gpus": gpus} for queue, (count, gpus) in ordered]
-    ClusterState.objects.filter(backend=backend).exclude(unassigned=rows).update(unassigned=rows)
+    problems = [(each.kind, each.namespace, each.name, each.problem) for each in unread]
+    problems += [(each.kind, each.namespace, each.name, NOT_WRITTEN) for each in failed]
+    keys = ("kind", "namespace", "name", "problem")
+    unread_rows = [dict(zip(keys, map(as_storable, row), strict=True)) for row in sorted(problems)[:MAX_UNREAD]]
+    state = ClusterState.objects.filter(backend=backend).exclude(unassigned=rows, unread=unread_rows)
+    state.update(unassigned=rows, unread=unread_rows)
 
 
 def set_silent_offline() -> list[str]:

@@ -36,7 +36,10 @@ def write_cluster_nodes(
     observed, unread = [], set(objects)
     for name, item in objects.items():
         with left_out_on_error("a node of a cluster", name):
-            observed.append(read_node(item))
+            node = read_node(item)
+            if not node.is_possible:
+                raise ValueError("It claims more than any machine has.")
+            observed.append(node)
             unread.discard(name)
     with left_out_on_error("the nodes of a cluster", backend.name):
         write_nodes(backend, observed, foreign_usage, unread=unread)

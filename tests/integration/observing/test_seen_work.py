@@ -18,6 +18,8 @@ from pools.services.configuration.backends import put_backend
 from pools.services.configuration.pools import patch_pool
 from pools.services.configuration.subpools import delete_subpool
 from scheduling.domain.changes.workflows import CancelWorkflow
+from scheduling.domain.observed.observed_object import OWNER_PREFIX
+from scheduling.domain.observed.seen_pods import SeenWork
 from scheduling.domain.observed.seen_work import read_work
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
@@ -27,7 +29,7 @@ from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.kubernetes.leased_loop import BackendRemoved
 from scheduling.services.kubernetes.observing import record
 from scheduling.services.kubernetes.observing.observer import ClusterObserver
-from scheduling.services.kubernetes.observing.record import OWNER_PREFIX
+from scheduling.services.kubernetes.observing.seen_transition import SeenTransition
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -212,7 +214,7 @@ def test_a_plain_pod_counts_in_the_pool_of_its_namespace(lab: Lab) -> None:
     lab.firm.add_pod("helper", namespace="science", gpus=0, node="n1")
     lab.look()
     assert lab.states() == {"job": ("RUNNING", 3)}
-    assert lab.used("lab-pool--science") == (0, 3)
+    assert lab.used("lab-pool--science") == (3, 3)
     assert lab.other_gpus() == {"n1": 2, "n2": 0}
     assert lab.unassigned() == [{"queue": "vision", "workloads": 1, "gpus": 2}]
     lab.firm.delete("job", namespace="science")
@@ -245,6 +247,37 @@ def test_work_that_was_not_written_counts_as_use_of_others(lab: Lab, monkeypatch
     assert (lab.states(), lab.other_gpus()) == ({}, {"n1": 3, "n2": 0})
     lab.look()
     assert (lab.states(), lab.other_gpus()) == ({"job": ("RUNNING", 3)}, {"n1": 0, "n2": 0})
+
+
+def test_work_that_fails_does_not_stop_the_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are written again one by one, from the same facts."""
+    world.make_pool("science", 8, on=lab.backend)
+    for name in ("bad", "ends", "grows"):
+        lab.firm.add_pod_group(name, namespace="vision", queue="science", pods=2)
+        lab.firm.start(f"{name}-0", "n1", namespace="vision")
+    lab.look()
+    for number in (0, 1):
+        lab.firm.set_phase(f"ends-{number}", "Succeeded", namespace="vision")
+    lab.firm.start("grows-1", "n2", namespace="vision")
+    lab.firm.start("bad-1", "n2", namespace="vision")
+    follow = SeenTransition.follow
+
+    def fail(self: SeenTransition, mark: ObservedWork, work: SeenWork) -> None:
+        follow(self, mark, work)
+        if work.name == "bad":
+            raise ValueError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SeenTransition, "follow", fail)
+        lab.look()
+    assert lab.states() == {"bad": ("RUNNING", 1), "grows": ("RUNNING", 2)}
+    assert Workflow.objects.get(observed__name="ends").status == "COMPLETED"
+    assert [each["name"] for each in ClusterState.objects.get(backend=lab.backend).unread] == ["bad"]
+    assert lab.other_gpus() == {"n1": 0, "n2": 1}, "its new pod counts somewhere"
+    lab.look()
+    assert lab.states() == {"bad": ("RUNNING", 2), "grows": ("RUNNING", 2)}
+    assert ClusterState.objects.get(backend=lab.backend).unread == []
+    assert verify() == []
 
 
 def test_what_nothing_counts_is_named(lab: Lab) -> None:
@@ -356,7 +389,7 @@ def test_a_switch_during_a_look_ends_it_without_a_fault(lab: Lab, caplog: pytest
     pods = lab.cluster.list(resource_kinds.POD).items
     put_backend(PutBackend(name="lab", body={"mode": "manage"}), actor=world.admin_actor())
     with pytest.raises(BackendRemoved):
-        record.WorkRecorder().write(stale, read_work(pods, (), now=timezone.now()))
+        record.WorkRecorder().write(stale, read_work(pods, (), now=timezone.now()).works)
     assert "unforeseen error" not in caplog.text
     assert not ObservedWork.objects.exists()
 
@@ -372,7 +405,7 @@ def test_pools_switch_one_by_one(lab: Lab) -> None:
     lab.look()
     moved = patch_pool(PatchPool(name="science", patch={"backend": "ours"}), actor=world.admin_actor())
     assert any("go on in cluster lab" in warning for warning in moved.warnings)
-    assert (lab.used("science"), lab.used("vision")) == ((0, 0), (0, 2))
+    assert (lab.used("science"), lab.used("vision")) == ((0, 0), (2, 2))
     lab.look()
     assert lab.states() == {"job": ("RUNNING", 2)}
     assert lab.unassigned() == [{"queue": "science", "workloads": 1, "gpus": 2}]
@@ -384,4 +417,4 @@ def test_pools_switch_one_by_one(lab: Lab) -> None:
     cancel_workflow(CancelWorkflow(name=work.workflow.name), actor=world.admin_actor())
     patch_pool(PatchPool(name="science", patch={"backend": "lab"}), actor=world.admin_actor())
     lab.look()
-    assert lab.used("science") == (0, 2)
+    assert lab.used("science") == (2, 2)

@@ -33,7 +33,7 @@ def workload(*conditions: tuple[str, str, str], admitted_to: str = "", count: in
 def read(item: dict[str, Any], *pods: dict[str, Any]) -> list[tuple[str, str, list[tuple[str, int]]]]:
     works = read_work(pods, (), [item], QUEUES, now=NOW)
     assert read_work(pods, (), [trim_workload(item)], QUEUES, now=NOW) == works
-    return [(work.kind, work.queue, [(str(each.status), each.gpus) for each in work.pods]) for work in works]
+    return [(work.kind, work.queue, [(str(each.status), each.gpus) for each in work.pods]) for work in works.works]
 
 
 WAITING = ("workload", "team", [("SCHEDULING", 4), ("SCHEDULING", 4)])
@@ -72,9 +72,9 @@ def test_the_pods_of_a_workload(metadata: dict[str, Any]) -> None:
 
 
 def test_a_preemption_by_kueue_is_known() -> None:
-    (work,) = read_work((), (), [workload(("Evicted", "Preempted", JUST_NOW))], QUEUES, now=NOW)
+    (work,) = read_work((), (), [workload(("Evicted", "Preempted", JUST_NOW))], QUEUES, now=NOW).works
     assert work.taken_away == "by prod"
-    (other,) = read_work((), (), [workload(("Evicted", "PodsReadyTimeout", JUST_NOW))], QUEUES, now=NOW)
+    (other,) = read_work((), (), [workload(("Evicted", "PodsReadyTimeout", JUST_NOW))], QUEUES, now=NOW).works
     assert other.taken_away == ""
     assert {each.status for each in work.pods} == {TaskStatus.SCHEDULING}
 
@@ -84,7 +84,15 @@ def test_a_preemption_by_kueue_is_known() -> None:
     [("Succeeded", "COMPLETED"), ("JobFinished", "COMPLETED"), ("Failed", "FAILED"), ("OutOfSync", "FAILED_CANCELED")],
 )
 def test_the_end_of_a_workload(reason: str, outcome: str) -> None:
-    (work,) = read_work((), (), [workload(("Finished", reason, JUST_NOW))], QUEUES, now=NOW)
+    (work,) = read_work((), (), [workload(("Finished", reason, JUST_NOW))], QUEUES, now=NOW).works
     assert (work.outcome, work.outcome_message, work.pods) == (outcome, "by prod", ())
-    (goes_on,) = read_work((), (), [workload()], QUEUES, now=NOW)
+    (goes_on,) = read_work((), (), [workload()], QUEUES, now=NOW).works
     assert goes_on.outcome is None
+
+
+@pytest.mark.parametrize(("value", "priority"), [(0, "NORMAL"), (1000, "HIGH"), (-1, "LOW")])
+def test_the_priority_of_a_workload_is_by_the_value_of_its_class(value: int, priority: str) -> None:
+    item = workload()
+    item["spec"]["priority"] = value
+    (work,) = read_work((), (), [trim_workload(item)], QUEUES, now=NOW).works
+    assert work.priority == priority

@@ -30,7 +30,8 @@ def read(*pods: dict[str, Any], groups: tuple[dict[str, Any], ...] = ()) -> list
     """Also with what the informer keeps of the pods: it must be enough."""
     found = read_work(pods, groups, now=NOW)
     assert read_work([trim_observed_pod(each) for each in pods], groups, now=NOW) == found
-    return found
+    assert not found.unread
+    return list(found.works)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,28 @@ def test_a_pod_group_has_its_pods_and_its_queue() -> None:
 def test_the_leaf_of_a_queue(queue: str, leaf: str | None) -> None:
     leaves = ["team", "team--vision", "team--twice", "other", "other--twice", "my-queue-x"]
     assert leaf_names(leaves).get(plain_name(queue)) == leaf
+
+
+@pytest.mark.parametrize(
+    ("value", "classes", "priority"),
+    [
+        (0, [], "NORMAL"),
+        (1000, [], "HIGH"),
+        (-5, [], "LOW"),
+        (None, [], "NORMAL"),
+        (50, [{"value": 50, "globalDefault": True}, {"value": 1000}], "NORMAL"),
+        (0, [{"value": 50, "globalDefault": True}], "LOW"),
+        (60, [{"value": 70, "globalDefault": True}, {"value": 50, "globalDefault": True}], "HIGH"),
+        (0, [{"value": "fifty", "globalDefault": True}], "NORMAL"),
+    ],
+)
+def test_the_priority_is_by_the_value_of_its_class(value: int | None, classes: list[Any], priority: str) -> None:
+    """As an import proposes it: the default class is NORMAL."""
+    given = pod("a", spec={} if value is None else {"priority": value})
+    (work,) = read_work([trim_observed_pod(given)], (), priority_classes=classes, now=NOW).works
+    assert work.priority == priority
+
+
+def test_the_priority_of_a_pod_of_kai_is_by_what_kai_may_preempt() -> None:
+    given = pod("a", spec={"priority": 50}, metadata={"labels": {"kai.scheduler/queue": "team"}})
+    assert [work.priority for work in read(given)] == ["LOW"]

@@ -1,5 +1,5 @@
-"""The informers of an observed cluster: its nodes, all its pods (trimmed), the PodGroups of KAI and the Workloads
-of Kueue, in memory."""
+"""The informers of an observed cluster: its nodes, all its pods (trimmed), the PodGroups of KAI, the Workloads of Kueue
+and the priority classes, in memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.observed.kueue_work import trim_workload
+from scheduling.domain.observed.readable import trimmed_or_marked
 from scheduling.domain.observed.seen_work import trim_observed_pod
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.error_messages import error_message
@@ -27,6 +28,10 @@ _OPTIONAL = (resource_kinds.POD_GROUP, *WORKLOADS, *LOCAL_QUEUES)
 
 
 def _is_not_served(informer: Informer[Any]) -> bool:
+    """Whether the cluster goes without this kind. Of the priority classes only the default one is read, which few
+    clusters have, so an account may go without the right, too."""
+    if informer.kind == resource_kinds.PRIORITY_CLASS:
+        return isinstance(informer.error, errors.AccessDenied)
     return informer.kind in _OPTIONAL and isinstance(informer.error, errors.KindMissing)
 
 
@@ -44,17 +49,30 @@ class ObservedInformers(InformerGroup):
         self._wake, self._nodes_changed, self._changed = wake, True, True
         common: dict[str, Any] = {"connect": connect, "timing": timing, "name_of": full_name}
         self.pods: Informer[str] = Informer(
-            resource_kinds.POD, key_of=full_name, on_change=self._on_change, transform=trim_observed_pod, **common
+            resource_kinds.POD,
+            key_of=full_name,
+            on_change=self._on_change,
+            transform=trimmed_or_marked(trim_observed_pod),
+            **common,
         )
         self.pod_groups: Informer[str] = Informer(
             resource_kinds.POD_GROUP, key_of=full_name, on_change=self._on_change, **common
         )
         self._workloads: tuple[Informer[str], ...] = tuple(
-            Informer(kind, key_of=full_name, on_change=self._on_change, transform=trim_workload, **common)
+            Informer(
+                kind,
+                key_of=full_name,
+                on_change=self._on_change,
+                transform=trimmed_or_marked(trim_workload),
+                **common,
+            )
             for kind in WORKLOADS
         )
         self._local_queues: tuple[Informer[str], ...] = tuple(
             Informer(kind, key_of=full_name, on_change=self._on_change, **common) for kind in LOCAL_QUEUES
+        )
+        self.priority_classes: Informer[str] = Informer(
+            resource_kinds.PRIORITY_CLASS, key_of=full_name, on_change=self._on_change, **common
         )
         self.nodes: Informer[str] = Informer(
             resource_kinds.NODE,
@@ -67,6 +85,7 @@ class ObservedInformers(InformerGroup):
             self.pod_groups,
             *self._workloads,
             *self._local_queues,
+            self.priority_classes,
             self.nodes,
         )
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.models import Backend
-from scheduling.domain.cluster.node import foreign_usage_by_node
+from scheduling.domain.cluster.node import ForeignUsage, foreign_usage_by_node
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.observed.seen_pods import SeenWork
-from scheduling.domain.observed.seen_work import read_work
+from scheduling.domain.observed.seen_work import POD, read_work
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.kube.connection.error_messages import error_message
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObserverIntervals:
-    """Seconds between two looks where no event reports a change (`round`), counts of what other pods hold (`recount`),
+    """Seconds between two looks where no event reports a change (`round`), lists of devices and claims (`recount`),
     comparisons of what waits (`waiting`), heartbeats, reads of the backend's configuration, and attempts to claim a
     lease that another process holds (`standby`)."""
 
@@ -74,6 +74,8 @@ class ClusterObserver(LeasedLoop):
         self._recorder, self._differences = WorkRecorder(), DifferenceWatch()
         self._backend: Backend | None = None
         self._due: dict[str, float] = {}
+        self._devices: tuple[list[Object], list[Object]] | None = None
+        self._usage: dict[str, ForeignUsage] | None = None
         self._error: ClusterError | None = None
         self._heartbeat_backoff = Backoff(1, 15)
 
@@ -103,20 +105,26 @@ class ClusterObserver(LeasedLoop):
         if not self._informers.pop_changed() and not is_look_due:
             return
         pods = self._informers.pods.objects()
-        found_works = read_work(
+        seen = read_work(
             pods.values(),
             self._informers.pod_groups.objects().values(),
             self._informers.workloads(),
             self._informers.local_queues(),
+            priority_classes=self._informers.priority_classes.objects().values(),
             now=timezone.now(),
         )
-        works = [self._recorder.with_losses(work) for work in found_works]
-        found = self._write_work(backend, works)
-        if found.is_busy:
+        works = [self._recorder.with_losses(work) for work in seen.works]
+        unread = frozenset(each.uid for each in seen.unread)
+        found = self._write_work(backend, works, unread)
+        if found.is_unfinished:
             self._due["round"] = 0.0
-        heartbeats.record_unassigned(backend, found.unassigned)
-        others = [pod for pod in pods.values() if pod["metadata"].get("uid") not in found.counted]
-        self._write_nodes(backend, others)
+        heartbeats.record_uncounted(backend, found.unassigned, seen.unread, found.failed)
+        unreadable = {each.uid for each in seen.unread if each.is_malformed and each.kind == POD}
+        left_out = found.counted | unreadable
+        others = [pod for pod in pods.values() if str(pod["metadata"].get("uid") or "") not in left_out]
+        has_new_nodes = self._write_nodes(backend, others)
+        if has_new_nodes and self._recorder.misses_flavors:
+            self._recorder.write(backend, works, unread)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _ensure_lease_row(self) -> None:
@@ -128,6 +136,7 @@ class ClusterObserver(LeasedLoop):
         self._due.clear()
         # Another process may have observed meanwhile: nothing that this one saw before is a decision of now.
         self._recorder, self._differences = WorkRecorder(), DifferenceWatch()
+        self._devices = self._usage = None
         self._read_backend()
         informers_stop = threading.Event()
         self._informers.start(informers_stop, f"observed-{self.backend_id}")
@@ -142,35 +151,42 @@ class ClusterObserver(LeasedLoop):
             informers_stop.set()
             self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, self._intervals.informer_timing)
 
-    def _write_work(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
+    def _write_work(self, backend: Backend, works: Sequence[SeenWork], unread: Collection[str]) -> RecordResult:
         """Write the work. First without the decisions since the last look, so that our engine can judge them from the
         facts that the cluster's scheduler had. While the cluster is silent nothing is judged: what is seen is old."""
         is_current = self._error is None and not self._informers.error_message and not backend.offline
         if self._recorder.has_looked and is_current:
             before = [self._recorder.before_decisions(work) for work in works]
             if decided := decisions_between(before, works):
-                self._recorder.write(backend, before)
+                self._recorder.write(backend, before, unread)
                 with left_out_on_error("the differences of a cluster", backend.name):
                     self._differences.judge(backend, decided)
             elif self._is_due("waiting", self._intervals.waiting):
                 with left_out_on_error("the differences of a cluster", backend.name):
                     self._differences.judge_waiting(backend)
-        return self._recorder.write(backend, works)
+        return self._recorder.write(backend, works, unread)
 
-    def _write_nodes(self, backend: Backend, others: Sequence[Object]) -> None:
-        """The nodes, and from time to time what the pods that count in no pool hold there."""
-        is_recount = self._error is None and self._is_due("recount", self._intervals.recount)
-        if not is_recount and not self._informers.pop_nodes_changed():
-            return
-        usage = None
+    def _write_nodes(self, backend: Backend, others: Sequence[Object]) -> bool:
+        """The nodes, and what the pods that count in no pool hold there: a GPU that a pod holds is never free. Devices
+        and claims are listed from time to time; before the first list the last known amounts stay. Returns whether
+        nodes have changed."""
+        is_recount = self._error is None and self._cluster is not None
+        is_recount = is_recount and self._is_due("recount", self._intervals.recount)
         if is_recount and self._cluster is not None:
             try:
-                device_lists, claims = list_device_use(self._cluster)
+                self._devices = list_device_use(self._cluster)
             except ClusterError as error:
                 self._record_error(error)
-            else:
-                usage = foreign_usage_by_node(others, "", "", device_lists=device_lists, claims=claims)
-        write_cluster_nodes(backend, self._informers.nodes.objects(), usage)
+                self._due["recount"] = time.monotonic() + self._intervals.heartbeat
+        usage = None
+        if self._devices is not None:
+            device_lists, claims = self._devices
+            usage = foreign_usage_by_node(others, "", "", device_lists=device_lists, claims=claims)
+        have_changed = self._informers.pop_nodes_changed()
+        if have_changed or is_recount or usage != self._usage:
+            write_cluster_nodes(backend, self._informers.nodes.objects(), usage)
+            self._usage = usage
+        return have_changed
 
     def _heartbeat(self, backend: Backend) -> None:
         """Ask the API server for its version and record whether the cluster answers."""

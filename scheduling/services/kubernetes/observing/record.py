@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from pools.database.one_by_one import work_in_batch
@@ -16,6 +17,7 @@ from pools.models import Backend, Node, Pool, User
 from pools.selectors.clusters import is_observed
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds, TaskGpus, counts_by_flavor
 from scheduling.domain.observed.leaf_names import leaf_names, plain_name
+from scheduling.domain.observed.observed_object import OWNER_PREFIX
 from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, ObservedWork, Task, Workflow
@@ -31,19 +33,18 @@ from scheduling.services.kubernetes.observing.seen_transition import (
 from scheduling.services.workflows.insert_rows import insert_workflows
 
 MAX_PER_TRANSACTION = 200  # every other change of that pool waits for the transaction
-OWNER_PREFIX = "observed:"
-"""Before the name of a cluster: the account that owns its observed work. Nobody can sign in as it, and no person can
-have its name, because of the colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordResult:
-    """What a look has written. `counted` are the uids of the pods that count in pools, `unassigned` the work whose
-    queue or namespace no pool has that takes work, `is_busy` says that some trees were locked by others: look again."""
+    """What a look has written. `counted` are the uids of the pods with an open attempt in a pool, `unassigned` the work
+    whose queue or namespace no pool has that takes work, `failed` the work that the database did not take. Look again
+    soon where it `is_unfinished`: some trees were locked by others, or work left a pool."""
 
     counted: frozenset[str]
     unassigned: tuple[SeenWork, ...]
-    is_busy: bool
+    failed: tuple[SeenWork, ...]
+    is_unfinished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +62,68 @@ class WorkRecorder:
 
     def __init__(self) -> None:
         self._written: dict[str, SeenWork] = {}
+        self._without_flavor: dict[str, frozenset[str]] = {}
+        self._pods: dict[str, frozenset[str]] = {}
         self._has_looked = False
 
-    def write(self, backend: Backend, works: Sequence[SeenWork]) -> RecordResult:
-        """Write what differs from the last look. Raises DatabaseLost, and BackendRemoved when the mode has changed
-        since the look."""
+    def write(self, backend: Backend, works: Sequence[SeenWork], unread: Collection[str] = ()) -> RecordResult:
+        """Write what differs from the last look; the record of objects that cannot be read now (by their uids) stays.
+        Raises DatabaseLost, and BackendRemoved when the mode has changed since the look."""
         leaves = {leaf.name: leaf for leaf in _open_leaves(backend)}
         by_name = leaf_names(leaves)
         open_marks = {mark.uid: mark for mark in _open_marks(backend)}
+        self._pods = {uid: frozenset(mark.pods) for uid, mark in open_marks.items()}
+        for uid in unread:
+            open_marks.pop(uid, None)
+        late = self._with_new_flavors(backend)
         trees: defaultdict[int, list[_Step]] = defaultdict(list)
-        unassigned, marked = [], set[str]()
+        unassigned, has_left = [], False
         for work in works:
             name, mark = by_name.get(plain_name(work.queue)), open_marks.pop(work.uid, None)
             leaf = None if name is None else leaves[name]
-            if mark is not None:
-                marked.add(work.uid)
             if mark is not None and (leaf is None or mark.workflow.pool_id != leaf.pk):
                 trees[mark.workflow.root_pool_id].append(_Step(mark, message=OTHER_POOL))
+                has_left = True
             elif leaf is None or (mark is None and not _takes_work(leaf)):
                 if work.is_live:
                     unassigned.append(work)
             elif mark is None:
                 if work.is_live:
                     trees[leaf.root.pk].append(_Step(work=work, leaf=leaf.pk))
-            elif self._written.get(work.uid) != work:
+            elif self._written.get(work.uid) != work or work.uid in late:
                 trees[mark.workflow.root_pool_id].append(_Step(mark, work))
         for mark in open_marks.values():
             trees[mark.workflow.root_pool_id].append(_Step(mark, message=DELETED))
-        self._written = {uid: work for uid, work in self._written.items() if uid in marked}
-        is_busy = self._write_trees(backend, trees)
-        counted = {pod.uid for work in works if work.uid in marked or work.uid in self._written for pod in work.pods}
-        seen = {work.uid for work in works}
+        self._written = {uid: work for uid, work in self._written.items() if uid in self._pods}
+        busy = self._write_trees(backend, trees)
+        unwritten = [
+            (root_id, step.work)
+            for root_id, steps in trees.items()
+            for step in steps
+            if step.work is not None and self._written.get(step.work.uid) != step.work
+        ]
+        failed = tuple(work for root_id, work in unwritten if root_id not in busy)
+        counted = {pod for pods in self._pods.values() for pod in pods}
+        for _, work in unwritten:  # its new pods hold GPUs, and no attempt has them
+            counted -= {pod.uid for pod in work.pods} - self._ran_before(work)
+        seen = {*unread, *(work.uid for work in works)}
         self._written = {uid: work for uid, work in self._written.items() if uid in seen}
-        self._has_looked = self._has_looked or not is_busy
-        return RecordResult(frozenset(counted), tuple(unassigned), is_busy)
+        self._without_flavor = {uid: nodes for uid, nodes in self._without_flavor.items() if uid in seen}
+        self._has_looked = self._has_looked or not busy
+        return RecordResult(frozenset(counted), tuple(unassigned), failed, bool(busy) or has_left)
+
+    def _with_new_flavors(self, backend: Backend) -> set[str]:
+        """The work with pods of no flavor on a node that the ledger knows by now."""
+        nodes = {node for of_work in self._without_flavor.values() for node in of_work}
+        if not nodes:
+            return set()
+        known = set(Node.objects.filter(backend=backend, name__in=nodes).values_list("name", flat=True))
+        return {uid for uid, of_work in self._without_flavor.items() if of_work & known}
+
+    @property
+    def misses_flavors(self) -> bool:
+        """Whether pods run without a flavor, on nodes that the ledger did not know when they were written."""
+        return bool(self._without_flavor)
 
     @property
     def has_looked(self) -> bool:
@@ -114,20 +143,25 @@ class WorkRecorder:
 
     def before_decisions(self, work: SeenWork) -> SeenWork:
         """The work without the starts and preemptions since the last look, but with the ends."""
-        known = self._written.get(work.uid)
-        ran = {pod.uid for pod in known.pods if pod.status is TaskStatus.RUNNING} if known is not None else set()
+        known, ran = self._written.get(work.uid), self._ran_before(work)
         pods = work.pods
         if known is not None and any(pod.uid in ran and pod.status is TaskStatus.FAILED_PREEMPTED for pod in pods):
             there = {pod.uid for pod in known.pods}
             pods = tuple(pod for pod in pods if pod.uid in there)  # those that follow the lost ones come after them
         return replace(work, pods=tuple(_before_decision(pod, did_run=pod.uid in ran) for pod in pods))
 
-    def _write_trees(self, backend: Backend, trees: Mapping[int, Sequence[_Step]]) -> bool:
+    def _ran_before(self, work: SeenWork) -> set[str]:
+        """The uids of its pods that ran when it was written last."""
+        known = self._written.get(work.uid)
+        return {pod.uid for pod in known.pods if pod.status is TaskStatus.RUNNING} if known is not None else set()
+
+    def _write_trees(self, backend: Backend, trees: Mapping[int, Sequence[_Step]]) -> set[int]:
+        """Write these steps, and return the trees that were locked by others."""
         if not trees:
-            return False
+            return set()
         user_id = _owner_id(backend)
         flavors = dict(Node.objects.filter(backend=backend).values_list("name", "flavor"))
-        busy: list[int] = []
+        busy = set[int]()
         removed: list[BackendRemoved] = []
         for root_id, steps in sorted(trees.items()):
             for first in range(0, len(steps), MAX_PER_TRANSACTION):
@@ -138,7 +172,7 @@ class WorkRecorder:
                     except DatabaseLost:
                         raise
                     except Busy:
-                        busy.append(root_id)
+                        busy.add(root_id)
                     except BackendRemoved as error:
                         removed.append(error)  # no fault of these rows
                     return len(some)
@@ -146,7 +180,7 @@ class WorkRecorder:
                 work_in_batch("work of an observed cluster", steps[first : first + MAX_PER_TRANSACTION], write_some)
                 if removed:
                     raise removed[0]
-        return bool(busy)
+        return busy
 
     def _write_some(
         self, backend: Backend, root_id: int, steps: Sequence[_Step], user_id: int, flavors: Mapping[str, str]
@@ -156,9 +190,9 @@ class WorkRecorder:
             root.backend = backend
             if not is_observed(backend):
                 raise BackendRemoved
-            follows = [(step.mark, step.work) for step in steps if step.mark is not None and step.work is not None]
+            follows = [(_copy(step.mark), step.work) for step in steps if step.mark and step.work]
             follows += _insert(root, [step for step in steps if step.mark is None], user_id)
-            ends = [(step.mark, step.message) for step in steps if step.mark is not None and step.work is None]
+            ends = [(_copy(step.mark), step.message) for step in steps if step.mark and step.work is None]
             marks = [mark for mark, _ in (*follows, *ends)]
             seen = SeenTransition(root, marks, now=database_time(), node_flavors=flavors, tells_starts=self._has_looked)
             for mark, work in follows:
@@ -166,7 +200,18 @@ class WorkRecorder:
             for mark, message in ends:
                 seen.end(mark, message)
             seen.save()
+        for mark in marks:
+            self._pods[mark.uid] = frozenset(mark.pods if mark.is_open else ())
+            self._without_flavor.pop(mark.uid, None)
         self._written |= {work.uid: work for _, work in follows}
+        self._without_flavor |= seen.without_flavor
+
+
+def _copy(mark: ObservedWork) -> ObservedWork:
+    """A mark to change: where the transaction fails, its rows are written again one by one, from the same facts."""
+    found = copy(mark)
+    found.pods, found.pod_names = dict(mark.pods), dict(mark.pod_names)
+    return found
 
 
 def _before_decision(pod: SeenPod, *, did_run: bool) -> SeenPod:

@@ -119,7 +119,8 @@ def _spec(work: SeenWork, pods: Sequence[SeenPod]) -> str:
 
 class SeenTransition(ObservedTransition):
     """A transition that follows from the objects of an observed cluster. `tells_starts`: its starts are decisions that
-    were seen; the work of the first look has started before."""
+    were seen; the work of the first look has started before. `without_flavor` has the nodes of running pods that have
+    no flavor, because their node is not known yet, by the uid of the work."""
 
     def __init__(
         self,
@@ -133,6 +134,7 @@ class SeenTransition(ObservedTransition):
         super().__init__(root, [mark.workflow_id for mark in marks], now=now)
         self._node_flavors, self._tells_starts = node_flavors, tells_starts
         self._flavored: list[Task] = []
+        self.without_flavor: dict[str, frozenset[str]] = {}
         self._resized: list[Group] = []
         self._retries: dict[tuple[UUID, str], int] | None = None
         self._marks: list[ObservedWork] = []
@@ -156,6 +158,8 @@ class SeenTransition(ObservedTransition):
             pod = by_task.get(str(task.pk))
             if pod is not None:
                 self._follow_pod(group, task, pod)
+        self._note_unknown_nodes(group, work)
+        _note_names(mark, work)
         placed = self.attempts.placed_attempts(group.pk)
         if self._tells_starts:
             self._add_decision(group, StepAction.START, [task for task in placed if task.pk not in ran_before])
@@ -170,6 +174,8 @@ class SeenTransition(ObservedTransition):
         group = self._group(mark)
         if not TaskStatus(group.status).is_finished:
             self.end_group(group, TaskStatus.FAILED_CANCELED, message)
+        if message == DELETED:
+            mark.pod_names = {}
         self._close(mark)
 
     def save(self) -> None:
@@ -177,7 +183,7 @@ class SeenTransition(ObservedTransition):
         super().save()
         bulk_sql.update_rows(self._resized, ["gpus", "gang"])
         bulk_sql.update_rows(self._flavored, ["flavor"])
-        ObservedWork.objects.bulk_update(self._marks, ["pods", "is_open"])
+        ObservedWork.objects.bulk_update(self._marks, ["pods", "pod_names", "is_open"])
 
     def _group(self, mark: ObservedWork) -> Group:
         return self.groups[mark.workflow_id][_GROUP_NAME]
@@ -251,13 +257,24 @@ class SeenTransition(ObservedTransition):
             group.gpus, group.gang = found
             self._resized.append(group)
 
+    def _preferred(self, group: Group, tasks: Sequence[Task]) -> list[tuple[str, str]]:
+        """None: the other scheduler chose the nodes by its own rules."""
+        return []
+
+    def _note_unknown_nodes(self, group: Group, work: SeenWork) -> None:
+        if not self.root.flavors:
+            return
+        placed = self.attempts.placed_attempts(group.pk)
+        if nodes := frozenset(task.node_name for task in placed if not task.flavor):
+            self.without_flavor[work.uid] = nodes
+
     def _follow_pod(self, group: Group, task: Task, pod: SeenPod) -> None:
+        if pod.node and self.root.flavors and not task.flavor and (found := self._node_flavors.get(pod.node)):
+            task.flavor = found
+            self._flavored.append(task)
         if (task.status, task.node_name) == (pod.status, pod.node) or not pod.node:
             return
         started = task.start_time or self._bounded_time(group, pod.started)
-        if self.root.flavors:
-            task.flavor = self._node_flavors.get(pod.node, "")
-            self._flavored.append(task)
         self.attempts.record_observed(task, pod.status, node=pod.node, pod_ip="", started=started)
 
     def _follow_workload(self, group: Group, work: SeenWork) -> bool:
@@ -295,6 +312,13 @@ class SeenTransition(ObservedTransition):
             workflow.start_time = workflow.start_time or group.start_time
         elif not placed and group.status == TaskStatus.RUNNING:
             self._requeue(group)
+
+
+def _note_names(mark: ObservedWork, work: SeenWork) -> None:
+    """Keep the names of the pods that are there, also of those that have ended: they have an output."""
+    there = {pod.uid: pod.name for pod in work.pods if pod.node and pod.status is not TaskStatus.FAILED_PREEMPTED}
+    kept = {task: about for task, about in mark.pod_names.items() if about[0] in there}
+    mark.pod_names = kept | {task: [uid, there[uid]] for uid, task in mark.pods.items() if uid in there}
 
 
 def _gpus(each: SeenPod | Task) -> int:
