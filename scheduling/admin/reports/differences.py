@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -17,11 +18,9 @@ from pools.representations.csv_files import is_csv_request, list_csv
 from pools.selectors.clusters import is_observed
 from pools.services.configuration.backends import read_backend
 from scheduling.domain.list_columns import DIFFERENCE_COLUMNS
-from scheduling.domain.observed.differences import DIFFERENCE_LABELS
+from scheduling.domain.observed.differences import DIFFERENCE_LABELS, MAX_KEPT
 from scheduling.filtersets.differences import DifferenceFilterSet
 from scheduling.models import SchedulerDifference
-
-MAX_CSV_ROWS = 10_000
 
 
 class DifferencePageFilterSet(PageFilterSet, DifferenceFilterSet):
@@ -54,7 +53,7 @@ class DifferenceAdmin(PolicyAdmin):
         filters = DifferencePageFilterSet(request, rows if backend is None else rows.filter(backend=backend))
         found = filters.qs.order_by("-id")
         if is_csv_request(request):
-            return list_csv("differences", DIFFERENCE_COLUMNS, found[:MAX_CSV_ROWS])
+            return list_csv("differences", DIFFERENCE_COLUMNS, found[:MAX_KEPT])
         return self.render_page(
             request,
             "osmo/differences.html",
@@ -66,4 +65,6 @@ class DifferenceAdmin(PolicyAdmin):
             filters=filters,
             window=paginate(found, request.GET.get("page")),
             columns=DIFFERENCE_COLUMNS,
+            most=MAX_KEPT,
+            days=settings.OSMO.decision_retention_days,
         )

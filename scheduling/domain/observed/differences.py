@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_NAMED = 5
+MAX_KEPT = 10_000
+"""The differences of a cluster that are kept; older ones go."""
 
 
 class DifferenceKind(StrEnum):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from django.db import DatabaseError
 
+from scheduling.domain.observed.differences import MAX_KEPT
 from scheduling.models import SchedulerDifference
 from scheduling.services.kubernetes.observing import difference_watch
 from tests.integration.observing.test_seen_work import Lab
@@ -102,3 +104,24 @@ def test_only_readers_of_the_platform_see_them(lab: Lab) -> None:
     assert len(lines) == 2
     assert lines[1].split(",")[1:5] == ["lab", "started", "team", "big-1"]
     assert world.sign_in("ann").get("/clusters/lab/differences").status_code == 403
+
+
+def test_the_newest_differences_are_kept(lab: Lab) -> None:
+    """A scheduler that differs all the time fills no disk."""
+    for pod in lab.firm.add_pod_group("big", namespace="science", queue="team", pods=3, **KEPT):
+        lab.firm.start(pod["metadata"]["name"], "n1", namespace="science")
+    lab.look()
+    row = SchedulerDifference.objects.get()
+    about = {"time": row.time, "kind": row.kind, "backend": row.backend, "pool": row.pool, "workflow": row.workflow}
+    rows = [SchedulerDifference(**about, gpus=1, message=str(number)) for number in range(MAX_KEPT)]
+    SchedulerDifference.objects.bulk_create(rows)
+    oldest = SchedulerDifference.objects.order_by("id")
+    assert oldest.count() == MAX_KEPT + 1
+    for pod in lab.firm.add_pod_group("more", namespace="science", queue="team", pods=3, **KEPT):
+        lab.firm.start(pod["metadata"]["name"], "n2", namespace="science")
+    lab.look()
+    assert oldest.count() == MAX_KEPT
+    assert oldest.last() is not None
+    assert SchedulerDifference.objects.filter(workflow__name="more-1").count() == 1
+    with pytest.raises(DatabaseError, match="Differences are history"):
+        SchedulerDifference.objects.filter(pk=oldest.values("pk")[:1]).delete()

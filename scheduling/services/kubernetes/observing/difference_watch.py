@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from django.db import connection
+
 from pools.database.transactions import change, database_time
 from pools.domain.names import with_pool_names
 from pools.domain.people.roles import SYSTEM
@@ -15,6 +17,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.observed.differences import (
+    MAX_KEPT,
     FoundDifference,
     OurPlan,
     SeenDecision,
@@ -140,3 +143,12 @@ def _save(backend: Backend, gangs: Mapping[str, GangRef], found: Sequence[FoundD
             )
             for each in found
         )
+        with connection.cursor() as cursor:
+            cursor.execute(_DELETE_SURPLUS, [backend.pk, backend.pk, MAX_KEPT])
+
+
+_DELETE_SURPLUS = """
+    DELETE FROM scheduling_schedulerdifference WHERE backend_id = %s AND id <= (
+        SELECT id FROM scheduling_schedulerdifference WHERE backend_id = %s ORDER BY id DESC OFFSET %s LIMIT 1
+    )
+"""
