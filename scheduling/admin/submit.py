@@ -20,6 +20,7 @@ from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
 from scheduling.history.starts.question import compare_ways_in, starts_if_submitted
+from scheduling.selectors.work.observed_objects import find_observed_object
 from scheduling.selectors.work.submission_leaves import submission_leaves
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.submission import (
@@ -170,6 +171,8 @@ def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
             original = get_visible_workflow(actor, name)
         except NotFound:
             return initial
+        if find_observed_object(original) is not None:  # it has no workflow file
+            return initial | {"pool": original.pool.name, "priority": original.priority}
         initial |= {
             "pool": original.pool.name,
             "priority": original.priority,

@@ -27,9 +27,11 @@ from pools.signals import Impact
 from pools.templatetags.osmo import state_label
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.list_columns import RESULT_COLUMNS, WORKFLOW_COLUMNS
+from scheduling.domain.observed.observed_object import ObservedAction, ObservedObject, observed_obstacle
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.what_if.impact import read_cancel_impact
+from scheduling.selectors.work.observed_objects import read_observed_objects
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.resubmission import retry_submission
 from scheduling.services.workflows.submission import submit
@@ -64,9 +66,10 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkAction:
-    """An action on workflows. `obstacle` says why the actor cannot do it to a workflow, empty if it is possible; `run`
-    does it and returns the workflow to look at next, with a message. `read_impact` says which other work it starts or
-    stops. `run_all` does it to several at once; without it each is on its own."""
+    """An action on workflows. `obstacle` says why the actor cannot do it to a workflow (with the object behind one that
+    was observed), empty if it is possible; `run` does it and returns the workflow to look at next, with a message.
+    `read_impact` says which other work it starts or stops. `run_all` does it to several at once; without it each is on
+    its own."""
 
     verb: str
     done: str
@@ -74,36 +77,27 @@ class WorkAction:
     form: type[forms.ServiceForm]
     is_dangerous: bool
     address: str
-    obstacle: Callable[[Actor, Workflow], str]
+    obstacle: Callable[[Actor, Workflow, ObservedObject | None], str]
     run: Callable[[Actor, Workflow, forms.ServiceForm], tuple[Workflow, str]]
     read_impact: Callable[[Actor, Collection[Workflow]], Impact | None] | None = None
     run_all: Callable[[Actor, Sequence[Workflow], forms.ServiceForm], list[ActionResult]] | None = None
 
 
-def can_retry(actor: Actor, workflow: Workflow) -> bool:
-    """Whether the workflow failed and the actor may submit to its pool."""
-    may_submit = is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name)
-    return WorkflowStatus(workflow.status).is_failed and may_submit
-
-
-def can_cancel(actor: Actor, workflow: Workflow) -> bool:
-    """Whether the workflow is active and the actor may cancel it."""
-    return WorkflowStatus(workflow.status).is_active and may_cancel(actor, workflow)
-
-
-def _cancel_obstacle(actor: Actor, workflow: Workflow) -> str:
+def _cancel_obstacle(actor: Actor, workflow: Workflow, seen: ObservedObject | None) -> str:
     if not WorkflowStatus(workflow.status).is_active:
         return f"{workflow.name} has already ended ({state_label(workflow.status)}); there is nothing to cancel."
-    return "" if may_cancel(actor, workflow) else f"{workflow.name} is not yours, and you are not an admin of its pool."
+    if not may_cancel(actor, workflow):
+        return f"{workflow.name} is not yours, and you are not an admin of its pool."
+    return observed_obstacle(workflow.name, seen, ObservedAction.CANCEL)
 
 
-def _retry_obstacle(actor: Actor, workflow: Workflow) -> str:
+def _retry_obstacle(actor: Actor, workflow: Workflow, seen: ObservedObject | None) -> str:
     if not WorkflowStatus(workflow.status).is_failed:
         state = state_label(workflow.status)
         return f"{workflow.name} is {state}; only failed workflows can be restarted. Submit its file again instead."
-    if not can_retry(actor, workflow):
+    if not is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name):
         return f"You may not submit to {workflow.pool.name}, the pool of {workflow.name}."
-    return ""
+    return observed_obstacle(workflow.name, seen, ObservedAction.SUBMIT_AGAIN)
 
 
 def _cancel(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
@@ -195,7 +189,8 @@ def action_page(admin: PolicyAdmin, request: HttpRequest, action: WorkAction) ->
     if form.is_bound and form.is_valid():
         return _answer(admin, request, action, rows, form, back)
     is_single = len(rows) == 1
-    obstacles = [(row, action.obstacle(actor, row)) for row in rows]
+    seen = read_observed_objects(rows)
+    obstacles = [(row, action.obstacle(actor, row, seen.get(row.pk))) for row in rows]
     possible = [row for row, obstacle in obstacles if not obstacle]
     effect = action.read_impact(actor, possible) if action.read_impact is not None and possible else None
     if effect is not None:

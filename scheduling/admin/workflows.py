@@ -31,12 +31,12 @@ from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.reports.comparison import comparison_page
 from scheduling.admin.submit import submit_workflow_page
 from scheduling.admin.whole_queue import whole_queue_page
-from scheduling.admin.work_actions import CANCEL, RETRY, action_page, can_cancel, can_retry
+from scheduling.admin.work_actions import CANCEL, RETRY, action_page
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.flavor_choices import TaskGpus
 from scheduling.domain.list_columns import GANG_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.statuses import WorkflowStatus
-from scheduling.models import Group, ObservedWork, Workflow
+from scheduling.models import Group, Workflow
 from scheduling.selectors.cluster.pool_flavors import read_pool_flavors
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
 from scheduling.selectors.receipts.receipts import read_receipts
@@ -44,6 +44,7 @@ from scheduling.selectors.reports.past_waits import PastWaits, read_waits
 from scheduling.selectors.work.attempt_bars import read_attempt_chart
 from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.work.observed_objects import find_observed_object
 from scheduling.selectors.work.workflow_log import event_log_lines
 from scheduling.selectors.work.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
 from scheduling.selectors.work.workflows import (
@@ -52,6 +53,7 @@ from scheduling.selectors.work.workflows import (
     list_workflows,
     queue_names_of,
 )
+from scheduling.services.kubernetes.pod_output import observed_output
 from scheduling.services.workflows.user_actions import end_workflow
 
 MAX_ENTRIES_SHOWN = 30
@@ -98,7 +100,10 @@ class WorkflowAdmin(PolicyAdmin):
             return list_csv("workflows", WORKFLOW_COLUMNS, read_workflow_rows(actor, every))
         number = parse_page_number(request.GET.get("page"))
         workflows, more = list_workflows(found, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
-        can_change_some = any(can_cancel(actor, row) or can_retry(actor, row) for row in workflows)
+        rows = read_workflow_rows(actor, workflows)
+        can_change_some = any(
+            not action.obstacle(actor, row.workflow, row.observed) for row in rows for action in (CANCEL, RETRY)
+        )
         return self.render_page(
             request,
             "osmo/workflows.html",
@@ -109,7 +114,7 @@ class WorkflowAdmin(PolicyAdmin):
             order=order,
             columns=WORKFLOW_COLUMNS,
             count=filters.qs.order_by().count(),
-            rows=read_workflow_rows(actor, workflows),
+            rows=rows,
             window=ListPage(workflows, number, number + 1 if more else 0),
             can_change_some=can_change_some,
             is_all_selected=request.GET.get("select") == "all",
@@ -126,8 +131,7 @@ class WorkflowAdmin(PolicyAdmin):
         waiting_gangs = waiting_gangs_of(actor, workflow)
         waits, starts = read_waits(groups, timezone.now()), read_flavor_starts(workflow)
         subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
-        observed = ObservedWork.objects.filter(workflow=workflow).select_related("backend").first()
-        is_ours = observed is None
+        observed = find_observed_object(workflow)
         return self.render_page(
             request,
             "osmo/workflow.html",
@@ -160,13 +164,14 @@ class WorkflowAdmin(PolicyAdmin):
             and workflow.root_pool.backend.kind == Backend.Kind.KUBERNETES,
             is_active=status.is_active,
             observed=observed,
-            may_cancel=is_ours and can_cancel(actor, workflow),
-            may_retry=is_ours and can_retry(actor, workflow),
+            output_lines=_observed_output(groups) if observed is not None else [],
+            may_cancel=not CANCEL.obstacle(actor, workflow, observed),
+            may_retry=not RETRY.obstacle(actor, workflow, observed),
             may_end=status is WorkflowStatus.RUNNING
             and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
             and workflow.root_pool.backend is not None
             and workflow.root_pool.backend.kind == Backend.Kind.SIMULATED,
-            may_submit=is_ours and is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
+            may_submit=observed is None and is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
             may_see_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
             entries=list(
                 AuditEntry.objects.visible_to(actor).filter(object__in=subjects).order_by("-id")[:MAX_ENTRIES_SHOWN]
@@ -199,6 +204,12 @@ class WorkflowAdmin(PolicyAdmin):
             lead="Work on a simulated cluster does not really run, so its end is reported by hand. Groups that depend "
             "on these continue, or fail with them.",
         )
+
+
+def _observed_output(groups: Iterable[Group]) -> list[str]:
+    """How the output of the last attempts of observed tasks is read."""
+    latest = {(task.group_id, task.name): task for group in groups for task in group.loaded_tasks}
+    return observed_output(list(latest.values()))
 
 
 def _nodes_of(groups: Iterable[Group]) -> list[str]:

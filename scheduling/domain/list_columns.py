@@ -37,6 +37,10 @@ WORKFLOW_COLUMNS = list_columns(
         is_extra=True, cell="submit_time", is_time=True, published="Submit Time",
     ),
     Column("started", "", lambda row: row.workflow.start_time),
+    Column(
+        "observed", "Observed in", lambda row: row.observed.backend if row.observed else "",
+        meaning="The cluster whose own scheduler runs it",
+    ),
     Column("ended", None, lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
     Column(
         "waited_seconds", "Waited", lambda row: round(row.waited_seconds), None, "waited", is_right=True,

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -25,6 +26,7 @@ from scheduling.api.work.pending_queue import (
 )
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.gang_tree_rows import GangAnswer, gang_body
+from scheduling.domain.observed.observed_object import ObservedObject
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
@@ -33,6 +35,7 @@ from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_
 from scheduling.selectors.receipts.preemptions import Preemption, read_preemptions
 from scheduling.selectors.reports.past_waits import GangWait, read_waits
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.work.observed_objects import find_observed_object
 from scheduling.selectors.work.workflow_rows import WorkflowRow
 from scheduling.selectors.work.workflows import ListedWorkflow, queue_names_of
 
@@ -47,8 +50,19 @@ class _WorkflowTimes(TypedDict):
     duration: float | None
 
 
+class ObservedAnswer(TypedDict):
+    """The object of an observed cluster that a workflow stands for. Its record follows it while it `is_open`."""
+
+    backend: str
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    is_open: bool
+
+
 class ListedWorkflowAnswer(_WorkflowTimes):
-    """A row of the list of workflows; `gpus`, `reason` and `start` are there with `details`."""
+    """A row of the list of workflows; `gpus`, `reason`, `start` and `observed` are there with `details`."""
 
     user: str
     name: str
@@ -71,6 +85,7 @@ class ListedWorkflowAnswer(_WorkflowTimes):
     gpus: NotRequired[int]
     reason: NotRequired[ReasonAnswer | None]
     start: NotRequired[StartAnswer | None]
+    observed: NotRequired[ObservedAnswer | None]
 
 
 class WorkflowListAnswer(TypedDict):
@@ -210,6 +225,7 @@ class WorkflowAnswer(_WorkflowTimes):
     queue: str
     k8s_queue: str
     reason: ReasonAnswer | None
+    observed: ObservedAnswer | None
     preemptions: Annotated[list[PreemptionAnswer], "Of this workflow, the newest first."]
     preempted: Annotated[list[PreemptionAnswer], "The work that it preempted, as far as the caller may see it."]
 
@@ -317,6 +333,7 @@ def detailed_list_entry(row: WorkflowRow, links: WorkflowLinks) -> ListedWorkflo
     body["gpus"] = row.gpus
     body["reason"] = None if waiting is None else reason_body(waiting.reason)
     body["start"] = None if waiting is None else start_body(waiting.start)
+    body["observed"] = _observed_body(row.observed)
     return body
 
 
@@ -370,9 +387,14 @@ def workflow_detail(actor: Actor, workflow: Workflow, links: WorkflowLinks) -> W
         "queue": queue,
         "k8s_queue": k8s_queue,
         "reason": None if first is None else reason_body(first.reason),
+        "observed": _observed_body(find_observed_object(workflow)),
         "preemptions": [_preemption_body(each) for each in preemptions.lost],
         "preempted": [_preemption_body(each) for each in preemptions.taken],
     }
+
+
+def _observed_body(seen: ObservedObject | None) -> ObservedAnswer | None:
+    return None if seen is None else cast("ObservedAnswer", asdict(seen))
 
 
 def _preemption_body(preemption: Preemption) -> PreemptionAnswer:

@@ -11,9 +11,11 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from pools.domain.people.roles import Actor
+from scheduling.domain.observed.observed_object import ObservedObject
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of_many
+from scheduling.selectors.work.observed_objects import read_observed_objects
 
 WAITED = ExpressionWrapper(Coalesce("start_time", "end_time", Now()) - F("submit_time"), output_field=DurationField())
 RAN = ExpressionWrapper(Coalesce("end_time", Now()) - F("start_time"), output_field=DurationField())
@@ -24,13 +26,15 @@ GPUS = ExpressionWrapper(Subquery(_GPU_SUMS.values("sum")), output_field=Integer
 @dataclass(frozen=True, slots=True)
 class WorkflowRow:
     """A workflow of a list. `gpus` is the sum of the GPUs of its gangs (an elastic gang counts its minimum), `waiting`
-    its first gang that waits. Times are seconds; `run_seconds` is None before the start."""
+    its first gang that waits. Times are seconds; `run_seconds` is None before the start. `observed` is the object of
+    an observed cluster behind it."""
 
     workflow: Workflow
     gpus: int
     waiting: WaitingGang | None
     waited_seconds: float
     run_seconds: float | None
+    observed: ObservedObject | None = None
 
 
 WORKFLOW_ORDERS = {"gpus": GPUS, "waited": WAITED, "ran": RAN}
@@ -39,11 +43,12 @@ WORKFLOW_ORDERS = {"gpus": GPUS, "waited": WAITED, "ran": RAN}
 
 def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[WorkflowRow]:
     """The rows of workflows that `actor` may see, whose pools with their backends are loaded. Two queries, a
-    third where work waits, and for each backend with such work those of its queue."""
+    third where work waits, one where some was observed, and for each backend with such work those of its queue."""
     sums = Group.objects.filter(workflow__in=workflows).order_by().values_list("workflow").annotate(Sum("gpus"))
     gpus = dict(sums)
     active = [each for each in workflows if WorkflowStatus(each.status).is_active]
     waiting = waiting_gangs_of_many(actor, active)
+    observed = read_observed_objects(workflows)
     now = timezone.now()
     return [
         WorkflowRow(
@@ -52,6 +57,7 @@ def read_workflow_rows(actor: Actor, workflows: Sequence[Workflow]) -> list[Work
             waiting.get(each.name),
             _seconds(each.submit_time, each.start_time or each.end_time or now),
             None if each.start_time is None else _seconds(each.start_time, each.end_time or now),
+            observed.get(each.pk),
         )
         for each in workflows
     ]

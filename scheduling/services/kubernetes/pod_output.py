@@ -23,6 +23,7 @@ from scheduling.domain.cluster.naming import host_name, pod_group_name, pod_name
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
+from scheduling.domain.statuses import TaskStatus
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError, InvalidObject, ObjectNotFound
 from scheduling.kube.connection.port import ClusterReader
@@ -57,7 +58,8 @@ def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_L
     """The last lines of each attempt's container, each line after `[task]`; a problem is a line, too."""
     dispatched = [task for task in attempts if task.dispatched_at is not None]
     if is_observed(backend):
-        yield from _where_observed(attempts)
+        yield "The cluster is observed, and the output of its pods is not read from here:\n"
+        yield from (f"{line}\n" for line in observed_output(attempts))
         return
     if not dispatched:
         yield "No pod of these tasks has been created on the cluster yet, so there is no output.\n"
@@ -75,14 +77,25 @@ def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_L
         yield f"The first {MAX_PODS} of {len(dispatched)} pods: ask for the others with task_name.\n"
 
 
-def _where_observed(attempts: Sequence[Task]) -> Iterator[str]:
-    """How to read the output of pods that are not ours."""
-    yield "The cluster is observed, and the output of its pods is not read from here:\n"
-    groups = {task.group_id for task in attempts[:MAX_PODS]}
-    marks = ObservedWork.objects.filter(workflow__groups__in=groups).values_list("workflow__groups", "namespace")
-    namespaces = dict(marks)
-    for task in attempts[:MAX_PODS]:
-        yield f"kubectl -n {namespaces.get(task.group_id, 'NAMESPACE')} logs {task.name}\n"
+def observed_output(attempts: Sequence[Task]) -> list[str]:
+    """How to read the output of pods that are not ours: a line for each attempt. Only pods that were there at the last
+    look are named."""
+    shown = attempts[:MAX_PODS]
+    marks = ObservedWork.objects.filter(workflow__groups__in={task.group_id for task in shown})
+    names = {
+        task: f"kubectl -n {namespace} logs {name} --all-containers"
+        for namespace, pods in marks.values_list("namespace", "pod_names")
+        for task, (_, name) in pods.items()
+    }
+    lines = [names.get(str(task.pk)) or f"[{attempt_label(task)}] {_without_pod(task)}" for task in shown]
+    more = len(attempts) - len(shown)
+    return lines + (
+        [f"The first {MAX_PODS} of {len(attempts)} pods: ask for the others with task_name."] if more else []
+    )
+
+
+def _without_pod(task: Task) -> str:
+    return "Its pod is gone." if TaskStatus(task.status).is_finished else "It waits, and has no pod that runs."
 
 
 def read_cluster_events(

@@ -13,10 +13,12 @@ from pools.locking import lock_namespaces, lock_pool_tree, lock_pool_trees
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
+from scheduling.domain.observed.observed_object import ObservedAction, observed_obstacle
 from scheduling.domain.receipts.causes import EndCause, InterruptionFacts
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
-from scheduling.models import ObservedWork, Workflow
+from scheduling.models import Workflow
+from scheduling.selectors.work.observed_objects import find_observed_object
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.transitions import WorkflowTransition
 
@@ -157,12 +159,7 @@ def require_manage(actor: Actor, name: str) -> Workflow:
 def _require_cancellable(workflow: Workflow) -> None:
     """Raises Conflict for work of an observed cluster, to which nothing is written, and BadInput for work that has
     ended."""
-    mark = ObservedWork.objects.filter(workflow=workflow, is_open=True).select_related("backend").first()
-    if mark is not None:
-        message = (
-            f"{workflow.name} is the {mark.kind} {mark.namespace}/{mark.name} of cluster {mark.backend.name}, which is "
-            "observed; OSMO Admin writes nothing there. Stop it with the tools of that cluster."
-        )
+    if message := observed_obstacle(workflow.name, find_observed_object(workflow), ObservedAction.CANCEL):
         raise Conflict(message, [Violation("name", Fault.CLUSTER_OBSERVED, message)], workflow_id=workflow.name)
     if not WorkflowStatus(workflow.status).is_active:
         message = f"Workflow {workflow.name} has already ended ({workflow.status}); there is nothing to cancel."

@@ -81,6 +81,7 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder, *, is_of_all: boo
     rows = [
         {
             **entry,
+            "observed": (entry.get("observed") or {}).get("backend"),
             "waited_seconds": duration_cell(entry.get("queued_time")),
             "starts_about": start_cell(entry.get("start")),
             "run_seconds": duration_cell(entry.get("duration")),
@@ -88,7 +89,8 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder, *, is_of_all: boo
         for entry in ordered
     ]
     starts = "starts_about" if any(entry.get("start") for entry in entries) else ""
-    keys = f"workflow user pool priority status submitted waited_seconds {starts} run_seconds labels"
+    observed = "observed" if any(entry.get("observed") for entry in entries) else ""
+    keys = f"workflow user pool priority status submitted waited_seconds {starts} run_seconds {observed} labels"
     nothing = "There are no workflows to view." if is_of_all else NO_OWN_WORK
     return with_more_entries(list_table(pick(WORKFLOW_COLUMNS, keys), rows, nothing=nothing), answer)
 
@@ -121,6 +123,7 @@ def _workflow_text(answer: dict[str, Any]) -> AnswerText:
             ("Start Time", local_time(answer.get("start_time"))),
             ("End Time", local_time(answer.get("end_time"))),
             ("Cancelled By", answer.get("cancelled_by")),
+            *_observed_facts(answer),
             *_preemption_facts(answer),
             *_waiting_facts(answer),
             *_past_wait_facts(answer),
@@ -138,6 +141,13 @@ def _task_row(group: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
     return {
         **task, "group": group.get("name"), "task_name": task["name"], "node": task.get("node_name"), "message": message
     }  # fmt: skip
+
+
+def _observed_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The object behind work that another scheduler runs."""
+    if not (seen := answer.get("observed")):
+        return []
+    return [("Observed", f"{seen['kind']} {seen['namespace']}/{seen['name']} of cluster {seen['backend']}")]
 
 
 def _preemption_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
