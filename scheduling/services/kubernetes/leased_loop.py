@@ -106,7 +106,7 @@ class LeasedLoop(ABC):
                 self._lease.renew()
 
     def _require_lease(self) -> None:
-        """Called before each write to the cluster. Raises LeaseLost."""
+        """Called before each write to the cluster, or of what was seen there. Raises LeaseLost."""
         if self._is_leased and not self._lease.may_write():
             raise LeaseLost("The lease on this backend may have run out; nothing is written without it.", retry_after=1)
 

@@ -71,7 +71,7 @@ class ClusterObserver(LeasedLoop):
         self._connect, self._intervals = connect, intervals
         self._cluster: ClusterReader | None = None
         self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, intervals.informer_timing)
-        self._recorder, self._differences = WorkRecorder(), DifferenceWatch()
+        self._recorder, self._differences = WorkRecorder(self._require_lease), DifferenceWatch()
         self._backend: Backend | None = None
         self._due: dict[str, float] = {}
         self._devices: tuple[list[Object], list[Object]] | None = None
@@ -118,6 +118,7 @@ class ClusterObserver(LeasedLoop):
         found = self._write_work(backend, works, unread)
         if found.is_unfinished:
             self._due["round"] = 0.0
+        self._require_lease()
         heartbeats.record_uncounted(backend, found.unassigned, seen.unread, found.failed)
         unreadable = {each.uid for each in seen.unread if each.is_malformed and each.kind == POD}
         left_out = found.counted | unreadable
@@ -135,7 +136,7 @@ class ClusterObserver(LeasedLoop):
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
         self._due.clear()
         # Another process may have observed meanwhile: nothing that this one saw before is a decision of now.
-        self._recorder, self._differences = WorkRecorder(), DifferenceWatch()
+        self._recorder, self._differences = WorkRecorder(self._require_lease), DifferenceWatch()
         self._devices = self._usage = None
         self._read_backend()
         informers_stop = threading.Event()

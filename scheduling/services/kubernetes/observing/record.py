@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -58,9 +58,12 @@ class _Step:
 
 
 class WorkRecorder:
-    """Writes the work of one backend. What it has written it does not write again while it stays the same."""
+    """Writes the work of one backend. What it has written it does not write again while it stays the same. `may_write`
+    is called under each lock and raises LeaseLost where another process works with the backend: what it writes is newer
+    than this look."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_write: Callable[[], None] = lambda: None) -> None:
+        self._may_write = may_write
         self._written: dict[str, SeenWork] = {}
         self._without_flavor: dict[str, frozenset[str]] = {}
         self._pods: dict[str, frozenset[str]] = {}
@@ -190,6 +193,7 @@ class WorkRecorder:
             root.backend = backend
             if not is_observed(backend):
                 raise BackendRemoved
+            self._may_write()
             follows = [(_copy(step.mark), step.work) for step in steps if step.mark and step.work]
             follows += _insert(root, [step for step in steps if step.mark is None], user_id)
             ends = [(_copy(step.mark), step.message) for step in steps if step.mark and step.work is None]
