@@ -48,9 +48,9 @@ _LARGER: Final = (
 _NOT_KEPT = f"The files of a preview are kept for {KEPT_MINUTES} minutes and are gone now. Choose them again."
 _SLURM_ONLY = {"guarantee": "", "history": "", "depth": ""}
 GUARANTEES: Final = {
-    "": "nothing is: only LOW work runs in their pools",
-    str(GuaranteeFrom.LIMIT): "the ceiling itself",
-    str(GuaranteeFrom.HISTORY): "what each account of Slurm held at most in 95 % of the time of a history",
+    "": "nothing: only LOW work runs in its pool",
+    str(GuaranteeFrom.LIMIT): "as much as it allows",
+    str(GuaranteeFrom.HISTORY): "what an account of Slurm usually used, by a history",
 }
 
 
@@ -117,11 +117,12 @@ class ImportForm(ChangeForm):
     cluster = forms.choice_field("Cluster", required=False)
     backend = forms.text_field("Name of the new cluster", empty="imported")
     namespace = forms.text_field("Namespace of the new cluster", empty="default")
-    guarantee = forms.choice_field("Of a ceiling, guaranteed is", list(GUARANTEES.items()), required=False)
+    guarantee = forms.choice_field("A ceiling guarantees", list(GUARANTEES.items()), required=False)
     history = FileField(
         label="History",
         required=False,
-        help_text="Slurm: the output of sacct -P, also compressed with gzip.",
+        help_text="Slurm: the output of sacct -P, also compressed with gzip. Usually used is what the account held at "
+        "most in 95 % of the time.",
     )
     depth = forms.text_field(
         "Level of the accounts that become pools",

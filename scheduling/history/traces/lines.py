@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,22 +41,27 @@ def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BY
     """Every line, with its end. A line that is not UTF-8, has a zero byte or is too long is a fault, and comes with
     what can be read; a file that cannot be opened, is UTF-16, or breaks off, ends the lines."""
     number = size = 0
+    most = MAX_GIVEN_BYTES if isinstance(source, GivenFile) else sys.maxsize
     try:
         with _open(source) as file:
             while chunk := file.readline(longest + 1):
                 number += 1
                 size += len(chunk)
-                if isinstance(source, GivenFile) and size > MAX_GIVEN_BYTES:
-                    most = f"more than {MAX_GIVEN_BYTES // 2**20} MiB of text"
-                    faults.add(number, "", Fault.BAD_VALUE, f"The file has {most}. The command reads larger ones.")
+                is_too_long = len(chunk) > longest
+                if is_too_long:
+                    size += _skip_line(file, chunk, most=most - size)
+                if size > most:
+                    text = (
+                        f"The file has more than {MAX_GIVEN_BYTES // 2**20} MiB of text. The command reads larger ones."
+                    )
+                    faults.add(number, "", Fault.BAD_VALUE, text)
                     return
                 if number == 1 and chunk.startswith(_UTF_16):
                     message = "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE."
                     faults.add(number, "", Fault.BAD_VALUE, message)
                     return
-                if len(chunk) > longest:
+                if is_too_long:
                     faults.add(number, "", Fault.BAD_VALUE, f"The line is longer than {longest} bytes.")
-                    _skip_line(file, chunk)
                     chunk = b"\n"
                 if number == 1:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
@@ -92,6 +98,10 @@ def _open(source: Source) -> BinaryIO:
     return cast("BinaryIO", gzip.open(source, "rb")) if is_compressed else Path(source).open("rb")
 
 
-def _skip_line(file: BinaryIO, chunk: bytes) -> None:
-    while chunk and not chunk.endswith(b"\n"):
+def _skip_line(file: BinaryIO, chunk: bytes, *, most: int) -> int:
+    """Read on to the end of the line, or until more than `most` bytes were skipped. Returns the number of these."""
+    skipped = 0
+    while chunk and not chunk.endswith(b"\n") and skipped <= most:
         chunk = file.readline(MAX_LINE_BYTES)
+        skipped += len(chunk)
+    return skipped

@@ -17,6 +17,7 @@ from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.user_names import user_name_violations
 from pools.domain.structured_input.faults import shorten
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
+from pools.domain.values.counting import counted
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
 from scheduling.moving_in.options import ALL_KINDS, GuaranteeFrom, ImportOptions
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
@@ -438,12 +439,17 @@ class _AccountWriter:
             )
 
     def _add_coordinator(self, line: SlurmLine, value: str, place: SourcePlace) -> None:
-        for name in filter(None, (word.strip().lower() for word in value.split(","))):
+        names = [word.strip().lower() for word in value.split(",") if word.strip()]
+        if not names:
+            self.result.state(place, "names no account.")
+        for name in names:
             account = self.accounts.get(name)
             if account is None:
                 self.result.decide(place, f"the files do not have the account {name}.")
                 continue
-            for pool in self._pools_below(account):
+            pools = self._pools_below(account)
+            self.result.became(place, f"the role osmo-POOL-admin of {counted(len(pools), 'pool')} of {name}.")
+            for pool in pools:
                 self._give(line, pool, PoolRoleKind.ADMIN)
 
     def _pools_below(self, account: _Account) -> list[str]:

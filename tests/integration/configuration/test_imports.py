@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.backends import PutBackend
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import SYSTEM
 from scheduling.configuration.files import ConfigurationFiles, read_file
@@ -12,6 +13,8 @@ from scheduling.moving_in.options import GuaranteeFrom
 from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from tests.support.imports import imported
+from tests.support.observed_cluster import observed_backend
+from tests.support.world import apply_change
 from tests.unit.moving_in.test_kueue import EVERY_KEY, TWO_FLAVORS, flavors
 from tests.unit.moving_in.test_osmo import ACCOUNTS, ROLES, VALUES
 from tests.unit.moving_in.test_queues import queue as kai_queue
@@ -61,6 +64,30 @@ def test_an_import_comes_back_from_the_installation(kind: str, texts: list[str],
     again = imported(kind, *texts, **options)
     assert not compare_configuration(files_of(file_texts(again.objects)), GIT).changes
     assert any(name for object_kind, name in again.objects if object_kind is OwnedKind.POOL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("kueue", [flavors(h100="gpu: h100", a100="gpu: a100") + TWO_FLAVORS]),
+        ("kai", [KAI]),
+        ("slurm", [DUMP, NODES]),
+        ("resourcequota", [quota("a", "team", "requests.nvidia.com/gpu: 8")]),
+    ],
+)
+def test_pools_of_an_observed_cluster_come_back_with_it(kind: str, texts: list[str]) -> None:
+    """The firm's own scheduler goes on; the export has the cluster with its mode and its flavors."""
+    observed_backend("prod")
+    named = [{"name": name, "node_labels": {"gpu": name}} for name in ("h100", "a100")]
+    apply_change(PutBackend(name="prod", body={"flavors": named}))
+    wanted = file_texts(imported(kind, *texts, backend="prod", writes_backend=False).objects)
+    apply_configuration(actor=SYSTEM, files=files_of(wanted), options=GIT)
+    exported = file_texts(read_export().objects)
+    assert wanted.items() <= exported.items()
+    assert "mode: observe" in exported["backends/prod.yaml"]
+    assert file_texts(imported("osmo", *exported.values()).objects) == exported
+    changes = compare_configuration(files_of(exported), GIT).changes
+    assert all(each.before == each.after for each in changes), "Git would own what it did not make, and change nothing"
 
 
 def files_of(texts: dict[str, str]) -> ConfigurationFiles:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduling.domain.priorities import Priority
 from scheduling.history.proof.past_use import read_past_use
 from scheduling.history.traces.faults import ReplayFault
-from scheduling.history.traces.lines import GivenFile
+from scheduling.history.traces.lines import MAX_GIVEN_BYTES, MAX_LINE_BYTES, GivenFile
 from scheduling.history.traces.trace import TraceOptions, TraceReader
 from tests.unit.replay.test_sacct import COLUMNS, HEADER, row
 from tests.unit.replay.test_workload_log import condition, pod, workload
@@ -55,6 +55,14 @@ def answer_of(name: str, content: bytes, **options: Any) -> None:
         pass
     else:
         assert all(0 <= each.usual <= each.most for kinds in use.teams.values() for each in kinds.values())
+
+
+def test_one_line_that_unpacks_to_too_much() -> None:
+    """It is not unpacked to its end, in the process that serves pages."""
+    packed = gzip.compress(b"x" * (MAX_GIVEN_BYTES + 2 * MAX_LINE_BYTES)) + b"damaged, and never reached"
+    reader = TraceReader(GivenFile("a.txt", packed), teams=None, priority=Priority.LOW)
+    assert reader.read() is None
+    assert "more than 32 MiB of text" in reader.faults.listed[0].message
 
 
 @given(st.sampled_from(["a.txt", "a.swf", "a.jsonl"]), st.one_of(st.binary(max_size=300), st.text(max_size=100)))
