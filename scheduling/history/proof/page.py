@@ -42,6 +42,10 @@ th, td { text-align: right; padding: .25rem .5rem; border-bottom: 1px solid var(
 th { font-weight: 600; } th:first-child, td:first-child, .text { text-align: left; }
 td { white-space: nowrap; } .text { overflow-wrap: anywhere; white-space: normal; min-width: 6rem; }
 .case td { border-bottom: 0; } .why td { color: var(--soft); } .less { font-weight: 700; }
+@media print {
+  :root { font-size: 12px; } body { font-size: 9.5px; max-width: none; padding: 0; } .wide { overflow: visible; }
+  th, td { padding: .2rem .25rem; white-space: normal; } .text { min-width: 4rem; }
+}
 """
 
 
