@@ -402,13 +402,13 @@ class ConfirmFlow(Generic[ResultT]):
 
     def _confirm(self, form: ChangeForm, sent: _Input, *, asks: bool) -> HttpResponse:
         with done_changes.making(actor_of(self.request), self._form_address) as is_only_one:
-            return self._make_confirmed(form, sent, asks=asks, has_twin=not is_only_one)
+            return self._make_confirmed(form, sent, asks=asks, is_sent_twice=not is_only_one)
 
-    def _end_of_same(self, sent: _Input, *, has_twin: bool = False) -> HttpResponse | None:
+    def _end_of_same(self, sent: _Input, *, is_sent_twice: bool = False) -> HttpResponse | None:
         """The end of this very confirmation if it was sent before, as by a double click or a browser that sends it
-        again; with a twin, another one of the form is being made."""
+        again; if it was sent twice at once, the other one is being made."""
         actor = actor_of(self.request)
-        found = done_changes.read_done(actor, self._form_address, self._input_mark(sent), waits=has_twin)
+        found = done_changes.read_done(actor, self._form_address, self._input_mark(sent), waits=is_sent_twice)
         if found is None:
             return None
         before, now = found["version"], self.change.version
@@ -419,10 +419,12 @@ class ConfirmFlow(Generic[ResultT]):
         self.admin.show_success(self.request, found["message"])
         return HttpResponseRedirect(found["address"])
 
-    def _make_confirmed(self, form: ChangeForm, sent: _Input, *, asks: bool, has_twin: bool) -> HttpResponse:
+    def _make_confirmed(self, form: ChangeForm, sent: _Input, *, asks: bool, is_sent_twice: bool) -> HttpResponse:
         preview = self.change.preview
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
-            return self._end_of_same(sent, has_twin=has_twin) or self._redirect_to_preview(form, sent, is_repeated=True)
+            return self._end_of_same(sent, is_sent_twice=is_sent_twice) or self._redirect_to_preview(
+                form, sent, is_repeated=True
+            )
         try:
             command, actor, note = self.change.command(form), actor_of(self.request), form.cleaned_data["description"]
             with (
@@ -431,14 +433,16 @@ class ConfirmFlow(Generic[ResultT]):
             ):
                 result = self._make(form, form.cleaned_data["version"])
         except Stale:
-            return self._end_of_same(sent, has_twin=has_twin) or self._redirect_to_preview(form, sent, is_repeated=True)
+            return self._end_of_same(sent, is_sent_twice=is_sent_twice) or self._redirect_to_preview(
+                form, sent, is_repeated=True
+            )
         except ApprovalNeeded as need:
             if asks and self._may_ask(form):
                 return self._ask(form, self.change.command(form), need)
             form.add_errors(need)
             return self._form_page(form)
         except REFUSALS as refusal:
-            if end := self._end_of_same(sent, has_twin=has_twin):
+            if end := self._end_of_same(sent, is_sent_twice=is_sent_twice):
                 return end
             form.add_errors(refusal)
             return self._form_page(form)

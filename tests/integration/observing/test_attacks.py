@@ -110,10 +110,10 @@ def test_two_backends_observe_one_cluster(lab: Lab) -> None:
     observer.relist_and_observe()
     assert lab.states() == {"job": ("RUNNING", 1)}
     assert lab.other_gpus() == {"n1": 2, "n2": 0}
-    twin = Lab.__new__(Lab)
-    twin.backend = second
-    assert twin.states() == {"other": ("RUNNING", 2)}
-    assert twin.other_gpus() == {"n1": 1, "n2": 0}
+    other = Lab.__new__(Lab)
+    other.backend = second
+    assert other.states() == {"other": ("RUNNING", 2)}
+    assert other.other_gpus() == {"n1": 1, "n2": 0}
     assert verify() == []
 
 
