@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support import lanes, nightly_parts, optional_tools, own_processes, services, static_files
+from tests.support import nightly_parts, optional_tools, services, static_files
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
 from tests.support.up import UpProcess
@@ -84,31 +84,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=dropped)
     optional_tools.mark_missing(items, nightly=bool(config.getoption("--nightly")))
     items.sort(key=_place_in_order)
-    lanes.check(items)
 
 
 def _place_in_order(item: pytest.Item) -> int:
-    """Tests that share an installation come late and one after the other: while it runs, its processes take a fifth of
-    the processor from all other tests."""
+    """Tests of an installation that runs until the end of the session come late: from its start on, its processes take
+    a fifth of the processor from all other tests. Where Playwright has a loop, `asyncio.run` is refused for good: tests
+    with a browser are the last of a process."""
     fixtures = set(getattr(item, "fixturenames", ()))
     return 2 if "chromium" in fixtures else 1 if fixtures & {"stack", "worker_installation"} else 0
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
-    """Whole modules by lanes. A part of the night may be a single module, so its tests are shared one by one."""
-    if config.getoption("dist") != "worksteal" or config.getoption("nightly"):
-        return None
-    return lanes.LaneScheduling(config)
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     optional_tools.fail_missing(item)
-    own_processes.start_needed(item)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    own_processes.stop_unneeded(item, nextitem)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -224,24 +211,21 @@ def stack(template: Services, tmp_path_factory: pytest.TempPathFactory, django_d
     running = Stack(template, tmp_path_factory.mktemp("stack"), django_db_blocker, {})
     try:
         running.start()
-        with own_processes.kept("stack", stop=running.stop_processes, start=running.start_processes):
-            yield running
+        yield running
     finally:
         running.stop()
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """One browser process for this pytest worker."""
-    from tests.support.browser import Chromium
+    """One browser process for this pytest worker. Playwright's loop runs in this thread from now on, and Django treats
+    everything that follows as asynchronous code."""
+    from tests.support.browser import launch_chromium
 
-    browser = Chromium()
-    with own_processes.kept("chromium", stop=browser.close, start=browser.open):
-        browser.open()
-        try:
-            yield browser
-        finally:
-            browser.close()
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with launch_chromium() as browser:
+        yield browser
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.installation import FaultyInstallation
-from tests.support import own_processes, services
+from tests.support import services
 from tests.support.own_servers import KillableServers
 
 
@@ -26,9 +26,7 @@ def worker_installation(
     )
     try:
         installation.start()
-        name = "worker_installation"
-        with own_processes.kept(name, stop=installation.kill_processes, start=installation.restart_dead):
-            yield installation
+        yield installation
     finally:
         installation.stop()
 

@@ -50,7 +50,8 @@ class FaultyInstallation(Stack):
         """Kill everything and remove its data."""
         for client in self._clients:
             client.close()
-        self.kill_processes()
+        for name in self.children:
+            self.kill_process(name)
         self.servers.remove()
 
     def restart_dead(self) -> None:
@@ -66,11 +67,6 @@ class FaultyInstallation(Stack):
         """SIGKILL to one part, with all its processes."""
         self.children[name].kill_group()
         popen_of(self.children[name]).wait(60)
-
-    def kill_processes(self) -> None:
-        """SIGKILL to all parts but the servers."""
-        for name in self.children:
-            self.kill_process(name)
 
     def child_pids_of(self, name: str) -> list[int]:
         """The child processes of one part."""

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -84,30 +84,6 @@ def launch_chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
         yield browser
         browser.close()
-
-
-class Chromium:
-    """The browser of a pytest worker. While it is open, Playwright's loop runs in this thread, and Django takes all
-    that this thread does for asynchronous code."""
-
-    def __init__(self) -> None:
-        self._browser: Browser | None = None
-        self._running = ExitStack()
-
-    def open(self) -> None:
-        """Start it."""
-        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-        self._browser = self._running.enter_context(launch_chromium())
-
-    def close(self) -> None:
-        """End it, with Playwright's loop."""
-        self._running.close()
-        os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE", None)
-
-    def new_context(self, **options: Any) -> BrowserContext:
-        """A context of the browser, see Playwright."""
-        assert self._browser is not None
-        return self._browser.new_context(**options)
 
 
 def expect(subject: Any, message: str | None = None) -> Any:

@@ -108,10 +108,6 @@ class Stack:
         self.children[name] = start_child(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
         return self.children[name]
 
-    def stop_processes(self) -> None:
-        """Kill the four processes; their database stays."""
-        stop_children(self.children.values(), grace=0)
-
     def wait_ready(self) -> None:
         """Raises AssertionError with the ends of the logs if the installation does not become ready."""
         deadline = time.monotonic() + READY_SECONDS
@@ -134,7 +130,7 @@ class Stack:
         """Kill the processes, which would take seconds to stop in order, and drop the database."""
         for client in self._clients:
             client.close()
-        self.stop_processes()
+        stop_children(self.children.values(), grace=0)
         database.drop_database(self.services, self.database)
 
     # --- reading and preparing ---
