@@ -15,6 +15,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -53,7 +54,8 @@ _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
 """By the word of the argument."""
 _TYPES: Mapping[str, Any] = {"boolean": bool, "texts": list[str], "number": int}
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "amounts": parse_amounts, "flavors": parse_flavors, "quota": parse_number, "time": parse_time,
+    "amounts": parse_amounts, "flavors": parse_flavors, "quota": parse_number,
+    "time": partial(parse_time, is_ahead=True),
 }  # fmt: skip
 
 
@@ -170,7 +172,10 @@ def _keyword(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> in
 
 
 def declared_parameter(
-    name: str, about: ChangeField, usual: Any, time_words: str = "Such as 2026-11-27T18:00, local time."
+    name: str,
+    about: ChangeField,
+    usual: Any,
+    time_words: str = "A date, a time, or 12h, 7d from now.",
 ) -> inspect.Parameter:
     """The argument or option of one field; `usual` is its default, `time_words` say how a time is typed."""
     schema, looks = about.kind.schema, about.kind.looks

@@ -132,9 +132,9 @@ def _texts(source: str, stdin: str | None) -> Iterator[tuple[str, str | Violatio
 
 def _read(path: Path) -> str | Violation:
     try:
-        return _text(path.read_bytes(), f"'{path}'")
+        return _text(path.read_bytes(), "The file")
     except OSError as error:
-        return Violation("", Fault.BAD_VALUE, f"'{path}' cannot be read: {error.strerror}.")
+        return Violation("", Fault.BAD_VALUE, f"The file cannot be read: {error.strerror}.")
 
 
 def _text(content: bytes, what: str) -> str | Violation:

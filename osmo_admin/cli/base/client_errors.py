@@ -88,7 +88,7 @@ def detail_location(detail: Mapping[str, Any]) -> str:
     line, path = detail.get("line"), detail.get("path")
     if file := detail.get("file"):
         return f"{file}:{line}: " if line else f"{file}: "
-    if path and str(detail.get("message", "")).startswith(f"{path} "):
+    if path and str(detail.get("message", "")).startswith((f"{path} ", f"{path}:")):
         path = None
     source = detail.get("source")
     location = ", ".join([str(source)] * bool(source) + [f"line {line}"] * bool(line) + [str(path)] * bool(path))

@@ -223,7 +223,7 @@ class HttpClient:
         return self._connections
 
     def _unreachable_error(self, error: Exception) -> ClientError:
-        return ClientError(f"Cannot reach the server at {self.url}: {error}", exit_code=SERVER_FAILED)
+        return ClientError(f"Cannot reach the server at {self.url}: {_cause_of(error)}.", exit_code=SERVER_FAILED)
 
     @staticmethod
     def _retry_delay(response: BaseHTTPResponse, headers: Mapping[str, str]) -> float | None:
@@ -269,6 +269,16 @@ def find_proxy(address: str) -> str | None:
     if proxy_bypass(parts.netloc):
         return None
     return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _cause_of(error: BaseException) -> str:
+    """The words of the operating system for a failed connection, which those of the library are wrapped around."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
 
 
 def _decode(body: bytes) -> str:

@@ -31,15 +31,17 @@ def _read_server_time(timestamp: str | None) -> datetime | None:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False) -> str:
+def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False, is_ahead: bool = False) -> str:
     """The typed time as naive UTC time of the server.
 
-    A date or time without an offset is local, or UTC with `in_utc`; `90m`, `12h`, `7d` and `2w` are relative to now.
+    A date or time without an offset is local, or UTC with `in_utc`; `90m`, `12h`, `7d` and `2w` are before now, or
+    after it with `is_ahead`.
     Raises :class:`ClientError` on anything else, and for a local time that clocks skip or show twice.
     """
     try:
         if match := re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", text):
-            time = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
+            length = int(match[1]) * AGE_UNITS[match[2]]
+            time = (now or datetime.now(UTC)) + (length if is_ahead else -length)
         else:
             time = datetime.fromisoformat(text)
         if time.tzinfo is None:
@@ -47,7 +49,8 @@ def parse_time(text: str, *, now: datetime | None = None, in_utc: bool = False) 
         return time.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
     except (ValueError, OverflowError):  # also for a time whose moment is beyond the years 1 to 9999
         raise ClientError(
-            "This is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for a past time."
+            "This is not a time. Write 2026-11-20 or 2026-11-20T15:04, or a length of time "
+            f"{'from' if is_ahead else 'before'} now: 90m, 12h, 7d, 2w."
         ) from None
 
 

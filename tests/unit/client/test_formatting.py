@@ -103,6 +103,13 @@ def test_typed_times_become_naive_utc(home, typed, sent):
     assert times.parse_time(typed, now=NOW) == sent
 
 
+def test_a_length_of_time_is_after_now_where_a_change_has_an_end(home):
+    assert times.parse_time("90m", now=NOW, is_ahead=True) == "2026-11-20T13:30:00"
+    assert times.parse_time("2w", now=NOW, is_ahead=True) == "2026-12-04T12:00:00"
+    with pytest.raises(ClientError, match="from now: 90m"):
+        times.parse_time("friday", is_ahead=True)
+
+
 @pytest.mark.parametrize(
     "typed",
     ["yesterday", "", "7y", "2026-13-01", "-1d", "0001-01-01T00:00+23:00", "9999-12-31T23:59-05:00"],
@@ -183,6 +190,7 @@ def test_list_options_are_repeated_if_a_word_is_not_an_argument(words, repeated)
 def test_a_message_that_begins_with_its_path_is_shown_without_a_second_path() -> None:
     detail = {"path": "quota", "message": "quota must be a number, not x.", "line": 3}
     assert detail_location(detail) == "line 3: "
+    assert detail_location({**detail, "message": "quota: give a number."}) == "line 3: "
     assert detail_location({**detail, "message": "No number."}) == "line 3, quota: "
 
 

@@ -190,7 +190,7 @@ def test_a_lost_answer_to_an_unrepeatable_request_is_reported(osmo, stub, no_wai
 def test_no_server(osmo, no_waiting):
     result = osmo.bare(*LIST, env={"OSMO_URL": "http://127.0.0.1:9", "OSMO_USERNAME": "a"})
     assert result.exit_code == 10
-    assert result.stderr.startswith("Error: Cannot reach the server at http://127.0.0.1:9: ")
+    assert result.stderr == "Error: Cannot reach the server at http://127.0.0.1:9: Connection refused.\n"
     assert len(no_waiting) == 4
 
 
