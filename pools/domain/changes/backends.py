@@ -134,4 +134,9 @@ class DeleteBackend(BackendChange):
     """Remove a backend that has no pools."""
 
     service: ClassVar = "delete_backend"
-    audit: ClassVar = (AuditAction.BACKEND_DELETED, AuditAction.NODE_DELETED)
+    audit: ClassVar = (
+        AuditAction.BACKEND_DELETED,
+        AuditAction.BACKEND_DISCONNECTED,
+        AuditAction.NODE_DELETED,
+        AuditAction.WEBHOOK_DELETED,
+    )

@@ -22,12 +22,21 @@ class CohortChange(ChangeCommand):
     name: str = in_address("COHORT", "Cohort", "Name of the cohort.")
 
 
+_OF_ITS_PARENT = (AuditAction.COHORT_NAMED, AuditAction.COHORT_FORGOTTEN)
+"""A cohort that is not configured exists as long as a pool or cohort names it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutCohort(CohortChange):
     """Create a cohort, or replace its configuration."""
 
     service: ClassVar = "put_cohort"
-    audit: ClassVar = (AuditAction.COHORT_CREATED, AuditAction.COHORT_UPDATED, AuditAction.COHORT_MOVED)
+    audit: ClassVar = (
+        AuditAction.COHORT_CREATED,
+        AuditAction.COHORT_UPDATED,
+        AuditAction.COHORT_MOVED,
+        *_OF_ITS_PARENT,
+    )
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the cohort, with every key.")
 
@@ -37,7 +46,7 @@ class CreateCohort(CohortChange):
     """Create a cohort that is not configured yet."""
 
     service: ClassVar = "create_cohort"
-    audit: ClassVar = (AuditAction.COHORT_CREATED,)
+    audit: ClassVar = (AuditAction.COHORT_CREATED, AuditAction.COHORT_NAMED)
     needs_version: ClassVar = False
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the cohort, with every key.")
@@ -48,7 +57,7 @@ class PatchCohort(CohortChange):
     """Replace only the keys that are given: another parent moves it with everything below it."""
 
     service: ClassVar = "patch_cohort"
-    audit: ClassVar = (AuditAction.COHORT_UPDATED, AuditAction.COHORT_MOVED)
+    audit: ClassVar = (AuditAction.COHORT_UPDATED, AuditAction.COHORT_MOVED, *_OF_ITS_PARENT)
 
     patch: Mapping[str, Any] = value(JSON, "Configuration", "The keys that change.")
 
@@ -58,7 +67,12 @@ class DeleteCohort(CohortChange):
     """Delete a cohort with its quota. A cohort with children needs `orphan`."""
 
     service: ClassVar = "delete_cohort"
-    audit: ClassVar = (AuditAction.COHORT_DELETED,)
+    audit: ClassVar = (
+        AuditAction.COHORT_DELETED,
+        AuditAction.COHORT_MOVED,
+        AuditAction.COHORT_FORGOTTEN,
+        AuditAction.POOL_UPDATED,
+    )
 
     orphan: bool = value(
         BOOLEAN,

@@ -74,7 +74,11 @@ class AllocateWorker(AllocationChange):
     """Allocate one worker if every cap allows it; an id that is in use already is answered as it is."""
 
     service: ClassVar = "allocate"
-    audit: ClassVar = (AuditAction.GPU_ALLOCATION_COMMITTED, AuditAction.GPU_ALLOCATION_ASSUMED)
+    audit: ClassVar = (
+        AuditAction.GPU_ALLOCATION_COMMITTED,
+        AuditAction.GPU_ALLOCATION_ASSUMED,
+        AuditAction.GPU_QUOTA_ALERT,
+    )
 
     id: str = value(
         replace(TEXT, read=_read_id),
@@ -116,7 +120,7 @@ class AdjustWorker(WorkerChange):
     """Change the amounts of a worker per GPU; only an increase is checked."""
 
     service: ClassVar = "adjust"
-    audit: ClassVar = (AuditAction.GPU_ALLOCATION_ADJUSTED,)
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_ADJUSTED, AuditAction.GPU_QUOTA_ALERT, AuditAction.GPU_QUOTA_CALM)
 
     request: Mapping[str, Quantity] | None = value(_GIVEN_AMOUNTS, "Request", _REQUEST, default=None, metavar=_METAVAR)
     limit: Mapping[str, Quantity] | None = value(
@@ -139,7 +143,7 @@ class CommitWorker(WorkerChange):
     """Commit a reservation."""
 
     service: ClassVar = "commit"
-    audit: ClassVar = (AuditAction.GPU_ALLOCATION_COMMITTED,)
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_COMMITTED, AuditAction.GPU_QUOTA_ALERT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,4 +151,4 @@ class ReleaseWorker(WorkerChange):
     """Release a worker; releasing it again is allowed."""
 
     service: ClassVar = "release"
-    audit: ClassVar = (AuditAction.GPU_ALLOCATION_RELEASED,)
+    audit: ClassVar = (AuditAction.GPU_ALLOCATION_RELEASED, AuditAction.GPU_QUOTA_CALM)

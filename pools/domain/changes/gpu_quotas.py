@@ -27,7 +27,12 @@ class PutGpuQuota(GpuQuotaChange):
     """Create the GPU quota of a namespace, or replace it as a whole."""
 
     service: ClassVar = "put_gpu_quota"
-    audit: ClassVar = (AuditAction.GPU_QUOTA_CREATED, AuditAction.GPU_QUOTA_UPDATED)
+    audit: ClassVar = (
+        AuditAction.GPU_QUOTA_CREATED,
+        AuditAction.GPU_QUOTA_UPDATED,
+        AuditAction.GPU_QUOTA_ALERT,
+        AuditAction.GPU_QUOTA_CALM,
+    )
 
     spec: Mapping[str, Any] = value(
         JSON,

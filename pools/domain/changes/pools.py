@@ -62,12 +62,17 @@ class PoolChange(ChangeCommand):
     name: str = in_address("NAME", "Pool", "Name of the pool.")
 
 
+_OF_ITS_COHORT = (AuditAction.COHORT_NAMED, AuditAction.COHORT_FORGOTTEN)
+"""A cohort that is not configured exists as long as a pool or cohort names it."""
+_PUT_AUDIT = (AuditAction.POOL_CREATED, AuditAction.POOL_UPDATED, AuditAction.POOL_REACTIVATED, *_OF_ITS_COHORT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutPool(PoolChange):
     """Create a pool, replace its configuration, or restore an archived one."""
 
     service: ClassVar = "put_pool"
-    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_UPDATED, AuditAction.POOL_REACTIVATED)
+    audit: ClassVar = _PUT_AUDIT
     may_need_approval: ClassVar = True
 
     body: Mapping[str, Any] = value(_CONFIGURATION, "Configuration", "The configuration of the pool, with every key.")
@@ -78,7 +83,7 @@ class PatchPool(PoolChange):
     """Merge a part into a pool's configuration."""
 
     service: ClassVar = "patch_pool"
-    audit: ClassVar = (AuditAction.POOL_UPDATED,)
+    audit: ClassVar = (AuditAction.POOL_UPDATED, *_OF_ITS_COHORT)
     may_need_approval: ClassVar = True
 
     patch: Mapping[str, Any] = value(replace(JSON, write=_write_patch), "Configuration", "The keys that change.")
@@ -89,7 +94,7 @@ class DeletePool(PoolChange):
     """Remove a pool; a pool with a history is archived instead."""
 
     service: ClassVar = "delete_pool"
-    audit: ClassVar = (AuditAction.POOL_ARCHIVED, AuditAction.POOL_DELETED)
+    audit: ClassVar = (AuditAction.POOL_ARCHIVED, AuditAction.POOL_DELETED, AuditAction.COHORT_FORGOTTEN)
     may_need_approval: ClassVar = True
 
 
@@ -98,7 +103,7 @@ class CreatePool(PoolChange):
     """Create a pool whose name is free."""
 
     service: ClassVar = "create_pool"
-    audit: ClassVar = (AuditAction.POOL_CREATED,)
+    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.COHORT_NAMED)
     needs_version: ClassVar = False
 
     body: Mapping[str, Any] = value(JSON, "Configuration", "The configuration of the pool.")
@@ -109,7 +114,7 @@ class PutPools(ChangeCommand):
     """Create or replace many pools, all or none; other pools stay."""
 
     service: ClassVar = "put_pools"
-    audit: ClassVar = (AuditAction.POOL_CREATED, AuditAction.POOL_UPDATED, AuditAction.POOL_REACTIVATED)
+    audit: ClassVar = _PUT_AUDIT
     permission: ClassVar = Permission.POOL_CONFIGURE
     needs_version: ClassVar = False
     has_tags: ClassVar = True
@@ -125,7 +130,7 @@ class RenamePool(PoolChange):
     """Rename a pool with its roles and archived subpools."""
 
     service: ClassVar = "rename_pool"
-    audit: ClassVar = (AuditAction.POOL_RENAMED,)
+    audit: ClassVar = (AuditAction.POOL_RENAMED, AuditAction.SUBPOOL_RENAMED)
 
     new_name: str = value(_NAME, "New name", "The name of the pool from now on.", missing="must be a text.")
 

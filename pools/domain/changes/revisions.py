@@ -69,7 +69,13 @@ class RollBack(ChangeCommand):
     """Restore the pools of a revision; pools created since then stay."""
 
     service: ClassVar = "rollback_configuration"
-    audit: ClassVar = (AuditAction.POOL_UPDATED, AuditAction.POOL_CREATED, AuditAction.POOL_REACTIVATED)
+    audit: ClassVar = (
+        AuditAction.POOL_UPDATED,
+        AuditAction.POOL_CREATED,
+        AuditAction.POOL_REACTIVATED,
+        AuditAction.COHORT_NAMED,
+        AuditAction.COHORT_FORGOTTEN,
+    )
     permission: ClassVar = Permission.POOL_CONFIGURE
     needs_version: ClassVar = False
     has_tags: ClassVar = True

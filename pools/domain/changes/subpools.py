@@ -131,7 +131,7 @@ class DeleteSubpool(NamedSubpoolChange):
     is stopped."""
 
     service: ClassVar = "delete_subpool"
-    audit: ClassVar = (AuditAction.SUBPOOL_DELETING, AuditAction.SUBPOOL_ARCHIVED)
+    audit: ClassVar = (AuditAction.SUBPOOL_DELETING, AuditAction.SUBPOOL_ARCHIVED, AuditAction.WORKFLOW_CANCELED)
     may_need_approval: ClassVar = True
 
     cancel_pending: bool = value(

@@ -35,7 +35,7 @@ class CancelWorkflow(WorkflowChange):
     """Cancel a workflow. A dry run also names the work that would start, and the LOW work that would be reclaimed."""
 
     service: ClassVar = "cancel_workflow"
-    audit: ClassVar = (AuditAction.WORKFLOW_CANCELED,)
+    audit: ClassVar = (AuditAction.WORKFLOW_CANCELED, AuditAction.SUBPOOL_ARCHIVED)
 
     message: str = value(
         TEXT,
@@ -60,7 +60,7 @@ class EndWorkflow(WorkflowChange):
     """Report how simulated work ended."""
 
     service: ClassVar = "end_workflow"
-    audit: ClassVar = (AuditAction.WORKFLOW_ENDED,)
+    audit: ClassVar = (AuditAction.WORKFLOW_ENDED, AuditAction.SUBPOOL_ARCHIVED)
 
     status: EndStatus = value(choice(list(EndStatus)), "The running gangs", "Final status.", short="-s", missing="")
     group: str | None = value(TEXT, "Group", "Only this group.", default=None, short="-g")

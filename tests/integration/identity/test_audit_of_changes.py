@@ -143,7 +143,8 @@ def test_each_change_leaves_the_actions_that_it_declares(monkeypatch: pytest.Mon
     monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, notice_addresses=list(LOOPBACK)))
     make = Trail(admin_actor())
     for part in (
-        _pools_and_subpools, _revisions, _cohorts, _approvals, _people, _notices, _gpu_quotas, _work_and_settings
+        _pools_and_subpools, _revisions, _cohorts, _approvals, _people, _notices, _gpu_quotas, _work_and_settings,
+        _cohorts_by_name, _drains, _crossed_thresholds, _clusters,
     ):  # fmt: skip
         part(make)
     assert make.left == {kind: set(kind.audit) for kind in _kinds()}
@@ -302,3 +303,68 @@ def _work_and_settings(make: Trail) -> None:
     pools_of_files = {"read": {"backend": "sim", "resources": {"gpu": GPUS}}}
     imported = ImportConfiguration(origin="a file", sections={"pools": pools_of_files}, places={"pools.read": "f:1"})
     make(import_configuration, imported, also={AuditAction.POOL_CREATED})
+
+
+def _cohorts_by_name(make: Trail) -> None:
+    """Cohorts that exist because somebody names them."""
+    body = {"backend": "sim2", "resources": {"gpu": GPUS}}
+    make(cohorts.create_cohort, CreateCohort(name="mid", body={"parent": "above"}))
+    make(cohorts.put_cohort, PutCohort(name="low", body={"parent": "beyond"}))
+    make(cohorts.put_cohort, PutCohort(name="low", body={"parent": "mid"}))
+    make(pools.create_pool, CreatePool(name="member", body={**body, "cohort": "low"}))
+    make(cohorts.patch_cohort, PatchCohort(name="low", patch={"parent": "elsewhere"}))
+    make(cohorts.patch_cohort, PatchCohort(name="low", patch={"parent": "mid"}))
+    make(cohorts.delete_cohort, DeleteCohort(name="mid", orphan=True))
+    make(cohorts.delete_cohort, DeleteCohort(name="low", orphan=True))
+    make(pools.patch_pool, PatchPool(name="member", patch={"cohort": "c1"}))
+    make(pools.patch_pool, PatchPool(name="member", patch={"cohort": None}))
+    make(pools.put_pools, PutPools(configs={"member": {**body, "cohort": "c2"}}))
+    named = current_revision(make.actor).revision
+    make(pools.put_pools, PutPools(configs={"member": body}))
+    nameless = current_revision(make.actor).revision
+    make(rollback_configuration, RollBack(revision=named))
+    make(rollback_configuration, RollBack(revision=nameless))
+    make(pools.put_pool, PutPool(name="member", body={**body, "cohort": "c3"}))
+    make(pools.put_pool, PutPool(name="member", body=body))
+    make(pools.create_pool, CreatePool(name="last", body={**body, "cohort": "c4"}))
+    make(subpools.create_subpool, CreateSubpool(parent="last", subpool_name="a", quota=4))
+    make(subpools.delete_subpool, DeleteSubpool(parent="last", subpool_name="a"))
+    make(pools.rename_pool, RenamePool(name="last", new_name="least"))
+    make(pools.delete_pool, DeletePool(name="least"))
+
+
+def _drains(make: Trail) -> None:
+    make_pool("basin", 100)
+    ends = (
+        (user_actions.cancel_workflow, lambda name: CancelWorkflow(name=name)),
+        (user_actions.end_workflow, lambda name: EndWorkflow(name=name, status=EndStatus.COMPLETED)),
+    )
+    for service, command in ends:
+        make(subpools.create_subpool, CreateSubpool(parent="basin", subpool_name="a", quota=4))
+        running = submit_workflow(make.actor, "basin--a", gpus=4).name
+        reconcile()
+        submit_workflow(make.actor, "basin--a", gpus=4)
+        make(subpools.delete_subpool, DeleteSubpool(parent="basin", subpool_name="a", cancel_pending=True))
+        make(service, command(running))
+
+
+def _crossed_thresholds(make: Trail) -> None:
+    total = {"requests": {"tflops": "250", "vram": "64Gi"}, "alertThresholdPercent": 50}
+    raised = {"requests": {"tflops": "2500", "vram": "640Gi"}, "alertThresholdPercent": 50}
+    most = make_amounts(200, "6Gi")
+    less, more = ({"tflops": parse_quantity(tflops)} for tflops in ("1", "200"))
+    make(gpu_quotas.put_gpu_quota, PutGpuQuota(namespace="busy", spec={"total": total}))
+    for name, assume in (("one", False), ("two", True)):
+        make(gpu_allocations.allocate, AllocateWorker(namespace="busy", id=name, request=most, assume=assume))
+        if assume:
+            make(gpu_allocations.commit, CommitWorker(namespace="busy", id=name))
+        make(gpu_allocations.adjust, AdjustWorker(namespace="busy", id=name, request=less))
+        make(gpu_allocations.adjust, AdjustWorker(namespace="busy", id=name, request=more))
+        make(gpu_allocations.release, ReleaseWorker(namespace="busy", id=name))
+    make(gpu_allocations.allocate, AllocateWorker(namespace="busy", id="three", request=most))
+    make(gpu_quotas.put_gpu_quota, PutGpuQuota(namespace="busy", spec={"total": raised}))
+    make(gpu_quotas.put_gpu_quota, PutGpuQuota(namespace="busy", spec={"total": total}))
+
+
+def _clusters(make: Trail) -> None:
+    make(backends.delete_backend, DeleteBackend(name="lab"))

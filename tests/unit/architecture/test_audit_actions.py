@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from django.apps import apps
 
+import pools.domain.changes as pools_changes
+import scheduling.domain.changes as scheduling_changes
 from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction
+from pools.domain.changes.command import ChangeCommand
 from pools.models import GpuAllocation
 from pools.models.triggers import AuditTrigger
 
@@ -18,6 +24,15 @@ PACKAGES = ("osmo_admin", "pools", "scheduling")
 HOME = ROOT / "pools/domain/audit_actions.py"
 WITH_STATE = {"approval.": set(ApprovalState) - {ApprovalState.WAITING}, "gpu_allocation.": set(GpuAllocation.State)}
 """Triggers that add the state of the row to a prefix."""
+OF_NO_CHANGE = {
+    "approval.expired", "approval.requested", "approval.superseded", "backend.connected", "cohort.active",
+    "cohort.inactive", "condition.began", "condition.ended", "condition.updated", "config_file.accepted",
+    "config_file.refused", "gpu_allocation.deleted", "node.suspected", "owner.released", "owner.taken", "owner.updated",
+    "role.updated", "sign_on.ended", "sign_on.linked", "sign_on.signed_on", "sign_on.updated", "subpool.deleted",
+    "token.updated", "user.logged_in_by_password", "webhook.installed", "webhook.put_back", "webhook.removed",
+    "workflow.deleted", "workflow.preempted", "workflow.started", "workflow.waiting", "workflow_config.deleted",
+}  # fmt: skip
+"""Actions that follow from time, a cluster, a sign-on, a file of Git, a request for an approval, or raw SQL."""
 
 
 def written_actions() -> set[str]:
@@ -53,3 +68,18 @@ def test_no_module_spells_an_action() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and spelled.search(node.value)
     ]
     assert found == []
+
+
+def declared_actions(parent: type[ChangeCommand] = ChangeCommand) -> Iterator[AuditAction]:
+    """The actions that the changes declare."""
+    for kind in parent.__subclasses__():
+        yield from getattr(kind, "audit", ())
+        yield from declared_actions(kind)
+
+
+def test_each_action_belongs_to_a_change_or_to_none() -> None:
+    """The API document names the actions of each change, so one that no change declares is missing there."""
+    for package in (pools_changes, scheduling_changes):
+        for module in iter_modules(package.__path__):
+            import_module(f"{package.__name__}.{module.name}")
+    assert set(AuditAction) - set(declared_actions()) == OF_NO_CHANGE
