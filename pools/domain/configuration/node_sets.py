@@ -1,16 +1,18 @@
 """The pools that share nodes (design, O5.2).
 
-A node belongs to a pool when both are on one backend and its platform is one of the pool's. So all nodes of one
-platform on one backend belong to the same pools; such a group of nodes is a `NodeGroup`, and pools share whole groups.
+A node belongs to a pool when both are on one backend, and its platform and its GPU flavor are of the pool's. So all
+nodes of one platform and flavor on one backend belong to the same pools; such a group of nodes is a `NodeGroup`, and
+pools share whole groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import product
 
-NodeGroup = tuple[int, str]
-"""The id of a backend and a platform: all nodes of that platform on that backend."""
+NodeGroup = tuple[int, str, str]
+"""The id of a backend, a platform and a flavor: all such nodes on that backend."""
 
 
 @dataclass(slots=True)
@@ -22,23 +24,23 @@ class NodeSet:
 
 
 def connected_node_sets(
-    pools: Iterable[tuple[str, int, Collection[str]]], existing_groups: Collection[NodeGroup]
+    pools: Iterable[tuple[str, int, Collection[str], Collection[str]]], existing_groups: Collection[NodeGroup]
 ) -> list[NodeSet]:
-    """The connected components of (name, backend id, platforms), over the groups that have nodes (`existing_groups`).
+    """The connected components of (name, backend id, platforms, flavors), over the groups that have nodes.
 
     Components are in the order of their first pool. Pools without nodes share one empty set for each backend.
     """
     rows = list(pools)
     groups_by_pool = {
-        name: [(backend, each) for each in platforms if (backend, each) in existing_groups]
-        for name, backend, platforms in rows
+        name: [group for group in product([backend], platforms, flavors) if group in existing_groups]
+        for name, backend, platforms, flavors in rows
     }
     roots: dict[NodeGroup, NodeGroup] = {}
     for groups in groups_by_pool.values():
         for group in groups:
             roots[_root(roots, group)] = _root(roots, groups[0])
     sets: dict[NodeGroup | int, NodeSet] = {}
-    for name, backend, _ in rows:
+    for name, backend, _, _ in rows:
         key = _root(roots, groups_by_pool[name][0]) if groups_by_pool[name] else backend
         found = sets.setdefault(key, NodeSet())
         found.pools.append(name)

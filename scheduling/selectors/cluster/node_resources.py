@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from pools.domain.configuration.node_sets import NodeGroup
 from pools.domain.configuration.platforms import platforms_of
 from pools.domain.people.roles import Actor
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.domain.values.byte_sizes import size_text
 from pools.models import Backend
 from pools.selectors.pool_lists import ListedPool, list_pools
@@ -83,7 +83,7 @@ def list_node_resources(
     subpool is shown with its nodes only if `pools` contains it.
     """
     trees = list_pools(actor, names=pools)
-    members: dict[NodeGroup, list[ListedPool]] = defaultdict(list)
+    members: dict[tuple[int, str], list[ListedPool]] = defaultdict(list)
     for tree in trees:
         for platform in platforms_of(tree.root.config):
             members[tree.root.backend_id, platform].append(tree)
@@ -135,9 +135,9 @@ def _resource_body(
         ),
         "non_workflow_usage_fields": _foreign_usage(use),
         "allocatable_fields": allocatable,
-        "platform_allocatable_fields": {name: {use.platform: allocatable} for name in names},
-        "platform_available_fields": {name: {use.platform: available} for name in names},
-        "platform_workflow_allocatable_fields": {name: {use.platform: for_workflows} for name in names},
+        "platform_allocatable_fields": _by_pool(allocatable, names, use),
+        "platform_available_fields": _by_pool(available, names, use),
+        "platform_workflow_allocatable_fields": _by_pool(for_workflows, names, use),
         "config_fields": config,
         "label_fields": dict(use.labels or {}),
         "notes": list(use.notes),
@@ -149,6 +149,14 @@ def _resource_body(
     if use.flavor:
         body["flavor"] = use.flavor
     return body
+
+
+def _by_pool(amounts: AmountFields, trees: Mapping[str, ListedPool], use: NodeUsage) -> ByPlatform:
+    """The amounts for each pool; without the GPUs of a flavor that the pool has no quota of, because only its work
+    without GPUs may start there."""
+    flavor = use.flavor or DEFAULT_FLAVOR
+    without: AmountFields = {**amounts, "gpu": "0"}
+    return {name: {use.platform: amounts if flavor in tree.root.flavors else without} for name, tree in trees.items()}
 
 
 def _foreign_usage(use: NodeUsage) -> dict[str, str]:

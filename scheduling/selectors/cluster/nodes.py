@@ -142,15 +142,14 @@ _HELD_AMOUNTS = ", ".join(f"COALESCE(held.{part}_{name}, 0)" for part in ("used"
 
 
 def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
-    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query more if nodes or work have
+    """(capacity, usage) in GPUs of all nodes of each backend, platform and flavor; one query more if nodes or work have
     changed. Usage is that of running tasks and, in a cluster, of pods that end and of foreign pods; on each node at
     most its size, so that a node which has shrunk takes nothing from the others. The capacity of a node that takes no
     new work is its usage, so nothing is free."""
-    found: dict[NodeGroup, tuple[int, int]] = {}
-    for backend, platform, _, gpus, used, _ in _gpus_by_node_set.get():
-        so_far = found.get((backend, platform), (0, 0))
-        found[backend, platform] = so_far[0] + gpus, so_far[1] + used
-    return found
+    return {
+        (backend, platform, flavor): (gpus, used)
+        for backend, platform, flavor, gpus, used, _ in _gpus_by_node_set.get()
+    }
 
 
 def usable_and_excess_gpus() -> dict[int, tuple[dict[str, dict[str, int]], int]]:

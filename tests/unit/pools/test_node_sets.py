@@ -6,7 +6,8 @@ import pytest
 
 from pools.domain.configuration.node_sets import connected_node_sets
 
-THERE = {(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "a")}
+THERE = {(1, "a", "h100"), (1, "b", "h100"), (1, "c", "h100"), (1, "d", "h100"), (2, "a", "h100"), (1, "a", "a100")}
+ONE_FLAVOR = ("h100",)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,22 @@ THERE = {(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "a")}
     ],
 )
 def test_components(pools: list[tuple[str, int, list[str]]], sets: list[list[str]]) -> None:
-    assert [each.pools for each in connected_node_sets(pools, THERE)] == sets
+    rows = [(*row, ONE_FLAVOR) for row in pools]
+    assert [each.pools for each in connected_node_sets(rows, THERE)] == sets
+
+
+def test_pools_with_other_flavors_share_no_nodes() -> None:
+    pools = [("x", 1, ["a"], ["h100"]), ("y", 1, ["a"], ["a100"]), ("z", 1, ["a"], ["default"])]
+    assert [(each.pools, each.node_groups) for each in connected_node_sets(pools, THERE)] == [
+        (["x"], {(1, "a", "h100")}),
+        (["y"], {(1, "a", "a100")}),
+        (["z"], set()),
+    ]
+    both = ("w", 1, ["a"], ["a100", "h100"])
+    assert [each.pools for each in connected_node_sets([*pools, both], THERE)] == [["x", "y", "w"], ["z"]]
 
 
 def test_places_of_a_component_are_counted_once() -> None:
-    (found,) = connected_node_sets([("x", 1, ["a", "b"]), ("y", 1, ["b", "c"]), ("z", 1, ["c", "a"])], THERE)
-    assert found.node_groups == {(1, "a"), (1, "b"), (1, "c")}
+    pools = [("x", 1, ["a", "b"]), ("y", 1, ["b", "c"]), ("z", 1, ["c", "a"])]
+    (found,) = connected_node_sets([(*row, ONE_FLAVOR) for row in pools], THERE)
+    assert found.node_groups == {(1, "a", "h100"), (1, "b", "h100"), (1, "c", "h100")}
