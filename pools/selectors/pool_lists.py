@@ -19,7 +19,7 @@ from pools.domain.configuration.pool_config import DEFAULT_WEIGHT, GpuResources,
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import NO_LIMIT, Gpus, decode_gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus
 from pools.models import Node
 from pools.representations.pool import pool_status
 
@@ -81,7 +81,8 @@ _ROOT_CONDITION = """
 """
 _ROOTS_SQL = f"""
     SELECT root.id, root.name, root.description, root.backend_id, backend.name, backend.offline, root.guarantee,
-        root.maximum, root.weight, root.enable_maintenance, root.config, root.archived, usage.used, usage.total_usage
+        root.maximum, root.weight, root.enable_maintenance, root.config, root.archived, usage.used, usage.total_usage,
+        root.flavors
     FROM pools_pool root
     LEFT JOIN pools_backend backend ON backend.id = root.backend_id
     LEFT JOIN pools_leafusage usage ON usage.pool_id = root.id
@@ -114,6 +115,7 @@ class ListedRootRow(NamedTuple):
     archived: bool
     usage__used: int
     usage__total_usage: int
+    flavors: Sequence[str]
 
 
 class ListedSubpoolRow(NamedTuple):
@@ -185,7 +187,7 @@ def list_pools(
     }
     by_parent: dict[int, list[ListedSubpoolRow]] = defaultdict(list)
     found = read_rows(_ROOTS_SQL, parameters)
-    rows = [ListedRootRow._make((*row[:10], json.loads(row[10]), *row[11:])) for row in found]
+    rows = [ListedRootRow._make((*row[:10], json.loads(row[10]), *row[11:14], _read_flavors(row[14]))) for row in found]
     for row in map(ListedSubpoolRow._make, read_rows(_SUBPOOLS_SQL, parameters)):
         by_parent[row.parent_id].append(row)
     rows.sort(key=_name)
@@ -201,9 +203,14 @@ def list_pools(
     return [tree for tree in trees if tree.lists_anything]
 
 
+def _read_flavors(text: str) -> Sequence[str]:
+    """The flavors whose nodes a pool may use."""
+    return [each["flavor"] for each in json.loads(text)] if text != "[]" else (DEFAULT_FLAVOR,)
+
+
 def node_groups_with_nodes() -> set[NodeGroup]:
-    """Every backend and platform that has a node."""
-    return set(Node.objects.order_by().values_list("backend_id", "platform").distinct())
+    """Every backend, platform and flavor that has a node."""
+    return set(Node.objects.order_by().values_list("backend_id", "platform", "flavor").distinct())
 
 
 def group_by_node_set(
@@ -212,7 +219,7 @@ def group_by_node_set(
     """The trees by the nodes they share; see :func:`pools.domain.configuration.node_sets.connected_node_sets`."""
     by_name = {tree.root.name: tree for tree in trees}
     found = connected_node_sets(
-        ((t.root.name, t.root.backend_id, platforms_of(t.root.config)) for t in trees), existing_groups
+        ((t.root.name, t.root.backend_id, platforms_of(t.root.config), t.root.flavors) for t in trees), existing_groups
     )
     return [(each, [by_name[name] for name in each.pools]) for each in found]
 

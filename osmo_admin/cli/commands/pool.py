@@ -89,7 +89,10 @@ def show(
 
 def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
     usage, gpu = row.get("resource_usage") or {}, (row.get("resources") or {}).get("gpu") or {}
-    flavors = _flavors(session, row) if gpu.get("maximum") == -1 else []
+    is_divided = not row.get("parent_pool") and "(Total:" in str(row.get("gpu_quota"))
+    subpools = subpool.read_subpools(session, row["name"]) if is_divided else None
+    may_have_flavors = gpu.get("maximum") == -1 and (subpools is None or "flavors" in subpools["shared"])
+    flavors = _flavors(session, row) if may_have_flavors else []
     maximum = "of each flavor, below" if flavors else "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")
     lines = [
         ("Pool", row["name"]),
@@ -110,8 +113,8 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
     parts: list[AnswerPart] = [Facts(lines)]
     if flavors:
         parts.append(_flavor_table(flavors))
-    if not row.get("parent_pool") and "(Total:" in str(row.get("gpu_quota")):
-        parts.append(subpool.subpools_table(subpool.read_subpools(session, row["name"])))
+    if subpools is not None:
+        parts.append(subpool.subpools_table(subpools))
     return parts if len(parts) > 1 else parts[0]
 
 

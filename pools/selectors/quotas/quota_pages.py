@@ -167,7 +167,7 @@ def quota_tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> 
 
 def _keys(view: QuotaView) -> list[str]:
     """The resources that the tree knows, GPUs first."""
-    return sorted(view.tree.keys, key=lambda key: (key != GPU, key))
+    return sorted(view.in_order(view.tree.keys), key=lambda key: key != GPU)
 
 
 def _choose_key(view: QuotaView, key: str) -> str:
@@ -207,7 +207,7 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
 
 
 def _uses(view: QuotaView, node: str) -> tuple[FlavorUse, ...]:
-    found = ((key, view.totals[key][node]) for key in view.flavor_keys())
+    found = ((key, view.totals[key][node]) for key in view.flavor_keys(node))
     return tuple(
         FlavorUse(flavor_of(key), int(each.total_usage), each.quota)
         for key, each in found
@@ -234,7 +234,7 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         above.append(by_key[parent_key])
         parent_key = by_key[parent_key].parent
     condition = view.condition(node)
-    of_flavors = view.flavor_keys() if chosen == GPU else []
+    of_flavors = view.flavor_keys(node.key) if chosen == GPU else []
     return QuotaNodePage(
         row=rows[node.key],
         keys=_keys(view),

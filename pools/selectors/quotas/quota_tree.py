@@ -6,8 +6,9 @@ Users see the pools on which they have a role, and the cohorts above them; platf
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypedDict
 
 from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
@@ -52,7 +53,8 @@ class QuotaView:
     """Nodes in the order of display, parents before their children, with their numbers.
 
     `numbers`, `totals` and `pending`, the GPUs that pending work needs below a node, are by (flavor, resource) and
-    node. Where pools name flavors, those of `default/gpu` are the sums of all flavors.
+    node. Where pools name flavors, those of `default/gpu` are the sums of all flavors; `orders` has the keys of the
+    flavors of each such pool, in its order.
     """
 
     tree: QuotaTree
@@ -61,17 +63,27 @@ class QuotaView:
     totals: Mapping[str, Mapping[str, NodeTotals]]
     pending: Mapping[str, Mapping[str, int]]
     has_flavors: bool = False
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def flavor_keys(self) -> list[str]:
-        """The keys of the GPUs of each flavor, NO_FLAVOR last; none where no pool names one."""
-        named = sorted(key for key in self.tree.keys if is_gpu(key) and key != GPU)
+    def flavor_keys(self, node: str | None = None) -> list[str]:
+        """The keys of the GPUs of each flavor in the order of the pool of this node, NO_FLAVOR last; none where no pool
+        names one."""
+        named = self.in_order((key for key in self.tree.keys if is_gpu(key) and key != GPU), node)
         return [*named, *(key for key in (NO_FLAVOR,) if key in self.totals)] if self.has_flavors else []
 
     def keys_for(self, node: OutlineNode) -> list[str]:
         """The (flavor, resource) pairs that a node uses or has a quota of, and always its GPUs."""
         x, own = self.tree.index[node.key], self.tree.nodes[node.key].quotas
         columns = self.tree.columns
-        return [key for key in columns if key == GPU or key in own or columns[key].subtree[x] or columns[key].usage[x]]
+        found = (key for key in columns if key == GPU or key in own or columns[key].subtree[x] or columns[key].usage[x])
+        return self.in_order(found, node.key)
+
+    def in_order(self, keys: Iterable[str], node: str | None = None) -> list[str]:
+        """The keys by name, flavors last: in the order of the pool of this node, then in that of the first pool that
+        has them."""
+        own = self.orders.get(split_name(display_name(node)).parent, ()) if node is not None else ()
+        places = {key: place for place, key in enumerate(dict.fromkeys(chain(own, *self.orders.values())))}
+        return sorted(keys, key=lambda key: (places.get(key, -1), key))
 
     def debt(self, node: OutlineNode, key: str) -> Amount:
         """The use of a node beyond its limits; outside a cohort the only limit is the maximum of a pool."""
@@ -159,7 +171,12 @@ def _view(
     pending = {GPU: _pending_gpus_by_node(tree, {leaf.name: leaf.pending for pool in pools for leaf in pool.leaves})}
     if has_flavors:
         pending |= {key: _pending_gpus_by_node(tree, of_leaves) for key, of_leaves in _pending_by_flavor(rows).items()}
-    return QuotaView(tree, nodes, numbers, totals, pending, has_flavors)
+    orders = {
+        each.name: [gpu_key(flavor) for flavor in each.kinds if flavor != DEFAULT_FLAVOR]
+        for each in balances.values()
+        if each.kinds
+    }
+    return QuotaView(tree, nodes, numbers, totals, pending, has_flavors, orders)
 
 
 @dataclass(frozen=True, slots=True)

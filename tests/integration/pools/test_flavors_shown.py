@@ -21,7 +21,7 @@ from scheduling.selectors.queue.waiting_pools import read_idle_pools
 from scheduling.services.notices.conditions import _nearly_used
 from tests.integration.admin.conftest import confirm_change
 from tests.support import world
-from tests.support.flavors import make_flavored_pool, submit_gpus
+from tests.support.flavors import add_flavored_pool, make_flavored_pool, submit_gpus
 
 pytestmark = pytest.mark.django_db
 
@@ -108,7 +108,7 @@ def test_the_tree_has_sums_and_each_flavor() -> None:
     assert found == {
         GPU: (48, 16, 48, 16, 8), gpu_key("h100"): (16, 8, 16, 8, 8), gpu_key("a100"): (32, 8, 32, 8, 0)
     }  # fmt: skip
-    assert view.flavor_keys() == [gpu_key("a100"), gpu_key("h100")]
+    assert view.flavor_keys() == [gpu_key("h100"), gpu_key("a100")]
     page = _page("/pools/team/quota")
     assert "By flavor" in page and "How the numbers are computed" not in page
     assert "How the numbers are computed" in _page("/pools/team/quota?resource=h100/gpu")
@@ -120,9 +120,20 @@ def test_a_tree_says_what_is_in_no_flavor() -> None:
     for each in (pool, old):
         world.apply_change(PatchPool(name=each.name, patch={"cohort": "org"}))
     view = read_quota_view(SYSTEM, root="org")
-    assert view.flavor_keys() == [gpu_key("a100"), gpu_key("h100"), NO_FLAVOR]
-    assert [view.totals[key]["cohort/org"].quota for key in (GPU, *view.flavor_keys())] == [56, 32, 16, 8]
+    assert view.flavor_keys() == [gpu_key("h100"), gpu_key("a100"), NO_FLAVOR]
+    assert [view.totals[key]["cohort/org"].quota for key in (GPU, *view.flavor_keys())] == [56, 16, 32, 8]
     assert "without a flavor" in _page("/cohorts/org")
+
+
+def test_a_tree_lists_the_flavors_of_each_pool_in_its_order(caller: Callable[..., Any]) -> None:
+    make_flavored_pool()
+    add_flavored_pool("ampere", {"a100": 8, "h100": 0}, {"a100": 4})
+    for name in ("team", "ampere"):
+        world.apply_change(PatchPool(name=name, patch={"cohort": "org"}))
+    nodes = caller("root", "osmo-admin").get("/api/quota_tree")["nodes"]
+    found = {node["name"]: [row["flavor"] for row in node["quotas"]] for node in nodes}
+    assert found["team"] == found["team--a"] == ["default", "h100", "a100"]
+    assert found["ampere"] == found["ampere--a"] == ["default", "a100", "h100"]
 
 
 def test_the_queue_names_the_flavor_that_is_missing(caller: Callable[..., Any]) -> None:
@@ -149,6 +160,25 @@ def test_nodes_are_summed_by_flavor(caller: Callable[..., Any]) -> None:
     assert "4 of 16 in use, 12 free" in client.get("/nodes").content.decode()
     page = client.get("/nodes?flavor=h100&free=8").content.decode()
     assert [name for name in ("h0", "h1", "a0") if f"/nodes/sim/{name}" in page] in (["h0"], ["h1"])
+
+
+def test_the_capacity_of_a_pool_is_of_the_flavors_that_it_may_use(caller: Callable[..., Any]) -> None:
+    make_flavored_pool()
+    add_flavored_pool("ampere", {"a100": 8}, {"a100": 4})
+    world.make_pool("plain", 8, on=world.make_backend())
+    submit_gpus(world.admin_actor(), 4, "h100")
+    world.reconcile()
+    admin = caller("root", "osmo-admin")
+    (both, alone) = admin.get("/api/pool_quota")["node_sets"]
+    sums = [
+        (row["name"], *(row["resource_usage"][f"total_{key}"] for key in ("capacity", "free"))) for row in both["pools"]
+    ]
+    assert sums == [("ampere", "48", "44"), ("team", "48", "44")]
+    assert alone["pools"][0]["resource_usage"]["total_capacity"] == "0"
+    (node,) = [each for each in admin.get("/api/resources")["resources"] if each["hostname"] == "a0"]
+    assert {pool: of["default"]["gpu"] for pool, of in node["platform_available_fields"].items()} == {
+        "ampere": "8", "plain": "0", "team": "8",
+    }  # fmt: skip
 
 
 def test_without_flavors_nothing_more_is_said(caller: Callable[..., Any]) -> None:

@@ -165,8 +165,8 @@ def test_show_a_pool_with_its_subpools(osmo, stub):
         "/api/configs/pool/team/subpool",
         {"pool": "team", "quota": 100, "unallocated": 10, "shared": shared, "subpools": [sub]},
     )
-    stub.on("GET", "/api/quota_tree", {"nodes": []})
     text = osmo.ok("pool", "show", "team")
+    assert len(stub.requests) == 2, "the subpools tell that the pool has no flavors"
     assert stub.requests[0].query == {"pools": ["team"], "all_pools": ["False"]}
     assert "Quota             : 10 (Total: 100)" in text
     assert "Maximum           : unlimited" in text
