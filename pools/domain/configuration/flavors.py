@@ -101,6 +101,11 @@ def flavors_json(flavors: Iterable[Flavor]) -> list[dict[str, Any]]:
     return [{"name": each.name, "node_labels": dict(sorted(each.node_labels.items()))} for each in flavors]
 
 
+def find_flavor(labels: Mapping[str, str], flavors: Iterable[Flavor]) -> Flavor | None:
+    """The flavor of a node with these labels, None for `default`."""
+    return next((each for each in flavors if each.has_node(labels)), None)
+
+
 def flavor_of_labels(labels: Mapping[str, str], flavors: Iterable[Flavor]) -> tuple[str, tuple[str, ...]]:
     """The flavor of a node with these labels, and all flavors that match: the first one counts."""
     matching = tuple(each.name for each in flavors if each.has_node(labels))

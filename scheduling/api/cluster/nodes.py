@@ -76,6 +76,7 @@ class FlavorNodesAnswer(TypedDict):
     """The nodes of one flavor together, in GPUs."""
 
     flavor: str
+    shared: NotRequired[Annotated[bool, "Where the GPUs are parts of shared ones."]]
     gpus: int
     used: int
     free: int
@@ -141,9 +142,12 @@ def _fits_body(fits: Sequence[TaskFit]) -> list[FitAnswer]:
 
 
 def _flavor_body(room: FlavorNodes) -> FlavorNodesAnswer:
-    return {
+    body: FlavorNodesAnswer = {
         "flavor": room.flavor, "gpus": room.gpus, "used": room.used, "free": room.free, "fits": _fits_body(room.fits)
     }  # fmt: skip
+    if room.is_shared:
+        body["shared"] = True
+    return body
 
 
 def _node_body(node: MappedNode) -> NodeAnswer:

@@ -33,21 +33,18 @@ def asks_for_uncounted_devices(annotation: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GpuOffer:
-    """The GPUs that a node offers. `whole` are those that count: none of a node that shares its GPUs, unless its label
-    says that each part counts as a whole one. `way` is how they are shared, empty for a node that shares none;
+    """The GPUs that a node offers. `whole` are those that count: none of a node that shares its GPUs, unless its flavor
+    is one of parts or, where the backend names no flavors, its label says that each part counts as a whole one, and
+    none of a node with whole GPUs in a flavor of parts. `way` is how they are shared, empty if they are not;
     `physical` and `advertised` are then the GPUs that it has, None where its labels do not say, and the parts and GPUs
-    that it advertises. `uncounted` are the parts that a pod of ours could ask for."""
+    that it advertises. `uncounted` are those that a pod of ours could ask for; `counts_parts`: `whole` are parts."""
 
     whole: int
     way: str = ""
     physical: int | None = None
     advertised: int | None = None
     uncounted: int = 0
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the node advertises parts of GPUs."""
-        return bool(self.way)
+    counts_parts: bool = False
 
     @property
     def text(self) -> str:
@@ -58,9 +55,23 @@ class GpuOffer:
         return f"{self.physical} GPU{'s' * (self.physical != 1)}, advertised as {parts}"
 
 
-def read_gpu_offer(labels: Mapping[str, str], allocatable: ReadOnlyObject) -> GpuOffer:
+def are_labels_of_parts(labels: Mapping[str, str]) -> bool:
+    """Whether only nodes that share their GPUs have these labels, so that a flavor of them is one of parts."""
+    product = labels.get(PRODUCT_LABEL, "")
+    return (
+        labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE
+        or product.endswith("-SHARED")
+        or "-MIG-" in product
+        or _read_count(labels.get(f"{GPU_RESOURCE}.replicas")) > 1
+    )
+
+
+def read_gpu_offer(
+    labels: Mapping[str, str], allocatable: ReadOnlyObject, *, is_flavor_of_parts: bool | None = None
+) -> GpuOffer:
     """The GPUs of a node by its labels, which are those of NVIDIA's GPU feature discovery, and by what it offers to
-    pods."""
+    pods. `is_flavor_of_parts`: whether its flavor is one of parts (:func:`are_labels_of_parts`); None if the backend
+    names no flavors."""
     offered = _whole_number(allocatable, GPU_RESOURCE)
     devices, replicas = (_read_count(labels.get(f"{GPU_RESOURCE}.{name}")) for name in ("count", "replicas"))
     renamed = _whole_number(allocatable, f"{GPU_RESOURCE}.shared")
@@ -73,13 +84,15 @@ def read_gpu_offer(labels: Mapping[str, str], allocatable: ReadOnlyObject) -> Gp
     ):
         offer_way = _STRATEGIES.get(labels.get(f"{GPU_RESOURCE}.sharing-strategy", ""), "time slicing")
         physical = devices or (math.ceil((offered + renamed) / replicas) if replicas > 1 else None)
+    elif is_flavor_of_parts and offered:
+        return GpuOffer(0, "", offered, offered + mig, uncounted=offered)
     elif mig:  # the GPUs beside the parts are whole
         return GpuOffer(offered, "MIG", devices if devices > offered else None, offered + mig)
     else:
         return GpuOffer(offered)
-    counts = labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE
+    counts = labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE if is_flavor_of_parts is None else is_flavor_of_parts
     whole = offered if counts else 0
-    return GpuOffer(whole, offer_way, physical, offered + renamed + mig, uncounted=offered - whole)
+    return GpuOffer(whole, offer_way, physical, offered + renamed + mig, offered - whole, counts_parts=whole > 0)
 
 
 def read_gpu_count(labels: Mapping[str, str]) -> int:
@@ -87,16 +100,30 @@ def read_gpu_count(labels: Mapping[str, str]) -> int:
     return _read_count(labels.get(f"{GPU_RESOURCE}.count"))
 
 
-def device_notes(offer: GpuOffer, labels: Mapping[str, str], allocatable: ReadOnlyObject) -> Iterator[str]:
-    """Sentences about devices that are not whole GPUs, or not among the GPUs that the node offers."""
+def device_notes(
+    offer: GpuOffer, labels: Mapping[str, str], allocatable: ReadOnlyObject, flavor: str | None = None
+) -> Iterator[str]:
+    """Sentences about devices that are not whole GPUs, or not among the GPUs that the node offers. `flavor` is that of
+    the node where the backend names flavors."""
     devices = read_gpu_count(labels)
-    if offer.is_shared and offer.whole and labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE:
-        yield f"{offer.text}: each part counts as a whole GPU, as its label {SHARED_GPUS} says"
+    if offer.uncounted and not offer.way:
+        yield (
+            f"{offer.uncounted} whole GPUs in the flavor {flavor}, which is one of parts: they do not count, and our "
+            "pods with GPUs do not start here"
+        )
     elif offer.uncounted:
+        remedy = (
+            f"the label {SHARED_GPUS}={SHARED_GPUS_WHOLE} of the node lets each part count as one"
+            if flavor is None
+            else f"a flavor whose nodes have the label {SHARED_GPUS}={SHARED_GPUS_WHOLE} lets each part count there"
+        )
         yield (
             f"{offer.text}: parts are not whole GPUs, so they do not count and our pods with GPUs do not start here; "
-            f"the label {SHARED_GPUS}={SHARED_GPUS_WHOLE} of the node lets each part count as one"
+            f"{remedy}"
         )
+    elif offer.counts_parts:
+        how = f"in the flavor {flavor}" if flavor is not None else f"as a whole GPU, as its label {SHARED_GPUS} says"
+        yield f"{offer.text}: each part counts {how}"
     elif devices > offer.whole:
         yield f"{devices} GPU{'s' * (devices != 1)}, of which {offer.whole} are offered to pods as whole GPUs"
     for name, quantity in sorted(allocatable.items()):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pools.domain.configuration.flavors import Flavor
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.cluster.claims import (
     GPU_DRIVER,
     Device,
@@ -16,12 +18,14 @@ from scheduling.domain.cluster.claims import (
     devices_by_claim,
 )
 from scheduling.domain.cluster.devices import (
+    GpuOffer,
+    are_labels_of_parts,
     asks_for_uncounted_devices,
     device_notes,
     read_gpu_count,
     read_gpu_offer,
 )
-from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
+from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM, TASK_UUID
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
@@ -56,8 +60,9 @@ class ClusterNode:
     """The capacity that a node offers to pods (its allocatable part, rounded down). `ready`: the node is healthy, and
     pods of ours may start on it. `taint` names the taints that somebody set and by which none of our pods starts there;
     `gpu_pods_only`: a taint keeps those without GPUs away. `conditions` are the names of the conditions that are true.
-    `notes` are sentences for people about what keeps our pods away, and about what the amounts do not say. A node that
-    shares its GPUs has `advertised_gpus` (:class:`scheduling.domain.cluster.devices.GpuOffer`)."""
+    `barriers` and `device_notes` are sentences for people about what keeps our pods away, and about what the amounts
+    do not say. A node that shares its GPUs has `advertised_gpus`
+    (:class:`scheduling.domain.cluster.devices.GpuOffer`)."""
 
     name: str
     platform: str
@@ -66,11 +71,18 @@ class ClusterNode:
     conditions: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    barriers: tuple[str, ...] = ()
+    device_notes: tuple[str, ...] = ()
     taint: str = ""
     gpu_pods_only: bool = False
     physical_gpus: int | None = None
     advertised_gpus: int | None = None
+    allocatable: ReadOnlyObject = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything that is said of the node."""
+        return (*self.barriers, *self.device_notes)
 
     @property
     def is_possible(self) -> bool:
@@ -86,34 +98,51 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
     labels = metadata.get("labels") or {}
     true_conditions = tuple(each["type"] for each in status.get("conditions") or [] if each.get("status") == "True")
     cordoned = bool(spec.get("unschedulable"))
-    is_healthy = "Ready" in true_conditions
+    is_healthy, is_leaving = "Ready" in true_conditions, bool(metadata.get("deletionTimestamp"))
     taints = tuple(
         {key: str(taint[key]) for key in ("key", "value", "effect") if taint.get(key)}
         for taint in spec.get("taints") or []
     )
     barriers = [taint for taint in taints if _keeps_away(taint)]
     allocatable = status.get("allocatable") or {}
-    offer = read_gpu_offer(labels, allocatable)
-    amounts = replace(_amounts(allocatable, math.floor), gpus=offer.whole)
     notes = [
         *(["the node is not ready"] if not is_healthy else []),
+        *(["the node is being deleted"] if is_leaving else []),
         *(["the node is cordoned: no new pods start here"] if cordoned else []),
         *(_taint_note(taint) for taint in barriers if not (cordoned and taint["key"] == _CORDON_TAINT)),
-        *device_notes(offer, labels, allocatable),
     ]
-    return ClusterNode(
+    is_open = is_healthy and not cordoned and not is_leaving
+    read = ClusterNode(
         name=metadata["name"],
         platform=labels.get(PLATFORM) or "default",
-        amounts=amounts,
-        ready=is_healthy and not cordoned and all(taint["key"] == GPU_RESOURCE for taint in barriers),
+        amounts=_amounts(allocatable, math.floor),
+        ready=is_open and all(taint["key"] == GPU_RESOURCE for taint in barriers),
         conditions=true_conditions + (("SchedulingDisabled",) if cordoned else ()),
         labels=dict(labels),
         taints=taints,
-        notes=tuple(notes),
+        barriers=tuple(notes),
         taint=", ".join(_taint_text(each) for each in barriers if _is_set_by_people(each["key"])),
         gpu_pods_only=any(each["key"] == GPU_RESOURCE for each in barriers),
+        allocatable=allocatable,
+    )
+    return _with_offer(read, read_gpu_offer(labels, allocatable))
+
+
+def count_in_flavor(node: ClusterNode, flavor: Flavor | None) -> ClusterNode:
+    """A node with the GPUs that count in its flavor, None for `default`, where the backend names flavors: parts of GPUs
+    and whole ones are never counted together."""
+    is_of_parts = flavor is not None and are_labels_of_parts(flavor.node_labels)
+    offer = read_gpu_offer(node.labels, node.allocatable, is_flavor_of_parts=is_of_parts)
+    return _with_offer(node, offer, flavor.name if flavor is not None else DEFAULT_FLAVOR)
+
+
+def _with_offer(node: ClusterNode, offer: GpuOffer, flavor: str | None = None) -> ClusterNode:
+    return replace(
+        node,
+        amounts=replace(node.amounts, gpus=offer.whole),
         physical_gpus=offer.physical,
         advertised_gpus=offer.advertised,
+        device_notes=tuple(device_notes(offer, node.labels, node.allocatable, flavor)),
     )
 
 
@@ -154,12 +183,14 @@ def foreign_usage_by_node(
     installation: str,
     namespace: str,
     *,
+    counted: Collection[str] | None = None,
     device_lists: Iterable[ReadOnlyObject] = (),
     claims: Iterable[ReadOnlyObject] = (),
 ) -> dict[str, ForeignUsage]:
     """The requests of pods of other software by node, rounded up; ended pods count for nothing. A pod is ours in our
-    `namespace` only: anybody can write our label elsewhere. `device_lists` are the cluster's ResourceSlices, `claims`
-    its ResourceClaims."""
+    `namespace` only: anybody can write our label elsewhere. `counted` are the ids of the attempts whose pods the ledger
+    counts, None for all: a pod with our labels that it does not know holds its GPUs, too. `device_lists` are the
+    cluster's ResourceSlices, `claims` its ResourceClaims."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0] * len(_NAMES))
     claimers, parts, devices = Counter[str](), Counter[str](), defaultdict[str, Counter[str]](Counter)
     devices_of, listed = devices_by_claim(claims), Counter[str]()
@@ -169,9 +200,11 @@ def foreign_usage_by_node(
         node = spec.get("nodeName")
         ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
         metadata = pod["metadata"]
+        labels = metadata.get("labels") or {}
         is_ours = (
             metadata.get("namespace") == namespace
-            and (metadata.get("labels") or {}).get(INSTALLATION_LABEL) == installation
+            and labels.get(INSTALLATION_LABEL) == installation
+            and (counted is None or labels.get(TASK_UUID) in counted)
         )
         if not node or ended or is_ours:
             continue
@@ -267,7 +300,7 @@ def pod_request(spec: ReadOnlyObject) -> list[Any]:
 
     Init containers run one after another, before the containers; those with `restartPolicy: Always` stay. So each init
     container needs its own request and those of the ones before it that stay. Requests of the pod itself replace the
-    sums of its containers.
+    sums of its containers, a limit of it only a sum that is nothing.
     """
     staying, largest = [0] * len(_NAMES), [0] * len(_NAMES)
     for container in spec.get("initContainers") or []:
@@ -279,8 +312,11 @@ def pod_request(spec: ReadOnlyObject) -> list[Any]:
     for container in spec.get("containers") or []:
         together = _add(together, _requests(container))
     needed = [max(pair) for pair in zip(together, largest, strict=True)]
-    of_pod = _given(spec)
-    needed = [amount if of_pod[name] is None else of_pod[name] for name, amount in zip(_NAMES, needed, strict=True)]
+    of_pod, limits = _given(spec, "requests"), _given(spec, "limits")
+    needed = [
+        own if (own := of_pod[name]) is not None else amount or limits[name] or 0
+        for name, amount in zip(_NAMES, needed, strict=True)
+    ]
     return _add(needed, [read_quantity((spec.get("overhead") or {}).get(name)) or 0 for name in _NAMES])
 
 
@@ -289,14 +325,16 @@ def _add(one: list[Any], other: list[Any]) -> list[Any]:
 
 
 def _requests(container: ReadOnlyObject) -> list[Any]:
-    return [amount or 0 for amount in _given(container).values()]
+    """The requests of a container; a limit alone is a request."""
+    return [amount or 0 for amount in _given(container, "limits", "requests").values()]
 
 
-def _given(holder: ReadOnlyObject) -> dict[str, Any]:
-    """The requests of a container or of a pod by resource, None where none is given. A limit alone is a request."""
-    resources = holder.get("resources") or {}
-    requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: read_quantity(requested.get(name)) for name in _NAMES}
+def _given(holder: ReadOnlyObject, *keys: str) -> dict[str, Any]:
+    """The amounts of a container or of a pod by resource, None where none is given; a later key is stronger."""
+    resources, found = holder.get("resources") or {}, dict[str, Any]()
+    for key in keys:
+        found |= resources.get(key) or {}
+    return {name: read_quantity(found.get(name)) for name in _NAMES}
 
 
 def _amounts(source: ReadOnlyObject, rounded: Any) -> NodeAmounts:

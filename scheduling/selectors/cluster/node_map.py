@@ -18,6 +18,7 @@ from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend, Node, Pool
+from scheduling.domain.cluster.devices import are_labels_of_parts
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster.nodes import NodeUsage, read_node_usage
 from scheduling.selectors.work.tasks import visible_tasks
@@ -67,13 +68,14 @@ class TaskFit:
 
 @dataclass(frozen=True, slots=True)
 class FlavorNodes:
-    """The visible nodes of one flavor together, in GPUs."""
+    """The visible nodes of one flavor together, in GPUs; in parts of GPUs if it `is_shared`."""
 
     flavor: str
     gpus: int
     used: int
     free: int
     fits: Sequence[TaskFit]
+    is_shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +140,13 @@ def _fits(uses: Sequence[NodeUsage]) -> list[TaskFit]:
 
 
 def _by_flavor(backend: Backend, uses: Sequence[NodeUsage]) -> list[FlavorNodes]:
-    names = [each.name for each in flavors_of(backend.flavors)]
+    parts = {each.name: are_labels_of_parts(each.node_labels) for each in flavors_of(backend.flavors)}
     found = []
-    for flavor in [*names, DEFAULT_FLAVOR] if names else []:
+    for flavor in [*parts, DEFAULT_FLAVOR] if parts else []:
         mine = [use for use in uses if use.flavor == flavor]
         if mine:
             gpus, used, free = (sum(getattr(use, key) for use in mine) for key in ("gpus", "used_gpus", "free_gpus"))
-            found.append(FlavorNodes(flavor, gpus, used, free, _fits(mine)))
+            found.append(FlavorNodes(flavor, gpus, used, free, _fits(mine), parts.get(flavor, False)))
     return found
 
 

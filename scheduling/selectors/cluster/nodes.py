@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from django.db.models import Q
+
 from pools.database.prepared import read_rows
 from pools.database.statements import execute_sql
 from pools.domain.configuration.flavors import flavor_of_labels, flavors_of, matches_text
@@ -17,6 +19,8 @@ from pools.domain.values.byte_sizes import exact_size_text
 from pools.domain.values.counting import counted
 from pools.models import Backend
 from pools.selectors.change_tokens import KeptResult, read_backends_token
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,13 @@ _GPUS_BY_NODE_SET_SQL = f"""
     ) node_usage
     GROUP BY backend_id, platform, flavor
 """
+
+
+def read_attempts_with_pods(backend: Backend) -> set[str]:
+    """The ids of the attempts whose amounts count on the nodes of a backend."""
+    counts = Q(status=TaskStatus.RUNNING) | Q(dispatched_at__isnull=False, pod_gone_at=None)
+    found = Task.objects.filter(counts, group__workflow__root_pool__backend=backend)
+    return set(map(str, found.values_list("pk", flat=True)))
 
 
 def gpus_of_nodes(uses: Iterable[NodeUsage]) -> dict[int, tuple[dict[str, dict[str, int]], int]]:

@@ -46,6 +46,7 @@ from scheduling.kube.fence import fence
 from scheduling.kube.gang_objects import GangCreation
 from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState
+from scheduling.selectors.cluster.nodes import read_attempts_with_pods
 from scheduling.selectors.queue.cluster_gangs import find_open_groups, read_open_gangs
 from scheduling.selectors.work.pending_manifests import ClusterContext
 from scheduling.services import notifications
@@ -416,10 +417,17 @@ class ClusterAgent(LeasedLoop):
             gang_objects.delete_auxiliary_objects(
                 cluster, [(kind, item) for kind, item in owned if group_id_of(item) not in open_gangs]
             )
+            counted = read_attempts_with_pods(context.backend)
             pods = cluster.list(resource_kinds.POD, transform=trim_pod).items
+            counted |= read_attempts_with_pods(context.backend)  # a pod that was made or has gone meanwhile counts once
             device_lists, claims = list_device_use(cluster)
             foreign_usage = foreign_usage_by_node(
-                pods, context.installation_id, context.backend.namespace, device_lists=device_lists, claims=claims
+                pods,
+                context.installation_id,
+                context.backend.namespace,
+                counted=counted,
+                device_lists=device_lists,
+                claims=claims,
             )
         except ClusterError as error:
             self._record_error(error)

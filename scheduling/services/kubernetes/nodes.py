@@ -8,12 +8,13 @@ from dataclasses import asdict
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
-from pools.domain.configuration.flavors import flavor_of_labels
+from pools.domain.configuration.flavors import find_flavor
 from pools.domain.people.roles import SYSTEM
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.locking import lock_flavors
 from pools.models import Backend, Node
 from scheduling.domain.cluster.claims import trim_claim
-from scheduling.domain.cluster.node import ClusterNode, ForeignUsage, gpus_of_others, read_node
+from scheduling.domain.cluster.node import ClusterNode, ForeignUsage, count_in_flavor, gpus_of_others, read_node
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import ClusterReader, ResourceKind
@@ -87,14 +88,16 @@ def _write_nodes(
     removed = {node.name: node for node in Node.objects.filter(backend=backend).exclude(name__in=unread)}
     states = {state.node_id: state for state in NodeState.objects.filter(node__backend=backend)}
     new, resized, current = [], [], []
-    for observed_node in observed:
+    for as_read in observed:
+        flavor = find_flavor(as_read.labels, flavors)
+        observed_node = count_in_flavor(as_read, flavor) if flavors else as_read
         size = {
             "platform": observed_node.platform,
             "taint": observed_node.taint,
             "gpu_pods_only": observed_node.gpu_pods_only,
             "physical_gpus": observed_node.physical_gpus,
             "advertised_gpus": observed_node.advertised_gpus,
-            "flavor": flavor_of_labels(observed_node.labels, flavors)[0],
+            "flavor": DEFAULT_FLAVOR if flavor is None else flavor.name,
             **asdict(observed_node.amounts),
         }
         node = removed.pop(observed_node.name, None)

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
+from pools.domain.configuration.flavors import Flavor
 from scheduling.domain.cluster.devices import NodeLabels, avoid_shared_gpus
-from scheduling.domain.cluster.node import ForeignUsage, NodeAmounts, foreign_usage_by_node, read_node, trim_pod
+from scheduling.domain.cluster.node import (
+    ForeignUsage,
+    NodeAmounts,
+    count_in_flavor,
+    foreign_usage_by_node,
+    read_node,
+    trim_pod,
+)
 from scheduling.domain.cluster.quantities import read_quantity
 
 READY = {"type": "Ready", "status": "True"}
@@ -213,6 +221,45 @@ def test_by_its_label_each_part_of_a_node_counts_as_a_whole_gpu() -> None:
     assert read_node(body).amounts.gpus == 0
 
 
+WHOLE_FLAVOR = Flavor("h100", {"gpu": "h100"})
+
+
+@pytest.mark.parametrize(
+    ("flavor", "labels", "offers", "gpus", "note"),
+    [
+        (Flavor("part", {"nvidia.com/gpu.product": "L4-SHARED"}), {"product": "L4-SHARED", "replicas": "4"}, 8, 8,
+         "2 GPUs, advertised as 8 (shared by time slicing): each part counts in the flavor part"),
+        (Flavor("part", {"nvidia.com/gpu.replicas": "4"}), {"replicas": "4"}, 8, 8, "part counts in the flavor part"),
+        (Flavor("part", {"osmo.shared-gpus": "whole"}), {"replicas": "4"}, 8, 8, "part counts in the flavor part"),
+        (Flavor("mig", {"nvidia.com/gpu.product": "A100-MIG-1g.5gb"}), {"product": "A100-MIG-1g.5gb"}, 7, 7,
+         "GPUs advertised as 7 (shared by MIG): each part counts in the flavor mig"),
+        (WHOLE_FLAVOR, {"replicas": "4"}, 8, 0, "a flavor whose nodes have the label osmo.shared-gpus=whole lets"),
+        (None, {"replicas": "4"}, 8, 0, "a flavor whose nodes have the label osmo.shared-gpus=whole lets"),
+        (Flavor("part", {"osmo.shared-gpus": "whole"}), {}, 8, 0, "8 whole GPUs in the flavor part, which is"),
+        (WHOLE_FLAVOR, {}, 8, 8, None),
+        (None, {}, 8, 8, None),
+    ],
+)  # fmt: skip
+def test_parts_and_whole_gpus_are_never_counted_in_one_flavor(
+    flavor: Flavor | None, labels: dict[str, str], offers: int, gpus: int, note: str | None
+) -> None:
+    """Every node has the label by which its parts would count without flavors."""
+    found = {f"nvidia.com/gpu.{key}": value for key, value in labels.items()} | {"nvidia.com/mig.strategy": "single"}
+    body = node(READY, labels={"osmo.shared-gpus": "whole", **found})
+    body["status"]["allocatable"] = {"nvidia.com/gpu": str(offers)}
+    counted = count_in_flavor(read_node(body), flavor)
+    assert (counted.amounts.gpus, counted.ready) == (gpus, True)
+    assert [note in each for each in counted.notes if note] == ([True] if note else [])
+    assert len(counted.notes) == (note is not None)
+    assert count_in_flavor(counted, flavor) == counted
+
+
+def test_a_node_that_is_being_deleted_is_no_room() -> None:
+    body = node(READY)
+    body["metadata"]["deletionTimestamp"] = "2026-11-01T12:00:00Z"
+    assert (read_node(body).ready, read_node(body).notes) == (False, ("the node is being deleted",))
+
+
 def test_pods_avoid_products_of_shared_nodes_alone_and_else_the_nodes() -> None:
     product = {"nvidia.com/gpu.product": "A100-SHARED"}
     same = {"nvidia.com/gpu.product": "A100", "kubernetes.io/hostname": "host-2"}
@@ -275,7 +322,7 @@ def test_init_containers_run_in_their_order(init: list[str], containers: list[st
     ("resources", "amounts"),
     [
         ({"requests": {"cpu": "16"}}, (16, 2**20)),
-        ({"limits": {"cpu": "16"}, "requests": {"memory": "8Mi"}}, (16, 2**23)),
+        ({"limits": {"cpu": "16"}, "requests": {"memory": "8Mi"}}, (2, 2**23)),  # the containers request some
         ({"requests": {"cpu": "0"}}, (0, 2**20)),
         ({}, (2, 2**20)),
     ],
@@ -287,6 +334,12 @@ def test_requests_of_the_pod_itself_replace_those_of_its_containers(
     for seen in (body, trim_pod(body)):
         found = foreign_usage_by_node([seen], "me", "ns")["n1"]
         assert (found.cpu, found.memory_bytes) == amounts
+
+
+def test_a_limit_of_the_pod_itself_is_its_request_where_no_container_has_one() -> None:
+    body = pod("n1", {"memory": "1Mi"}, resources={"limits": {"cpu": "16", "memory": "8Mi"}})
+    for seen in (body, trim_pod(body)):
+        assert foreign_usage_by_node([seen], "me", "ns") == {"n1": ForeignUsage(0, 16, 2**20)}
 
 
 def test_a_node_that_takes_no_pods_says_why() -> None:
