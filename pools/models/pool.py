@@ -222,7 +222,7 @@ FLAVORS_WITHIN_QUOTA = pgtrigger.Trigger(
             {
         raise_message(
             "flavors_sum_to_quota",
-            "The flavors of % have % GPUs together, its quota is %.",
+            "The flavors of % have % GPUs together, its quota is %. Set its quotas by flavor first, each of them.",
             "wrong.name",
             "COALESCE(wrong.parts, 0)",
             "COALESCE(wrong.whole::text, 'not finite')",

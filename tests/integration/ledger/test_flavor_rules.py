@@ -9,9 +9,10 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Backend, Pool
 from pools.selectors.quotas.pool_balance import read_balance
-from tests.support.world import apply_change, check_deferred_constraints, make_pool
+from tests.support.world import apply_change, check_deferred_constraints, make_pool, triggers_off
 
 pytestmark = pytest.mark.django_db
 
@@ -170,3 +171,16 @@ def test_a_subpool_names_its_flavors_also_where_its_pool_has_the_default_one(tea
         write("UPDATE pools_pool SET flavors = '[]' WHERE name = 'team--a'")
     assert "The flavors of team--a have 0 GPUs together, its quota is 6." in str(refusal.value)
     write("UPDATE pools_pool SET flavors = '[]', last_quota = 0 WHERE name = 'team--a'")
+
+
+def test_a_subpool_that_lost_its_flavors_says_what_to_do(team: Pool) -> None:
+    """An earlier version allowed it to raw SQL. Each later write of the tree names it, until its flavors are set."""
+    with triggers_off():
+        write("UPDATE pools_pool SET flavors = '[]' WHERE name = 'team--a'")
+    with pytest.raises(DatabaseError) as refusal, transaction.atomic():
+        write(f"UPDATE pools_pool SET flavors = {rows(h100=1)}, last_quota = 1 WHERE name = 'team--b'")
+    said = "The flavors of team--a have 0 GPUs together, its quota is 6. Set its quotas by flavor first, each of them."
+    assert said in str(refusal.value)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 4, "a100": 2}))
+    check_deferred_constraints()
+    assert Pool.objects.get(name="team--a").last_quota == 6
