@@ -102,8 +102,15 @@ def _value_text(value: Any) -> str:
         return "nothing"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ", ".join(map(_part_text, value)) if isinstance(value, list) else _part_text(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _part_text(value: Any) -> str:
+    """A value on one line: of entries with parts of their own the names, else each name with its value."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return ", ".join(name if isinstance(each, Mapping | list) else f"{name} {each}" for name, each in value.items())
 
 
 def drain_deadline(row: Image) -> datetime | None:

@@ -444,6 +444,13 @@ def test_long_lists_of_changes_are_counted_not_listed() -> None:
     assert said == "root updated backend b (key0: 0 → 1, key1: 1 → 2, key2: 2 → 3, and 2 more)"
 
 
+def test_new_parts_are_named() -> None:
+    after = {"config": {"platforms": {"a": {}, "b": {"mounts": []}}, "topology_keys": [{"key": "rack", "label": "r"}]}}
+    said = audit_message("pool.updated", "pool/team", "root", {"config": {}}, after)
+    assert "{" not in said
+    assert "nothing → a, b" in said and "nothing → key rack, label r" in said
+
+
 def test_long_values_are_cut() -> None:
     said = audit_message("backend.updated", "backend/b", "root", {"note": ""}, {"note": "x" * 500})
     assert said == f"root updated backend b (note: nothing → {'x' * (LONGEST_VALUE - 1)}…)"
