@@ -44,6 +44,8 @@ class PoolConfigForm(ChangeForm):
     """Those that the cluster names: the form has the numbers of each."""
     is_divided = False
     """Whether the pool has flavors: its own numbers are their sums, and the form does not ask for them."""
+    open_flavors: ClassVar[int] = 0
+    """Up to so many flavors, the numbers of each are not folded."""
 
     def own_fields(self) -> dict[str, Field]:
         """The fields of the configuration, and the reason."""
@@ -85,8 +87,9 @@ def pool_form(
     """The form with the numbers of each of these flavors; without flavors the form as it is."""
     if not flavors:
         return form_class
+    is_open = len(flavors) <= form_class.open_flavors
     each_flavor = [
-        FieldGroup(f"Flavor {flavor}", names, dict.fromkeys(names, ""))
+        FieldGroup(f"Flavor {flavor}", names, None if is_open else dict.fromkeys(names, ""))
         for flavor in flavors
         if (names := tuple(flavor_input(flavor, key) for key in FLAVOR_KEYS))
     ]
@@ -117,8 +120,9 @@ def _flavors_from(form: ChangeForm) -> dict[str, dict[str, Any]]:
 
 
 class CreatePoolForm(PoolConfigForm):
-    """A new pool."""
+    """A new pool. Its own quota is the one of nodes without a flavor, so the flavors must be seen."""
 
+    open_flavors = 6
     groups = (FieldGroup("Pool", ("name", "backend")), *PoolConfigForm.groups)
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
     backend = forms.choice_field("Cluster", help_text="The cluster (backend) that runs the pool's work.")

@@ -24,7 +24,7 @@ from pools.domain.quota.outline import NodeKind, OutlineNode
 from pools.domain.quota.tree import LIMIT_KEYS, NO_QUOTA
 from pools.domain.quota.usage_bar import FlavorUse
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount, amount_text, flavor_of
-from pools.selectors.quotas.quota_tree import QuotaView, read_cohort_trees, read_quota_view, read_tree_around
+from pools.selectors.quotas.quota_tree import NO_FLAVOR, QuotaView, read_cohort_trees, read_quota_view, read_tree_around
 
 MAX_OPEN_NODES = 60
 """A tree with more nodes is first shown with its pools collapsed."""
@@ -207,12 +207,13 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
 
 
 def _uses(view: QuotaView, node: str) -> tuple[FlavorUse, ...]:
-    found = ((key, view.totals[key][node]) for key in view.flavor_keys(node))
-    return tuple(
-        FlavorUse(flavor_of(key), int(each.total_usage), each.quota)
-        for key, each in found
-        if each.total_usage or each.quota
-    )
+    """The use by flavor; nothing for a node that has GPUs without a flavor alone."""
+    found = [
+        (key, each) for key in view.flavor_keys(node) if (each := view.totals[key][node]).total_usage or each.quota
+    ]
+    if [key for key, _ in found] == [NO_FLAVOR]:
+        return ()
+    return tuple(FlavorUse(flavor_of(key), int(each.total_usage), each.quota) for key, each in found)
 
 
 def _limit_text(limit: Amount) -> str:
