@@ -11,11 +11,15 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from pools.domain import names
-from pools.models import Backend
+from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.models import Backend, Node
 from scheduling.domain.cluster.diff import OpenAttempt, OpenGang
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group, Task
+
+Place = tuple[str, str]
+"""The platform and the GPU flavor of a node."""
 
 STATUSES_IN_CLUSTER = (TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING)
 """The statuses in which a gang has objects in its cluster."""
@@ -80,22 +84,33 @@ def read_ended_attempts(backend: Backend) -> list[EndedAttempt]:
 
 @dataclass(frozen=True, slots=True)
 class EndingPod:
-    """A pod whose task has ended, and which still holds GPUs of a node."""
+    """A pod whose task has ended, and which still holds GPUs of a node. `place` is the place of the node."""
 
     name: str
     node: str
     gpus: int
+    place: Place
 
 
 def read_ending_pods(backend: Backend) -> list[EndingPod]:
-    """The pods of ended tasks that still hold GPUs of a backend, the largest first. One query."""
+    """The pods of ended tasks that still hold GPUs of a backend's nodes, the largest first. Two queries."""
     rows = _ended_with_pods(backend).filter(gpu_count__gt=0).exclude(node_name="")
-    return [
-        EndingPod(pod_name(task_id), node, gpus)
-        for task_id, node, gpus in rows.order_by("-gpu_count", "node_name", "pk").values_list(
-            "pk", "node_name", "gpu_count"
-        )
-    ]
+    found = list(rows.order_by("-gpu_count", "node_name", "pk").values_list("pk", "node_name", "gpu_count"))
+    nodes = Node.objects.filter(backend=backend, name__in={node for _, node, _ in found})
+    places = {name: (platform, flavor) for name, platform, flavor in nodes.values_list("name", "platform", "flavor")}
+    return [EndingPod(pod_name(task_id), node, gpus, places[node]) for task_id, node, gpus in found if node in places]
+
+
+def read_gang_places(groups: Collection[UUID]) -> dict[UUID, set[Place]]:
+    """The places of the nodes on which these gangs may have GPUs. One query."""
+    tasks = Task.objects.filter(group__in=groups, gpu_count__gt=0, status__in=UNFINISHED_TASK_STATUSES)
+    found: dict[UUID, set[Place]] = defaultdict(set)
+    for group, platform, flavor, named, of_pool in tasks.values_list(
+        "group_id", "platform", "flavor", "gpu_flavors", "group__workflow__root_pool__flavors"
+    ):
+        choices = named or [each["flavor"] for each in of_pool] or [DEFAULT_FLAVOR]
+        found[group].update((platform, each) for each in ([flavor] if flavor else choices))
+    return found
 
 
 def _ended_with_pods(backend: Backend) -> QuerySet[Task]:

@@ -34,7 +34,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Group, Task
-from scheduling.selectors.queue.cluster_gangs import read_ending_pods
+from scheduling.selectors.queue.cluster_gangs import read_ending_pods, read_gang_places
 from scheduling.selectors.queue.cluster_reasons import (
     reason_from_cluster,
     with_ending_pods,
@@ -276,6 +276,7 @@ def _engine_entries(
     promises = _promises(live, world, rows) | _dispatch_promises(backend, live, rows)
     is_cluster = backend.kind == Backend.Kind.KUBERNETES
     ending = read_ending_pods(backend) if is_cluster else ()
+    places = read_gang_places(rows) if ending else {}
     sent = _read_sent_flavors(rows) if is_cluster and any(ref.choices for ref in live.gangs.values()) else {}
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
@@ -284,7 +285,8 @@ def _engine_entries(
             if is_cluster:
                 found = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
                 found = with_sent_flavor(found, *sent.get(row.group, ("", ())))
-                visible_reason = with_ending_pods(found, ending)
+                mine = places.get(row.group, ())
+                visible_reason = with_ending_pods(found, [pod for pod in ending if pod.place in mine])
             entry = _entry(backend, row, where[name].overall, visible_reason)
             yield row.group, replace(entry, promise=promises.get(name), behind=where[name].behind)
 

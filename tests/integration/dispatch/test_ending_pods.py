@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.pools import PatchPool
+from pools.models import Backend
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
@@ -96,6 +98,33 @@ def test_a_cancelled_pod_that_terminates_holds_its_gpus_and_is_named(fake_harnes
     assert read_queue_token(fake_harness.backend) != before
     (entry_,) = build_pending_queue(fake_harness.backend).gangs
     assert name not in entry_.reason.message
+
+
+def test_only_pods_on_nodes_that_the_work_may_use_are_named(fake_harness: AgentHarness) -> None:
+    """The GPUs of another flavor would start nothing."""
+    backend = fake_harness.backend
+    named = [{"name": kind, "node_labels": {"kind": kind}} for kind in ("h100", "a100")]
+    Backend.objects.filter(pk=backend.pk).update(flavors=named)
+    for name, kind in (("n1", "h100"), ("n2", "a100")):
+        add_node(fake_harness, name, labels={"kind": kind})
+    flavors = {kind: {"guarantee": 16} for kind in ("h100", "a100")}
+    world.apply_change(PatchPool(name="team", patch={"resources": {"flavors": flavors}}))
+    fake_harness.run_agent()
+    file = world.workflow_file(gpus=8)
+    held = fake_harness.submit(file.replace("gpu: 8", "gpu: 8, gpu_flavors: [h100]"))
+    fake_harness.run_agent()
+    (pod,) = bind(fake_harness, held, "n1")
+    fake_harness.run_pods(pod)
+    fake_harness.run_agent()
+    hold_open(fake_harness, pod)
+    world.apply_change(CancelWorkflow(name=held.name), actor=world.admin_actor())
+    works = {
+        kind: fake_harness.submit(file.replace("gpu: 8", f"gpu: 8, gpu_flavors: [{kind}]")) for kind in ("h100", "a100")
+    }
+    fake_harness.run_agent()
+    for kind, work in works.items():
+        (gang,), _ = list_waiting_gangs(world.admin_actor(), workflows=[work.name], limit=1)
+        assert (pod["metadata"]["name"] in gang.reason.message) == (kind == "h100"), gang.reason.message
 
 
 @pytest.mark.parametrize("end", ["preempted", "failed", "deleted", "completed"])
