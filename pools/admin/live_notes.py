@@ -53,7 +53,10 @@ def free_in_pool(tree: PoolTree, subpool: str) -> LiveNote | None:
 
 
 def _room_of(capacity: BackendCapacity, own: int = 0) -> Room | None:
-    return None if capacity.gpus is None else Room(capacity.backend, capacity.gpus, capacity.quota - own)
+    """None where the nodes are not known, and where they have flavors: idle GPUs of one make up for none of another."""
+    if capacity.gpus is None or capacity.flavors:
+        return None
+    return Room(capacity.backend, capacity.gpus, capacity.quota - own)
 
 
 def free_in_cluster(pool: Pool) -> LiveNote | None:

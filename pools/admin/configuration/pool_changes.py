@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from django.forms import Field
@@ -57,7 +58,8 @@ class PoolConfigForm(ChangeForm):
         fields = {name: input_field(about, about.looks) for name, about in found.items()}
         for flavor in self.flavors:
             for key in FLAVOR_KEYS:
-                number = input_field(FIELDS_OF_FORM[key], "number")
+                about = FIELDS_OF_FORM[key]
+                number = input_field(replace(about, empty="none") if key == "guarantee" else about, "number")
                 number.label = str(number.label).replace(" in GPUs", f" of {flavor} in GPUs")
                 fields[flavor_input(flavor, key)] = number
         if self.flavors:

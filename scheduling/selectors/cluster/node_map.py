@@ -144,7 +144,7 @@ def _by_flavor(backend: Backend, uses: Sequence[NodeUsage]) -> list[FlavorNodes]
     found = []
     for flavor in [*parts, DEFAULT_FLAVOR] if parts else []:
         mine = [use for use in uses if use.flavor == flavor]
-        if mine:
+        if mine and (flavor in parts or any(use.gpus for use in mine)):
             gpus, used, free = (sum(getattr(use, key) for use in mine) for key in ("gpus", "used_gpus", "free_gpus"))
             found.append(FlavorNodes(flavor, gpus, used, free, _fits(mine), parts.get(flavor, False)))
     return found

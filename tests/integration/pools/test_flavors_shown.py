@@ -210,6 +210,7 @@ def test_the_form_of_a_new_pool_has_the_flavors_of_the_chosen_cluster() -> None:
     assert inputs(first) == ["guarantee", "guarantee-h100", "guarantee-a100"]
     assert "The form has the numbers of its flavors." in first.content.decode()
     assert "<summary>Flavor h100</summary>" not in first.content.decode()
+    assert first.context["form"].fields["guarantee-h100"].widget.attrs["placeholder"] == "none"
     typed = {"name": "fresh", "guarantee-h100": "8", "guarantee": "8", "weight": "1"}
     for backend, flavors in (("b", ["l40s"]), ("c", [])):
         shown = root.post(address, {**typed, "backend": backend, "step": "edit"}, follow=True)
