@@ -13,6 +13,7 @@ from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.configuration.platforms import ANSWER_KEYS as PLATFORM_ANSWER_KEYS
 from pools.domain.configuration.platforms import KEYS as PLATFORM_KEYS
 from pools.domain.configuration.platforms import PARSED_PREFIX
+from pools.domain.configuration.platforms import UNUSED_KEYS as PLATFORM_UNUSED_KEYS
 from pools.domain.configuration.pool_config import ANSWER_KEYS, UNUSED_KEYS
 from pools.domain.configuration.pool_fields import EDITABLE_KEYS
 from pools.domain.names import LABEL_LIMIT
@@ -33,6 +34,7 @@ from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.moving_in.source_text import SourceText, read_values
 
 BACKEND_STATE: Final = ("k8s_uid", "version", "last_heartbeat", "created_date", "online", "status", "name", "pools")
+_UNUSED: Final = "the value is kept for OSMO, and has no effect here."
 _CAPITAL: Final = re.compile(r"(?<=[a-z])([A-Z])")
 
 
@@ -50,7 +52,7 @@ class _OsmoReader:
     """The import of one set of files."""
 
     def __init__(self, result: ImportResult, options: ImportOptions) -> None:
-        self.result = result
+        self.result, self.options = result, options
         self.pools = NameRegister("pool", longest_pool_name(options.namespace), result)
         self.backends = NameRegister("cluster", LABEL_LIMIT, result)
         self.names: dict[tuple[str, str], str] = {}
@@ -81,11 +83,13 @@ class _OsmoReader:
             value, prefix = self._inside_of_values(value, place)
         for key, section in value.items():
             name, path = _CAPITAL.sub(r"_\1", key).lower(), f"{prefix}{key}"
-            if name in FOREIGN_KEYS:
+            if not section:
+                self.result.state(place(path), "the section is empty.")
+            elif name in FOREIGN_KEYS:
                 self.result.lost(place(path), "OSMO Admin has no such configuration.")
             elif name not in SECTION_BY_KEY:
                 self.result.lost(place(path), "this section is not known to the import.")
-            elif section is not None:
+            else:
                 self._read_section(name, self._as_map(section, place(path)), path, place)
 
     def _inside_of_values(
@@ -151,7 +155,7 @@ class _OsmoReader:
         ours = dict(self._known(body, place, (*EDITABLE_KEYS, SUBPOOLS, SUBPOOLS_OWNER), ANSWER_KEYS))
         for key in UNUSED_KEYS:
             if ours.get(key):
-                self.result.lost(_below(place, key), "the value is kept for OSMO, and has no effect here.")
+                self.result.lost(_below(place, key), _UNUSED)
         if isinstance(ours.get("backend"), str) and ours["backend"]:
             ours["backend"] = self._backend_name(ours["backend"], place)
         platforms = ours.get("platforms")
@@ -162,6 +166,10 @@ class _OsmoReader:
                 else inner
                 for each, inner in platforms.items()
             }
+            for each, inner in platforms.items():
+                for key in PLATFORM_UNUSED_KEYS:
+                    if isinstance(inner, dict) and inner.get(key):
+                        self.result.lost(_below(place, f"platforms.{each}.{key}"), _UNUSED)
         self._keep(OwnedKind.POOL, name, ours, place)
 
     def _known(
@@ -177,6 +185,11 @@ class _OsmoReader:
                 self.result.lost(_below(place, key), "OSMO Admin has no such configuration.")
 
     def _backend_name(self, foreign: str, place: SourcePlace) -> str:
+        if not self.options.writes_backend:
+            first = next((name for section, name in self.names if section == "backends"), foreign)
+            if first != foreign and ("backends", foreign) not in self.names:
+                self.result.decide(place, f"the files have the clusters {first} and {foreign}; all pools are on one.")
+            self.names["backends", foreign] = self.options.backend
         if ("backends", foreign) not in self.names:
             self.names["backends", foreign] = self.backends.claim(foreign, place)
         return self.names["backends", foreign]
@@ -189,12 +202,16 @@ class _OsmoReader:
         form = backend_form(foreign, {key: body[key] for key in body if key not in BACKEND_STATE}, notes)
         for note in notes.notes:
             self.result.lost(place, note)
+        name = self._backend_name(foreign, place)
+        if not self.options.writes_backend:
+            self.result.became(place, f"pools name the cluster {name}, which the installation must have already.")
+            return
         if form["type"] == "kubernetes" and "type" not in body:
             self.result.decide(
                 place,
                 "a cluster that the process itself runs in (access: in_cluster). Name a kubeconfig_file for another.",
             )
-        self._keep(OwnedKind.BACKEND, self._backend_name(foreign, place), form, place)
+        self._keep(OwnedKind.BACKEND, name, form, place)
 
     def _read_settings(self, section: Mapping[str, Any], path: str, place: Callable[[str], SourcePlace]) -> None:
         ours = {key: section[key] for key in SETTINGS_DEFAULTS if key in section}

@@ -23,6 +23,7 @@ from pools.domain.names import LABEL_LIMIT, SEPARATOR
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
+from pools.domain.values.counting import counted
 from scheduling.moving_in.cycles import find_cycle
 from scheduling.moving_in.names import NameRegister, longest_pool_name, longest_subpool_name
 from scheduling.moving_in.options import ImportOptions
@@ -66,6 +67,7 @@ class SourceQueue:
     weight: Fraction
     place: SourcePlace
     extra: dict[str, Any] = field(default_factory=dict)
+    description: str = ""
 
     @property
     def is_group(self) -> bool:
@@ -133,6 +135,7 @@ class _Tree:
             self._add_pool(queue, cohort, children)
             return None
         if queue.is_group:
+            self._lose_description(queue, "queue that only groups")
             text = "has no quota and no limit of its own, so it only groups: its children stand in its place"
             self.result.became(queue.place, f"{text}.")
             if len(self.children[queue.parent]) > 1:
@@ -162,6 +165,9 @@ class _Tree:
         }  # fmt: skip
         if cohort:
             body["cohort"] = cohort
+        if queue.description:
+            body["description"] = queue.description
+            self.result.became(queue.place, f"the description of pools.{name}.")
         for flavor in queue.amounts:
             row = body["resources"]["flavors"][flavor] if queue.has_flavors else body
             row |= self._lending(queue, flavor, cohort, queue.amounts[flavor].whole_quota)
@@ -169,6 +175,7 @@ class _Tree:
         subpools: dict[str, Any] = {}
         for each in children:
             self._report_fractions(each)
+            self._lose_description(each, "subpool")
             short = shorts.claim(each.name.removeprefix(f"{queue.name}{SEPARATOR}"), each.place)
             quotas = {flavor: amounts.whole_quota or 0 for flavor, amounts in each.amounts.items()}
             subpools[short] = quotas if queue.has_flavors else quotas[DEFAULT_FLAVOR]
@@ -219,7 +226,12 @@ class _Tree:
         self.result.became(queue.place, f"{words}.")
         return {_LENDING: math.floor(lending)}
 
+    def _lose_description(self, queue: SourceQueue, what: str) -> None:
+        if queue.description:
+            self.result.lost(queue.place, f"a {what} has no description.")
+
     def _add_cohort(self, queue: SourceQueue, above: str) -> str:
+        self._lose_description(queue, "cohort")
         name = self.cohorts.claim(queue.name, queue.place)
         rows = [self._cohort_row(queue, flavor, name, above) for flavor in queue.amounts]
         body: dict[str, Any] = {"quotas": rows}
@@ -251,7 +263,8 @@ class _Tree:
         row |= self._lending(queue, flavor, above)
         self.result.became(
             queue.place,
-            f"cohorts.{name} has {row['nominal']} GPUs{of} of its own: {own} without the {below} of those below it.",
+            f"cohorts.{name} has {counted(row['nominal'], 'GPU')}{of} of its own: {own} without the {below} of those "
+            "below it.",
         )
         return row
 

@@ -32,18 +32,20 @@ LISTS: Final = ("projects", "departments", "orgUnits", "nodePools", "nodepools")
 _OF_KUBERNETES: Final = re.compile(r'^\s*"?apiVersion"?\s*:', re.MULTILINE)
 STATE_KEYS: Final = frozenset(
     {
-        "id", "name", "parentId", "parent", "departmentId", "departmentName", "clusterId", "status", "effective",
+        "id", "name", "parent", "departmentName", "clusterId", "status", "effective", "children", "projectsCount",
         "createdAt", "createdBy", "updatedAt", "updatedBy",
         "deletedAt", "deletedBy", "totalResources", "phase",
         "range", "overtimeData", "requestedNamespace", "namespace", "tenantId", "totalNumberOfProjects",
-        "childrenCounts",
+        "childrenCounts", "enforceRunaiScheduler",
     }
 )  # fmt: skip
 LOST_KEYS: Final = {
+    "description": "a department has no description.",
     "schedulingRules": "rules about idle GPUs and times: a pool has max_exec_timeout for all of its work.",
     "nodeTypes": "work names a platform; node types have no counterpart.",
-    "enforceRunaiScheduler": "all work of a pool is scheduled here.",
 }
+PARENT_IDS: Final = ("parentId", "departmentId")
+DEFAULT_RANK: Final = "MediumLow"
 
 
 @dataclass(slots=True)
@@ -57,6 +59,9 @@ class _Unit:
     pools: dict[str, dict[str, Fraction | None]] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     """Its default node pools, the preferred one first."""
+    id: str = ""
+    parent_id: str = ""
+    description: str = ""
 
 
 def read_runai(sources: list[SourceText], result: ImportResult, options: ImportOptions) -> None:
@@ -68,6 +73,7 @@ def read_runai(sources: list[SourceText], result: ImportResult, options: ImportO
         if source not in of_cluster:
             is_json = source.text.lstrip()[:1] in ("{", "[")
             units += _read_json(source, node_pools, result) if is_json else _read_commands(source, result)
+    _find_departments(units, result)
     used = {pool for unit in units for pool in unit.pools}
     found = find_flavors(used, node_pools, result, options)
     objects = read_objects(of_cluster, result)
@@ -79,6 +85,19 @@ def read_runai(sources: list[SourceText], result: ImportResult, options: ImportO
     add_queues(list(_queues(units, found.names, result)), result, options)
     if not units:
         result.decide(SourcePlace("options", 1), "the files have no project, so there are no pools.")
+
+
+def _find_departments(units: list[_Unit], result: ImportResult) -> None:
+    """The names of departments that projects give by their ids."""
+    names = {unit.id: unit.name for unit in units if unit.kind == "department" and unit.id}
+    for unit in units:
+        if unit.kind != "project" or not unit.parent_id:
+            continue
+        unit.parent = unit.parent or names.get(unit.parent_id, "")
+        if not unit.parent:
+            result.decide(
+                unit.place, "the files do not have its department. Add the answer of /api/v1/org-unit/departments."
+            )
 
 
 def _queues(units: list[_Unit], flavors: Mapping[str, str], result: ImportResult) -> Iterator[SourceQueue]:
@@ -107,7 +126,7 @@ def _queues(units: list[_Unit], flavors: Mapping[str, str], result: ImportResult
                     unit.place,
                     f"{name} is for the node pool {pool}: give its nodes the platform {pool} (osmo.platform).",
                 )
-            yield SourceQueue(name, above, amounts, weight, unit.place, extra)
+            yield SourceQueue(name, above, amounts, weight, unit.place, extra, unit.description)
 
 
 def _parts(
@@ -138,6 +157,11 @@ def _read_json(source: SourceText, node_pools: dict[str, RunaiNodePool], result:
         lists = value if isinstance(value, dict) else {"projects": value}
         for key, items in lists.items():
             place = SourcePlace(file, lines.get(key, 1), key)
+            if key == "next" and items:
+                result.decide(
+                    place, "this is one page of an answer. Ask for 500 at a time (limit, offset) and give all of them."
+                )
+                continue
             if key not in LISTS or not isinstance(items, list):
                 result.state(place, "not a list of projects or departments.")
                 continue
@@ -158,8 +182,8 @@ def _unit(kind: str, item: Mapping[str, Any], place: SourcePlace, result: Import
     above = item.get("parent")
     parent = above.get("name") if isinstance(above, dict) else item.get("departmentName")
     unit = _Unit(kind, item["name"], parent if isinstance(parent, str) and kind == "project" else "", place)
-    if kind == "project" and not unit.parent and item.get("departmentId"):
-        result.decide(place, "the export names its department by id only; add the departments' names (parent.name).")
+    unit.id = _id(item.get("id"))
+    unit.parent_id = next((found for key in PARENT_IDS if (found := _id(item.get(key)))), "")
     rows = item.get("resources") or []
     if not isinstance(rows, list):
         raise BadSource.at(place, "resources is a list, one entry for each node pool.")
@@ -175,11 +199,26 @@ def _unit(kind: str, item: Mapping[str, Any], place: SourcePlace, result: Import
             continue
         if key == "resources" or (key == "type" and value in COMMANDS):
             continue
-        if key in STATE_KEYS or value in (None, "", [], {}):
+        if key == "description" and kind == "project" and isinstance(value, str) and value:
+            unit.description = value
+            continue
+        if key in PARENT_IDS and not _is_empty(value):
+            result.state(at, "the id of its department.")
+        elif key in STATE_KEYS or _is_empty(value):
             result.state(at, "an id, a time or a state, not configuration of quotas.")
         else:
             result.lost(at, LOST_KEYS.get(key, "this key is not known to the import."))
     return unit
+
+
+def _id(value: Any) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether nothing is said, at any depth that the answers have."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return all(each in (None, "", [], {}) for each in inner)
 
 
 def _read_row(unit: _Unit, row: Mapping[str, Any], result: ImportResult) -> None:
@@ -205,8 +244,11 @@ def _read_row(unit: _Unit, row: Mapping[str, Any], result: ImportResult) -> None
             if key in ("priority", "rank")
             else "pools have a quota of GPUs only"
         )
-        if isinstance(value, dict) and all(amount in (None, 0) for amount in value.values()):
+        bounds = {each: amount for each, amount in value.items() if each != "units"} if isinstance(value, dict) else {}
+        if isinstance(value, dict) and all(amount in (None, 0, -1) for amount in bounds.values()):
             result.state(unit.place, f"resources {name} {key}: nothing is bounded.")
+        elif key == "rank" and value == DEFAULT_RANK:
+            result.state(unit.place, f"resources {name} rank: the usual one.")
         else:
             result.lost(unit.place, f"resources {name} {key}: {text}.")
 
@@ -251,6 +293,8 @@ def _unit_of_command(words: list[str], place: SourcePlace, result: ImportResult)
             value = rest.pop(0) if rest else ""
         if option == "--department":
             unit.parent = value
+        elif option == "--description":
+            unit.description = value
         elif option == "--resources":
             _read_option(unit, value, result)
         else:

@@ -16,10 +16,10 @@ from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 STATE_KEYS: Final = frozenset(
     {
         "id", "clusterId", "status", "phase", "statusMessage", "nodes", "isDefault", "createdAt", "createdBy",
-        "updatedAt", "updatedBy", "deletedAt", "deletedBy", "meta",
+        "updatedAt", "updatedBy", "deletedAt", "deletedBy", "meta", "phaseMessage", "tenantId", "clusterName",
     }
 )  # fmt: skip
-_HOW: Final = "Add the answer of /api/v2/node-pools, with the label of each, and node pools are flavors."
+_HOW: Final = "Add the answer of /api/v1/node-pools, with the label of each, and node pools are flavors."
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pools.domain.configuration.backend_config import (
 )
 from pools.domain.configuration.flavors import Flavor
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.values.counting import counted
 from scheduling.configuration.bodies import simulated_body
 from scheduling.moving_in.options import ImportOptions
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
@@ -62,7 +63,8 @@ def add_backend(
         flavors=flavors,
     )
     result.add(OwnedKind.BACKEND, options.backend, body, place)
+    text = f"backends.{options.backend}: {counted(len(nodes.nodes), 'node')} with {counted(nodes.gpus, 'GPU')}."
     if nodes.nodes:
-        result.became(place, f"backends.{options.backend}: {len(nodes.nodes)} nodes with {nodes.gpus} GPUs.")
+        result.became(place, text)
     else:
         result.decide(place, f"the files name no nodes, so backends.{options.backend} has none. {hint}")

@@ -32,6 +32,7 @@ from pools.domain.values.amounts import (
     gpu_key,
     is_gpu,
 )  # fmt: skip
+from pools.domain.values.counting import counted
 from scheduling.configuration.bodies import SUBPOOLS
 from scheduling.configuration.files import ConfigurationFiles
 from scheduling.domain.engine.facts import (
@@ -52,12 +53,14 @@ POOL: Final = "pool {}"
 class ConfiguredCluster:
     """`facts`: the queues that may run work have the names of pools (`team`, for what no subpool has) and subpools
     (`team--a`). `flavors`: those that work of each of them may use, in order; empty where flavors are added up.
-    `notes`: what the replay does not follow. `problem`: why there is no replay; empty if there is one."""
+    `notes`: what the replay does not follow. `problem`: why there is no replay; empty if there is one. `namespace`: of
+    the cluster, empty if the files do not say it."""
 
     facts: ClusterFacts = field(default_factory=ClusterFacts)
     flavors: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problem: str = ""
+    namespace: str = ""
 
 
 def configured_cluster(
@@ -77,6 +80,7 @@ def configured_cluster(
         return ConfiguredCluster(problem="No pool is on the cluster of --backend.")
     found = ConfiguredCluster()
     body = bodies.get((OwnedKind.BACKEND, name))
+    found.namespace = str((body or {}).get("namespace", ""))
     policy, own_nodes = _backend(name, body)
     nodes = own_nodes if nodes is None else nodes
     if not nodes:
@@ -91,7 +95,9 @@ def configured_cluster(
         own = tuple(row["flavor"] for row in settings.flavors) or (DEFAULT_FLAVOR,)
         found.flavors |= {queue.name: own for queue in made} if there else {}
     if len(chosen) < len(pools):
-        found.notes.append(f"{len(pools) - len(chosen)} pools are on other clusters and take no part.")
+        elsewhere = len(pools) - len(chosen)
+        are = "is on another cluster and takes" if elsewhere == 1 else "are on other clusters and take"
+        found.notes.append(f"{counted(elsewhere, 'pool')} {are} no part.")
     of_cohorts = {row.flavor for cohort in cohorts.values() for row in cohort.quotas}
     if not there and (has_flavors or of_cohorts - {DEFAULT_FLAVOR}):
         found.notes.append(

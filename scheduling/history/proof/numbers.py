@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pools.domain.numbers import REPLAY_NUMBERS
+from pools.domain.values.counting import counted
 from pools.domain.values.durations import span_text
 from scheduling.history.proof.outcomes import JobVerdict, Sums
 from scheduling.history.proof.prove import Proof
@@ -46,7 +47,8 @@ def verdict_sentence(sums: Sums) -> str:
     """What became of all jobs, in one sentence."""
     counts = sums.verdicts
     return (
-        f"Of {sums.jobs:,} jobs, {counts[JobVerdict.SAME]:,} would have ended at the same time (within a minute), "
+        f"Of {counted(sums.jobs, 'job')}, {counts[JobVerdict.SAME]:,} would have ended at the same time (within a "
+        "minute), "
         f"{counts[JobVerdict.SOONER]:,} sooner, {counts[JobVerdict.LATER]:,} later, and {counts[JobVerdict.NEVER]:,} "
         "would never have started."
     )

@@ -64,8 +64,9 @@ def _parts(proof: Proof) -> Iterator[str]:
     yield f"<title>{history} under {folder}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>"
     yield f"<h1>{history} under the quotas of {folder}</h1>"
     yield (
-        f'<p class="soft">{since} to {until}. {whole.jobs:,} jobs with {hours_text(whole.work)} GPU-hours of work, on '
-        f"{proof.nodes:,} nodes with {proof.gpus:,} GPUs. Before: as recorded. After: the same jobs, replayed.</p>"
+        f'<p class="soft">{since} to {until}. {counted(whole.jobs, "job")} with {hours_text(whole.work)} GPU-hours of '
+        f"work, on {counted(proof.nodes, 'node')} with {counted(proof.gpus, 'GPU')}. Before: as recorded. After: the "
+        "same jobs, replayed.</p>"
     )
     yield f"<p>{verdict_sentence(whole)}</p>"
     yield "<h2>In sum</h2>"

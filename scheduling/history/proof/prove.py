@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pools.domain.errors import BadInput, Fault
 from pools.domain.values.amounts import gpus_in
+from pools.domain.values.counting import counted
 from scheduling.configuration.files import BadFiles
 from scheduling.configuration.folders import read_folder
 from scheduling.domain.engine.facts import ClusterFacts, NodeFacts
@@ -127,7 +128,7 @@ def _cluster(request: ProofRequest) -> ConfiguredCluster:
 
 def _history(request: ProofRequest, cluster: ConfiguredCluster) -> tuple[Trace, ProvedMonth]:
     teams = leaf_names(cluster.facts)
-    names = TeamNames(request.options.renames, teams)
+    names = TeamNames(request.options.renames, teams, cluster.namespace)
     options = replace(
         request.options, renames=names, keeps_records=True, flavors_of=JobKinds(cluster.facts, cluster.flavors),
         team_words=TeamWords("a pool or a subpool of the folder", "POOL"),
@@ -150,8 +151,8 @@ def _untold(jobs: JobTable, trace: Trace, gpus: int, begin: int) -> Iterator[str
     if most > gpus:
         at = moment_text(when, is_dated=trace.is_dated)
         yield (
-            f"The record has {most:,} GPUs in use at {at}; the nodes of the replay have {gpus:,}. So jobs ran on other "
-            "nodes, and waits of the replay are too long: give all nodes with --nodes."
+            f"The record has {counted(most, 'GPU')} in use at {at}; the nodes of the replay have {gpus:,}. So jobs "
+            "ran on other nodes, and waits of the replay are too long: give all nodes with --nodes."
         )
 
 
@@ -192,6 +193,7 @@ def _elsewhere(jobs: Iterable[Job], trace: Trace, facts: ClusterFacts | None) ->
             count += 1
             held += job.gpus * job.duration
     if count:
-        yield f"{count:,} jobs ({held / SECOND / 3600:,.0f} GPU-hours) ran on nodes that the folder does not have."
+        hours = held / SECOND / 3600
+        yield f"{counted(count, 'job')} ({hours:,.0f} GPU-hours) ran on nodes that the folder does not have."
     if unknown:
-        yield f"Of {unknown:,} jobs the history does not say on which nodes they ran."
+        yield f"Of {counted(unknown, 'job')} the history does not say on which nodes they ran."

@@ -9,6 +9,7 @@ from heapq import heappush, heappushpop
 from typing import Final
 
 from pools.domain.values.amounts import amount_text, gpus_in
+from pools.domain.values.counting import counted
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.reasons.explain import Explainer
@@ -83,7 +84,7 @@ def never_starting_reasons(cases: Iterable[JobOutcome], facts: ClusterFacts, rul
 def _never(case: JobOutcome, facts: ClusterFacts, clock: ReplayClock) -> str:
     gpus = sum(gpus_in(node.resources) for node in facts.nodes or ())
     if case.job.gpus > gpus:  # its gang would have more tasks than fit into memory
-        return f"It asks for {case.job.gpus:,} GPUs; all nodes together have {amount_text(gpus)}."
+        return f"It asks for {counted(case.job.gpus, 'GPU')}; all nodes together have {amount_text(gpus)}."
     state = KeptState(facts)
     gang = clock.gang_of(case.job)
     state.arrived(gang)

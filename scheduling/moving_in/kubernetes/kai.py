@@ -27,9 +27,10 @@ KINDS: Final = "Queue, Topology, PriorityClass and Node"
 NODES_HINT: Final = "Add them to the files: kubectl get nodes -o yaml."
 NODE_POOL_LABELS: Final = ("kai.scheduler/node-pool", "runai/node-pool")
 DEFAULT_PRIORITY: Final = 100
+NOT_PREEMPTIBLE: Final = 100
+"""The value of a PriorityClass from which on work stays in its quota and is not preempted."""
 NUMBERS: Final = ("quota", "limit", "overQuotaWeight")
 _REASONS: Final[Mapping[str, Reason]] = {
-    "spec.displayName": (PartOutcome.STATE, "the name of the object is the name of the pool."),
     "spec.preemptMinRuntime": (
         PartOutcome.NO_COUNTERPART, "LOW work has no time in which it may not be preempted.",
     ),
@@ -54,7 +55,7 @@ def read_kai(sources: list[SourceText], result: ImportResult, options: ImportOpt
     if levels:
         unique = {row["key"]: row for row in reversed(levels)}
         result.add_to_pools({"topology_keys": [row for row in levels if unique[row["key"]] is row]})
-    read_priority_classes(by_kind.pop("PriorityClass", []), result)
+    read_priority_classes(by_kind.pop("PriorityClass", []), result, normal=NOT_PREEMPTIBLE)
     for rest in by_kind.values():
         for each in rest:
             report_other_kind(each, result, KINDS)
@@ -97,6 +98,7 @@ def _read_queue(each: KubernetesObject, result: ImportResult) -> SourceQueue:
         },
         max(numbers["overQuotaWeight"] or Fraction(0), Fraction(0)),
         each.place(),
+        description=each.take_text("spec.displayName"),
     )
     each.used.update(("kind", "metadata.name"))
     each.report_rest(result, _REASONS.get)

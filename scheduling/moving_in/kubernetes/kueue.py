@@ -45,6 +45,10 @@ _REASONS: Final[Mapping[str, Reason]] = {
     "spec.admissionChecks": (PartOutcome.NO_COUNTERPART, "there are no admission checks."),
     "spec.admissionChecksStrategy": (PartOutcome.NO_COUNTERPART, "there are no admission checks."),
     "spec.admissionScope": (PartOutcome.NO_COUNTERPART, "work is ordered by priority and time, never by past use."),
+    "spec.concurrentAdmissionPolicy": (
+        PartOutcome.NO_COUNTERPART,
+        "work takes one flavor and stays there; it does not move to a better one.",
+    ),
     "spec.nodeTaints": (
         PartOutcome.NO_COUNTERPART,
         "taints of nodes stay in the cluster; a flavor does not repeat them.",
@@ -391,6 +395,8 @@ class _KueueReader:
             PartOutcome.NO_COUNTERPART,
             "work is submitted to a pool; a queue of a namespace has no settings.",
         )
+        if each.take("spec.stopPolicy") not in (None, "None"):
+            self.result.lost(each.place("spec.stopPolicy"), reason[1])
         each.used.update(("kind", "metadata.name", "metadata.namespace"))
         each.report_rest(self.result, lambda _path: reason)
 

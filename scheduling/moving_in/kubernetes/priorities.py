@@ -10,8 +10,10 @@ from scheduling.domain.priorities import priority_of_value
 from scheduling.moving_in.kubernetes.objects import KubernetesObject, Reason
 from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome, SourcePlace
 
+OF_KUBERNETES: Final = ("system-cluster-critical", "system-node-critical")
 _REASONS: Final[Mapping[str, Reason]] = {
     "description": (PartOutcome.STATE, "priorities have no descriptions here."),
+    "globalDefault": (PartOutcome.NO_COUNTERPART, "work that names no priority is NORMAL."),
     "preemptionPolicy": (PartOutcome.NO_COUNTERPART, "here only HIGH and NORMAL work preempts, and only LOW work."),
 }
 
@@ -26,9 +28,10 @@ class PriorityClass:
     place: SourcePlace
 
 
-def report_priorities(classes: list[PriorityClass], result: ImportResult) -> None:
-    """A line for each class."""
-    normal = next((each.value for each in classes if each.is_default), 0)
+def report_priorities(classes: list[PriorityClass], result: ImportResult, normal: int | None = None) -> None:
+    """A line for each class. `normal` is the value of NORMAL; without it that of the default class."""
+    if normal is None:
+        normal = next((each.value for each in classes if each.is_default), 0)
     for each in classes:
         word = priority_of_value(each.value, normal)
         result.decide(
@@ -38,14 +41,18 @@ def report_priorities(classes: list[PriorityClass], result: ImportResult) -> Non
         )
 
 
-def read_priority_classes(objects: list[KubernetesObject], result: ImportResult) -> None:
+def read_priority_classes(objects: list[KubernetesObject], result: ImportResult, *, normal: int | None = None) -> None:
     """The priority classes of Kubernetes or Kueue, with their proposals in the report. Raises BadSource."""
     found = []
     for each in objects:
         value = each.take("value")
         if not isinstance(value, int) or isinstance(value, bool):
             raise BadSource.at(each.place("value"), "a priority has a whole number as its value.")
-        found.append(PriorityClass(each.name, value, each.take("globalDefault") is True, each.place()))
+        is_default = normal is None and each.take("globalDefault") is True
+        if each.name.startswith(OF_KUBERNETES):
+            result.state(each.place(), "a class for the parts of Kubernetes itself.")
+        else:
+            found.append(PriorityClass(each.name, value, is_default, each.place()))
         each.used.update(("kind", "metadata.name"))
         each.report_rest(result, _REASONS.get)
-    report_priorities(found, result)
+    report_priorities(found, result, normal)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.values.counting import counted
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.moving_in.kubernetes.nodes import GPU_RESOURCES, read_nodes
 from scheduling.moving_in.kubernetes.objects import KubernetesObject, read_objects, report_other_kind
@@ -94,7 +95,7 @@ def _read_quota(each: KubernetesObject, ceilings: dict[str, _Ceilings], result: 
         elif key.removeprefix(REQUESTS) in GPU_RESOURCES:
             amount = _gpus(each, path, value)
             if is_scoped:
-                result.state(each.place(path), f"{amount} GPUs for the scopes alone, not imported.")
+                result.state(each.place(path), f"{counted(amount, 'GPU')} for the scopes alone, not imported.")
             else:
                 ceilings.setdefault(each.namespace, _Ceilings()).by_resource[key].append((amount, each.place(path)))
         elif "mig-" in key or "deviceclass" in key or "resourceclaim" in key:
@@ -130,10 +131,10 @@ def _add_pools(ceilings: dict[str, _Ceilings], nodes: FoundNodes, result: Import
     total = sum(found.gpus for found in ceilings.values())
     if ceilings:
         place = next(iter(ceilings.values())).place
-        known = f"the nodes have {nodes.gpus} GPUs" if nodes.nodes else "the nodes are not known"
+        known = f"the nodes have {counted(nodes.gpus, 'GPU')}" if nodes.nodes else "the nodes are not known"
         result.decide(
             place,
-            f"the ceilings are {total} GPUs together, and {known}. A ResourceQuota guarantees nothing: "
+            f"the ceilings are {counted(total, 'GPU')} together, and {known}. A ResourceQuota guarantees nothing: "
             + (
                 "with --guarantee limit each is also the quota. Lower them to what the nodes have."
                 if is_guaranteed

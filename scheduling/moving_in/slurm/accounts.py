@@ -34,11 +34,13 @@ USE_PARENT: Final = frozenset({"parent", "2147483647"})
 MAX_WALL: Final = ("maxwall", "maxwalldurationperjob", "maxwalldurperjob", "maxwallduration")
 HISTORY: Final = SourcePlace("options", 1, "--guarantee history")
 _MINUTES: Final = "there is no budget of GPU-hours: quotas bound what runs at one time."
+_NO_KEYS: Final = "there are no keys for charging work: pools and people are in the usage record."
 _ACCOUNT_KEYS: Final[Mapping[str, str]] = {
     "grptresmins": _MINUTES,
     "grpcpumins": _MINUTES,
     "grptresrunmins": _MINUTES,
     "maxtresmins": _MINUTES,
+    "maxtresrunmins": _MINUTES,
     "maxtresminsperjob": _MINUTES,
     "maxcpumins": _MINUTES,
     "maxprocsecondsperjob": _MINUTES,
@@ -46,6 +48,8 @@ _ACCOUNT_KEYS: Final[Mapping[str, str]] = {
     "qos": "everybody of a pool may submit as HIGH, NORMAL or LOW; see the lines of the QOS.",
     "defaultqos": "work names its priority; without one it is NORMAL.",
     "partition": "a partition has no counterpart: work names a pool and a platform.",
+    "wckeys": _NO_KEYS,
+    "defaultwckey": _NO_KEYS,
     "defaultaccount": "a person names the pool, or sets one once: osmo profile set pool NAME.",
 }
 _OTHER_LIMIT: Final = "this limit of jobs, nodes, other resources or single people has no counterpart."
@@ -84,7 +88,7 @@ def read_slurm(sources: list[SourceText], result: ImportResult, options: ImportO
     kinds = find_kinds(nodes, types, result, options)
     add_backend(nodes, result, options, hint=NODES_HINT, flavors=kinds.backend_flavors())
     _report_settings((line for line in lines if line.word == "setting"), result)
-    _report_qos([line for line in lines if line.word == "QOS"], result)
+    _report_qos([line for line in lines if line.word == "QOS"], lines, result)
     accounts, cluster = _read_accounts(lines, result)
     if len(accounts) == 1:
         result.decide(SourcePlace("options", 1), "the files have no account. Add the output of: sacctmgr dump CLUSTER.")
@@ -233,8 +237,8 @@ class _AccountWriter:
             if total > there > 0:
                 self.result.decide(
                     HISTORY,
-                    f"the accounts usually used {total} GPUs{self._of(kind)} together, and the nodes have {there}: "
-                    "each quota is less in proportion.",
+                    f"the accounts usually used {counted(total, 'GPU')}{self._of(kind)} together, and the nodes "
+                    f"have {there}: each quota is less in proportion.",
                 )
                 for row in usual.values():
                     row[kind] = row.get(kind, 0) * there // total
@@ -305,7 +309,8 @@ class _AccountWriter:
         if self.nodes.nodes:
             self.result.became(
                 place,
-                f"cohorts.{name} has {sum(own.values())} GPUs of its own: what the quotas of pools leave of the nodes.",
+                f"cohorts.{name} has {counted(sum(own.values()), 'GPU')} of its own: what the quotas of pools leave "
+                "of the nodes.",
             )
         else:
             self.result.decide(
@@ -423,6 +428,8 @@ class _AccountWriter:
                 self._add_coordinator(line, value, place)
             elif key == "fairshare" and value.lower() in {"1", *USE_PARENT}:
                 self.result.state(place, "the usual share; people of a pool share alike.")
+            elif key == "comment":
+                self.result.state(place, "a remark about the person.")
             else:
                 self.result.lost(
                     place, _ACCOUNT_KEYS.get(key, "people have no weight or limit of their own in a pool.")
@@ -486,8 +493,18 @@ def _report_settings(lines: Iterable[SlurmLine], result: ImportResult) -> None:
                 result.state(place, "a setting of Slurm itself.")
 
 
-def _report_qos(lines: list[SlurmLine], result: ImportResult) -> None:
+def _report_qos(lines: list[SlurmLine], every_line: list[SlurmLine], result: ImportResult) -> None:
     """A proposal for each QOS: LOW if another may preempt it, HIGH above the QOS `normal`, else NORMAL."""
+    used = next((line for line in every_line if line.fields.keys() & {"qos", "defaultqos"}), None)
+    if used is not None and not lines:  # as dumps of Slurm before 25.05 are
+        result.decide(used.place, "the files do not have its QOS. Add the output of: sacctmgr -P show qos.")
+    last = {line.name.lower(): line for line in lines}  # newer dumps have what `show qos` prints, too
+    for line in lines:
+        if (later := last[line.name.lower()]) is not line:
+            for key in ("", *(f" {line.keys[key]}={value}" for key, value in line.fields.items())):
+                place = SourcePlace(line.place.file, line.place.line, f"QOS {line.name}{key}")
+                result.state(place, f"the same QOS is read in {later.place}.")
+    lines = list(last.values())
     preempted = {name.strip().lower() for line in lines for name in line.fields.get("preempt", "").split(",")} - {""}
     usual = next((_priority(line) for line in lines if line.name.lower() == "normal"), 0)
     for line in lines:
@@ -502,7 +519,7 @@ def _report_qos(lines: list[SlurmLine], result: ImportResult) -> None:
             place = SourcePlace(line.place.file, line.place.line, f"QOS {line.name} {line.keys[key]}={value}")
             if key in ("priority", "preempt"):
                 result.became(place, f"read for the proposal {word}.")
-            elif key in ("description", "preemptmode", "usagefactor"):
+            elif key in ("description", "preemptmode", "usagefactor") or not value.strip("0:."):
                 result.state(place, "not needed for the proposal.")
             else:
                 result.lost(place, _ACCOUNT_KEYS.get(key, "a limit of a QOS has no counterpart; pools have limits."))

@@ -13,6 +13,7 @@ from typing import Final
 from pools.domain.configuration.flavors import Flavor
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 from scheduling.domain.slurm.resources import is_part_of_a_gpu
 from scheduling.moving_in.options import GuaranteeFrom, ImportOptions
 from scheduling.moving_in.result import ImportResult, SourcePlace
@@ -68,11 +69,11 @@ def find_kinds(nodes: FoundNodes, types: Collection[str], result: ImportResult, 
         nodes.nodes[name] = replace(node, platform=DEFAULT_PLATFORM)
     order = tuple(sorted(by_type, key=lambda name: (-by_type[name], name)))
     place = nodes.place or SourcePlace("options", 1)
-    shown = ", ".join(f"{name} ({by_type[name]} GPUs)" for name in order if name != DEFAULT_FLAVOR)
+    shown = ", ".join(f"{name} ({counted(by_type[name], 'GPU')})" for name in order if name != DEFAULT_FLAVOR)
     result.became(place, f"limits name types of GPU, so each type is a flavor: {shown}.")
     if DEFAULT_FLAVOR in by_type:
         result.decide(
-            place, f"{by_type[DEFAULT_FLAVOR]} GPUs of the nodes have no type: they are the nodes without a flavor."
+            place, f"nodes with {counted(by_type[DEFAULT_FLAVOR], 'GPU')} have no type: they are without a flavor."
         )
     if options.writes_backend:
         result.decide(
@@ -134,7 +135,7 @@ def _by_flavor(
 ) -> Ceiling:
     total, there = tres.get(TOTAL), sum(kinds.gpus.values())
     if total is not None and total >= there:
-        result.became(place, f"{TOTAL}={total}: the nodes have {there} GPUs, so it bounds nothing.")
+        result.became(place, f"{TOTAL}={total}: the nodes have {counted(there, 'GPU')}, so it bounds nothing.")
         total = None
     of_type = {_type_of(key): amount for key, amount in tres.items() if _type_of(key)}
     for name in of_type.keys() - set(kinds.flavors):

@@ -1,4 +1,4 @@
-"""The lines of Slurm's files: `sacctmgr dump`, `slurm.conf`, `gres.conf`, `scontrol show node -o`, and their values."""
+"""The lines of Slurm's files: `sacctmgr dump` and `show qos`, `slurm.conf`, `gres.conf`, `scontrol show node`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ _RANGE: Final = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 _COUNT: Final = re.compile(r"(\d{1,12})([kKmMgG]?)", re.ASCII)
 _OPEN_GRES: Final = re.compile(r"[=,]gres/\w+$")
 _NUMBER: Final = re.compile(r"[\d.]+", re.ASCII)
+_OF_SCONTROL: Final = re.compile(r"(?:^|\s)CPUTot=", re.IGNORECASE)
+"""A key of `scontrol show node` that slurm.conf does not have."""
+_GOES_ON: Final = re.compile(r"CPUAlloc=", re.IGNORECASE)
+"""Begins the second line of a node, where scontrol was asked without -o."""
+_COMMENT: Final = re.compile(r"(?<!\\)#.*")
+FREE_TEXTS: Final = ("reason", "comment", "extra")
+"""Words of people, in which anything may stand."""
+_OF_QOS: Final = "Name|"
 _SCALE: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -41,32 +49,72 @@ class SlurmLine:
 
 def read_lines(source: SourceText) -> Iterator[SlurmLine]:
     """The lines of a file, without comments. Raises BadSource for one that is none of Slurm's."""
-    for number, text in _joined_lines(source):
+    columns: list[str] = []
+    for number, text in _joined_nodes(source):
         place = SourcePlace(source.name, number, text[:60])
         if len(text) > LONGEST_LINE:
             raise BadSource.at(place, f"the line has more than {LONGEST_LINE} characters.")
         if match := _DUMP.match(text):
             yield _dump_line(match[1].capitalize() if match[1].lower() != "qos" else "QOS", text[match.end() :], place)
-        elif _SETTING.match(text):
-            yield _setting_line(text.partition("#")[0], place)
+        elif text.startswith(_OF_QOS):
+            columns = [name.strip() for name in text.rstrip("|").split("|")]
+        elif _SETTING.match(text):  # the words of scontrol have no comments, but `OS=Linux 5.15 #129-Ubuntu`
+            yield _setting_line(text if _OF_SCONTROL.search(text) else _without_comment(text), place)
+        elif columns and "|" in text:
+            yield _qos_line(columns, text, place)
         else:
-            raise BadSource.at(place, "this is not a line of sacctmgr dump, slurm.conf, gres.conf or scontrol.")
+            raise BadSource.at(
+                place, "this is not a line of sacctmgr dump, sacctmgr -P show qos, slurm.conf, gres.conf or scontrol."
+            )
+
+
+def _joined_nodes(source: SourceText) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers; a node of `scontrol show node` without -o is one line."""
+    node: tuple[int, str] | None = None
+    goes_on = False
+    for number, line in _joined_lines(source):
+        text = line.strip()
+        if node and line[:1].isspace() and (goes_on or _GOES_ON.match(text)) and len(node[1]) < LONGEST_LINE:
+            node, goes_on = (node[0], f"{node[1]} {text}"), True
+            continue
+        if node:
+            yield node
+        node, goes_on = None, False
+        if text.lower().startswith("nodename="):
+            node = number, text
+        elif text and not text.startswith("#"):
+            yield number, text
+    if node:
+        yield node
 
 
 def _joined_lines(source: SourceText) -> Iterator[tuple[int, str]]:
     """The lines with their numbers; one that ends with a backslash goes on in the next."""
     held, first = "", 0
     for number, line in enumerate(source.text.split("\n"), 1):
-        text = line.strip()
         first = first if held else number
+        text = line.rstrip()
         if text.endswith("\\") and len(held) < LONGEST_LINE:
             held += text[:-1] + " "
             continue
-        text, held = held + text, ""
-        if text.strip() and not text.startswith("#"):
-            yield first, text.strip()
-    if held.strip():
-        yield first, held.strip()
+        yield first, held + text
+        held = ""
+    if held:
+        yield first, held
+
+
+def _without_comment(text: str) -> str:
+    return _COMMENT.sub("", text).replace("\\#", "#")
+
+
+def _qos_line(columns: list[str], text: str, place: SourcePlace) -> SlurmLine:
+    """A row of `sacctmgr -P show qos`, or of -p, which ends each row with a bar. Empty values are left out."""
+    cells = text.split("|")
+    if len(cells) not in (len(columns), len(columns) + 1) or any(cells[len(columns) :]):
+        raise BadSource.at(place, f"the row has {len(cells)} values, and the header above it {len(columns)}.")
+    fields = {name.lower(): cell.strip() for name, cell in zip(columns[1:], cells[1:], strict=False) if cell.strip()}
+    keys = {name.lower(): name for name in columns[1:]}
+    return SlurmLine("QOS", cells[0].strip(), fields, keys, replace(place, key=f"QOS {cells[0].strip()}"))
 
 
 def _dump_line(word: str, rest: str, place: SourcePlace) -> SlurmLine:
@@ -82,7 +130,14 @@ def _dump_line(word: str, rest: str, place: SourcePlace) -> SlurmLine:
 
 
 def _setting_line(text: str, place: SourcePlace) -> SlurmLine:
-    fields, keys = _fields([part.strip() for part in _BEFORE_KEY.split(text.strip())], place)
+    parts: list[str] = []
+    for part in _BEFORE_KEY.split(text.strip()):
+        key = part.partition("=")[0].strip().lower()
+        if parts and key not in FREE_TEXTS and parts[-1].partition("=")[0].strip().lower() in FREE_TEXTS:
+            parts[-1] += f" {part.strip()}"  # `Reason=see ticket=7`
+        else:
+            parts.append(part.strip())
+    fields, keys = _fields(parts, place)
     first = next(iter(fields))
     if "nodename" in fields and "name" not in fields:
         word = "node"

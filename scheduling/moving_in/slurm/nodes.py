@@ -21,8 +21,21 @@ from scheduling.moving_in.slurm.lines import SlurmLine, expand_hosts, read_count
 MIB: Final = 2**20
 FEATURES: Final = ("feature", "features", "availablefeatures", "activefeatures")
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_DOWN: Final = ("DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVAL")
 _USED: Final = frozenset(
-    {"nodename", "gres", "cpus", "cputot", "realmemory", "sockets", "corespersocket", "threadspercore", "boards"}
+    {
+        "nodename",
+        "gres",
+        "cpus",
+        "procs",
+        "cputot",
+        "realmemory",
+        "sockets",
+        "socketsperboard",
+        "boards",
+        "corespersocket",
+        "threadspercore",
+    }
 )
 
 
@@ -50,7 +63,7 @@ def read_slurm_nodes(
         feature = _type_of_features(fields, types_of_limits)
         by_type = {kind or types.get(names[0], feature): count for kind, count in gpus.by_type.items()}
         if not sum(by_type.values()):
-            result.state(line.place, f"{len(names)} nodes without whole GPUs; quotas count GPUs, so they are left out.")
+            result.state(line.place, f"{counted(len(names), 'node')} without whole GPUs; quotas count GPUs.")
             continue
         kind = max(sorted(by_type), key=lambda each: by_type[each])
         if len(by_type) > 1:
@@ -73,7 +86,12 @@ def read_slurm_nodes(
         platforms.add(spec.platform)
         if len(platforms) > MAX_FLAVORS:
             raise BadSource.at(line.place, f"the nodes have more than {MAX_FLAVORS} types of GPU.")
-        result.became(line.place, f"{counted(len(names), 'node')} with {spec.gpus} GPUs, type {kind or 'not given'}.")
+        result.became(
+            line.place, f"{counted(len(names), 'node')} with {counted(spec.gpus, 'GPU')}, type {kind or 'not given'}."
+        )
+        state = fields.get("state", "").upper()
+        if any(word in state for word in _DOWN):
+            result.decide(line.place, f"State={state}: the simulated node takes work all the same.")
         if feature and kind == feature:
             result.became(line.place, f"the feature {feature} is the type of its GPUs, because limits name it.")
         if rest := [line.keys[key] for key in line.fields if key not in _USED]:
@@ -100,12 +118,13 @@ def _type_of_features(fields: dict[str, str], types: Collection[str]) -> str:
 
 
 def _cpus(fields: dict[str, str], line: SlurmLine) -> int:
-    for key in ("cputot", "cpus"):
+    for key in ("cputot", "cpus", "procs"):
         if key in fields:
             return read_count(fields[key], line.place)
-    if "sockets" not in fields and "corespersocket" not in fields:
+    if not fields.keys() & {"sockets", "socketsperboard", "corespersocket"}:
         return DEFAULT_CPU
-    counts = (fields.get(key, "1") for key in ("sockets", "corespersocket", "threadspercore"))
+    sockets = ("sockets",) if "sockets" in fields else ("boards", "socketsperboard")
+    counts = (fields.get(key, "1") for key in (*sockets, "corespersocket", "threadspercore"))
     total = 1
     for count in counts:
         total *= read_count(count, line.place)

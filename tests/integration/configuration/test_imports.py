@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pools.domain.changes.backends import PutBackend
@@ -15,6 +17,7 @@ from scheduling.services.configuration import ApplyOptions, apply_configuration,
 from tests.support.imports import imported
 from tests.support.observed_cluster import observed_backend
 from tests.support.world import apply_change
+from tests.unit.moving_in import test_queues
 from tests.unit.moving_in.test_kueue import EVERY_KEY, TWO_FLAVORS, flavors
 from tests.unit.moving_in.test_osmo import ACCOUNTS, ROLES, VALUES
 from tests.unit.moving_in.test_queues import queue as kai_queue
@@ -22,10 +25,15 @@ from tests.unit.moving_in.test_resource_quotas import quota
 from tests.unit.moving_in.test_slurm import DUMP, NODES
 from tests.unit.moving_in.test_slurm_kinds import DUMP as KINDS
 from tests.unit.moving_in.test_slurm_kinds import NODES as TYPED_NODES
+from tests.unit.moving_in.test_walks import WALKS
 
 pytestmark = pytest.mark.django_db
 
 GIT = ApplyOptions("git")
+RUNAI = [
+    json.dumps({"projects": [test_queues.TestRunai.PROJECT], "departments": [test_queues.TestRunai.DEPARTMENT]}),
+    json.dumps({"nodePools": test_queues.TestRunai.NODE_POOLS}),
+]
 KAI = "---\n".join(
     [
         kai_queue("team", "quota: 16, limit: 32, overQuotaWeight: 0.5"),
@@ -53,6 +61,11 @@ KAI = "---\n".join(
         ("osmo", [VALUES], {}),
         ("osmo", [VALUES, ROLES.replace("backend: b", "backend: Prod"), ACCOUNTS], {}),
         ("runai", ["runai project create a --resources gpu-deserved=2,gpu-limit=4\n"], {}),
+        ("runai", RUNAI, {}),
+        ("runai", RUNAI[:1], {}),
+        ("kueue", [WALKS["Kueue"][0]["kueue.yaml"]], {}),
+        ("kai", [WALKS["KAI"][0]["kai.yaml"]], {}),
+        ("slurm", [WALKS["Slurm"][0][name] for name in ("tux.cfg", "qos.txt", "nodes.txt")], {}),
     ],
 )
 def test_an_import_comes_back_from_the_installation(kind: str, texts: list[str], options: dict) -> None:
@@ -73,6 +86,9 @@ def test_an_import_comes_back_from_the_installation(kind: str, texts: list[str],
         ("kai", [KAI]),
         ("slurm", [DUMP, NODES]),
         ("resourcequota", [quota("a", "team", "requests.nvidia.com/gpu: 8")]),
+        ("runai", RUNAI),
+        ("runai", RUNAI[:1]),
+        ("osmo", [VALUES.replace("h100: {desc", "default: {desc")]),
     ],
 )
 def test_pools_of_an_observed_cluster_come_back_with_it(kind: str, texts: list[str]) -> None:

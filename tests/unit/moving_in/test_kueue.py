@@ -298,6 +298,8 @@ spec:
   flavorFungibility: {whenCanBorrow: TryNextFlavor, whenCanPreempt: TryNextFlavor, preference: PreemptionOverBorrowing}
   preemption: {reclaimWithinCohort: Any, borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: 5}}
   admissionChecksStrategy: {admissionChecks: [{name: x, onFlavors: [h100]}]}
+  concurrentAdmissionPolicy: {migration: {mode: TryPreferredFlavors, constraints: {lastAcceptableFlavorName: h100}}}
+  stopPolicy: None
   resourceGroups:
   - coveredResources: [nvidia.com/gpu]
     flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]
@@ -336,7 +338,15 @@ def test_every_key_does_something_or_stands_in_the_report() -> None:
         ".spec.flavorFungibility.", ".spec.namespaceSelector.", ".spec.admissionChecksStrategy.",
         ".spec.admissionScope.", ".status.", ".spec.taints[", ".spec.controllerName", ".spec.fairSharing.weight",
         ".resources[0].nominalQuota", ".borrowWithinCohort.maxPriorityThreshold", ".wallTimePolicy.",
+        ".concurrentAdmissionPolicy.",
     )  # fmt: skip
     silent = silent_keys("kueue", EVERY_KEY.replace("kind: AdmissionCheck", "kind: Other"))
     rest = [key for key in silent if not any(each in key for each in named_with_the_part_around)]
-    assert rest == [".apiVersion", ".spec"]  # of the kind that is named as a whole
+    assert rest == [
+        ".spec.stopPolicy",
+        ".apiVersion",
+        ".spec",
+    ]  # `None` is the default; a kind that is named as a whole
+    lost = told(imported("kueue", EVERY_KEY), PartOutcome.NO_COUNTERPART)
+    assert "spec.concurrentAdmissionPolicy: work takes one flavor and stays there" in lost
+    assert "LocalQueue ns/q spec.stopPolicy" in lost

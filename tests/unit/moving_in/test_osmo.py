@@ -19,6 +19,7 @@ services:
     enabled: true
     secretRefs: [{secretName: s}]
     service: {cli_config: {}}
+    backendTests: {}
     podTemplates: {default: {}}
     workflow: {max_retry_per_task: 2, backend_images: {}}
     backends:
@@ -30,7 +31,7 @@ services:
         something_new: 1
         resources: {gpu: {guarantee: 8, maximum: 16, weight: 2}}
         common_pod_template: [default]
-        platforms: {h100: {description: x, tolerations: [], odd: 1}}
+        platforms: {h100: {description: x, tolerations: [], odd: 1, default_variables: {A: 1}}}
     roles:
       osmo-user: {policies: [{actions: ["*"]}]}
 """
@@ -39,17 +40,18 @@ services:
 def test_helm_values() -> None:
     result = imported("osmo", VALUES)
     assert gpu(result, "team-a") == (8, 16, 2)
-    assert pool(result, "team-a")["platforms"] == {"h100": {"description": "x"}}
+    assert pool(result, "team-a")["platforms"] == {"h100": {"description": "x", "default_variables": {"A": 1}}}
     assert pool(result, "team-a")["backend"] == "prod"
     assert body(result, OwnedKind.BACKEND, "prod")["access"] == "in_cluster"
     assert body(result, OwnedKind.SETTINGS, "workflow")["max_retry_per_task"] == 2
     lost = told(result, PartOutcome.NO_COUNTERPART)
     for words in (
         "services.configs.service", "services.configs.podTemplates", "workflow.backend_images", "router_address",
-        "Team_A.something_new", "common_pod_template", "platforms.h100.odd",
+        "Team_A.something_new", "common_pod_template", "platforms.h100.odd", "platforms.h100.default_variables",
     ):  # fmt: skip
         assert words in lost
     state = told(result, PartOutcome.STATE)
+    assert "services.configs.backendTests: the section is empty." in state
     for words in ("image", "services.ui", "secretRefs", "k8s_uid", "Team_A.status", "tolerations"):
         assert words in state
 
@@ -65,11 +67,22 @@ def test_the_mounted_file_and_answers_of_the_client() -> None:
     assert "roles.ctrl" in told(result, PartOutcome.STATE)
 
 
+def test_the_cluster_that_the_installation_has_already() -> None:
+    result = imported("osmo", VALUES, writes_backend=False, backend="k8s")
+    assert [name for kind, name in result.objects if kind is OwnedKind.BACKEND] == []
+    assert pool(result, "team-a")["backend"] == "k8s"
+    assert "pools name the cluster k8s" in told(result, PartOutcome.BECAME)
+    assert "router_address" in told(result, PartOutcome.NO_COUNTERPART)
+    two = "pools: {a: {backend: x}, b: {backend: y}, c: {backend: y}}\n"
+    result = imported("osmo", two, writes_backend=False, backend="k8s")
+    assert told(result, PartOutcome.TO_DECIDE).count("the files have the clusters x and y; all pools are on one.") == 1
+
+
 def test_our_own_files_stay_the_same() -> None:
     first = file_texts(imported("osmo", VALUES).objects)
     again = imported("osmo", *first.values())
     assert file_texts(again.objects) == first
-    assert again.count(PartOutcome.NO_COUNTERPART) == 1  # the key that is kept for OSMO
+    assert again.count(PartOutcome.NO_COUNTERPART) == 2  # the keys that are kept for OSMO
 
 
 @pytest.mark.parametrize(

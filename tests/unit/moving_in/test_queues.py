@@ -131,6 +131,18 @@ class TestKai:
             read(queue("a", f"quota: {amount}, limit: -1"))
         assert refusal.value.details[0].path == "f1:4"
 
+    def test_priorities_from_100_on_are_not_preempted(self) -> None:
+        kind = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {}}}\nvalue: {}\n"
+        values = {"train": 50, "build": 100, "inference": 125, "system-node-critical": 2000001000}
+        decide = told(read(*(kind.format(name, value) for name, value in values.items())), PartOutcome.TO_DECIDE)
+        for words in (
+            "train (50): submit its work as LOW",
+            "build (100): submit its work as NORMAL",
+            "(125): submit its work as HIGH",
+        ):
+            assert words in decide
+        assert "system-node-critical" not in decide
+
     def test_every_key_does_something_or_stands_in_the_report(self) -> None:
         text = """\
 apiVersion: scheduling.run.ai/v2
@@ -163,6 +175,7 @@ description: training
 preemptionPolicy: Never
 """
         named = (".cpu.overQuotaWeight", ".memory.overQuotaWeight", ".status.", ".gpu.overQuotaWeight")
+        assert pool(imported("kai", text), "a")["description"] == "A"
         assert [key for key in silent_keys("kai", text) if not any(part in key for part in named)] == []
 
 
@@ -281,19 +294,65 @@ items:
         project = self.PROJECT | {
             "id": "1", "departmentId": "2", "defaultNodePools": ["h100"], "nodeTypes": {"training": ["a"]},
             "enforceRunaiScheduler": True, "description": "x", "status": {"phase": "Ready"}, "new": 1,
+            "parentId": "2", "requestedNamespace": "n", "totalResources": {"gpuQuota": 1}, "createdAt": "t",
+            "createdBy": "a", "updatedAt": "t", "updatedBy": "a", "effective": {"defaultNodePools": ["h100"]},
+            "overtimeData": {"range7dData": 1},
         }  # fmt: skip
         rows = [{**row, "memory": {"deserved": 1, "limit": None}, "priority": "High"} for row in project["resources"]]
-        node_pools = [each | {"status": {"phase": "Ready"}, "new": 1} for each in self.NODE_POOLS]
+        more = (
+            "clusterId phase phaseMessage tenantId clusterName createdBy createdAt updatedBy updatedAt isDefault "
+            "gpuNetworkAccelerationDetection gpuNetworkAccelerationLabelKey networkTopologyId networkTopologyName "
+            "gpuResourceOptimization schedulingConfiguration new"
+        )
+        node_pools = [
+            each | {"status": {"phase": "Ready"}} | dict.fromkeys(more.split(), "x") for each in self.NODE_POOLS
+        ]
         text = json.dumps(
             {"projects": [project | {"resources": rows}], "departments": [self.DEPARTMENT], "nodePools": node_pools}
         )
         named_with_the_part_around = (
             ".nodePool.id", ".parent.type", ".schedulingRules.", ".nodeTypes.", ".status.", ".cpu.", ".memory.",
+            ".totalResources.", ".effective.", ".overtimeData.",
         )  # fmt: skip
         silent = silent_keys("runai", text, is_json=True)
         # The limit null is the same as none.
         rest = [key for key in silent if not key.endswith(named_with_the_part_around) and ".gpu.limit" not in key]
         assert [key for key in rest if not any(part in key for part in named_with_the_part_around)] == []
+
+    def test_a_department_is_found_by_its_id(self) -> None:
+        """Answers name the department of a project by `parentId` alone."""
+        project = {**self.PROJECT, "parent": None, "parentId": 4500100, "description": "Vision"}
+        department = self.DEPARTMENT | {"id": "4500100", "description": "All labs"}
+        files = [json.dumps({"departments": [department]}), json.dumps({"projects": [project]})]
+        result = imported("runai", *reversed(files))
+        assert pool(result, "vision-h100")["cohort"] == "department-research-h100"
+        assert pool(result, "vision-h100")["description"] == "Vision"
+        assert "a department has no description" in told(result, PartOutcome.NO_COUNTERPART)
+        alone = told(imported("runai", files[1]), PartOutcome.TO_DECIDE)
+        assert "the files do not have its department. Add the answer of /api/v1/org-unit/departments." in alone
+
+    def test_one_page_of_several_is_told(self) -> None:
+        text = json.dumps({"projects": [self.PROJECT], "next": 50})
+        assert "next: this is one page of an answer" in told(imported("runai", text), PartOutcome.TO_DECIDE)
+        for end in (None, "", 0):
+            result = imported("runai", json.dumps({"projects": [self.PROJECT], "next": end}))
+            assert "one page" not in told(result, PartOutcome.TO_DECIDE)
+
+    def test_what_answers_repeat_without_saying_anything_is_not_lost(self) -> None:
+        """Answers have every key, also with the usual value."""
+        nothing = {"deserved": None, "limit": None, "overQuotaWeight": None}
+        row = {
+            "nodePool": {"id": "1", "name": "default"}, "gpu": {"deserved": 2, "limit": 4, "overQuotaWeight": 2},
+            "cpu": nothing, "memory": nothing | {"units": "Mib"}, "rank": "MediumLow",
+        }  # fmt: skip
+        project = {
+            "name": "a", "resources": [row], "enforceRunaiScheduler": True, "schedulingRules": None,
+            "defaultNodePools": [], "nodeTypes": {"training": [], "workspace": [], "names": {}}, "projectsCount": 2,
+            "overtimeData": {"x": 1}, "status": {"phase": "Ready"}, "totalResources": {"gpuQuota": 2}, "effective": {},
+            "parentId": None,
+        }  # fmt: skip
+        result = imported("runai", json.dumps({"projects": [project], "next": None}), writes_backend=False)
+        assert result.is_complete, told(result, PartOutcome.TO_DECIDE) + told(result, PartOutcome.NO_COUNTERPART)
 
     def test_lines_of_the_command(self) -> None:
         result = imported(

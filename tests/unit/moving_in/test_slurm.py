@@ -103,6 +103,86 @@ def test_output_of_scontrol_replaces_the_line_of_the_node() -> None:
     nodes = body(imported("slurm", DUMP, NODES, line), OwnedKind.BACKEND, "imported")["nodes"]
     assert (nodes[0]["name"], nodes[0]["gpus"]) == ("dgx01", 4)
     assert "cpu" not in nodes[0]  # 128 is the default
+    assert nodes[0]["memory"] == "2000Mi", "what follows the # in the name of the system is no comment"
+
+
+SHOWN = """\
+NodeName=dgx01 Arch=x86_64 CoresPerSocket=64
+   CPUAlloc=0 CPUEfctv=256 CPUTot=256 CPULoad=0.01
+   AvailableFeatures=a100,ib
+   Gres=gpu:a100:8(S:0-1)
+   OS=Linux 5.15.0-119-generic #129-Ubuntu SMP Fri Aug 2 19:25:20 UTC 2024
+   RealMemory=2000000 AllocMem=0 FreeMem=1900000 Sockets=2 Boards=1
+   State=DOWN*+DRAIN ThreadsPerCore=2 TmpDisk=0 Weight=1
+   Partitions=gpu,all
+   CfgTRES=cpu=256,mem=2000000M,billing=256,gres/gpu=8
+   Comment=rack 4 Gres=broken
+   Reason=GPU 3: ticket=INC-4711 State=7 [root@2026-10-30T11:02:13]
+
+NodeName=v01 Arch=x86_64 CoresPerSocket=20
+   CPUAlloc=0 CPUTot=80
+   Gres=gpu:v100:4
+   State=IDLE ThreadsPerCore=2
+
+"""
+
+
+@pytest.mark.parametrize("text", [SHOWN, SHOWN.replace("\n   ", " ")])
+def test_nodes_as_scontrol_shows_them_with_or_without_one_line(text: str) -> None:
+    result = imported("slurm", DUMP, text)
+    nodes = body(result, OwnedKind.BACKEND, "imported")["nodes"]
+    assert [(node["name"], node["gpus"], node["cpu"]) for node in nodes] == [("dgx01", 8, 256), ("v01", 4, 80)]
+    assert nodes[0]["memory"] == "2000000Mi"
+    decide = told(result, PartOutcome.TO_DECIDE)
+    assert "State=DOWN*+DRAIN: the simulated node takes work all the same." in decide
+    assert "State=IDLE" not in decide
+
+
+def test_comments_of_slurm_conf_are_not_read() -> None:
+    result = imported("slurm", DUMP, "NodeName=n1 Gres=gpu:4 # Gres=gpu:8\nNodeName=n2 Gres=gpu:2 Reason=a\\#b\n")
+    assert [node["gpus"] for node in body(result, OwnedKind.BACKEND, "imported")["nodes"]] == [4, 2]
+
+
+QOS_TABLE = """\
+Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags|UsageThres|UsageFactor|GrpTRES|MaxWall|MaxTRESPU|
+normal|0|00:00:00||| cluster|||1.000000||||
+high|1000|00:01:00|scav||requeue|DenyOnLimit,NoDecay||2.000000|gres/gpu=8|1-00:00:00|gres/gpu=4|
+scav|0|00:00:00|||requeue|||0.000000||||
+"""
+
+
+@pytest.mark.parametrize("table", [QOS_TABLE, QOS_TABLE.replace("|\n", "\n")])
+def test_the_table_of_qos(table: str) -> None:
+    """Dumps of older Slurm have no line of a QOS."""
+    dump = "".join(line for line in DUMP.splitlines(keepends=True) if not line.startswith("QOS"))
+    assert "the files do not have its QOS. Add the output of: sacctmgr -P show qos." in told(
+        imported("slurm", dump), PartOutcome.TO_DECIDE
+    )
+    result = imported("slurm", dump, table)
+    decide = told(result, PartOutcome.TO_DECIDE)
+    for words in (
+        "f2:2: QOS normal: priority 0: submit its work as NORMAL",
+        "f2:3: QOS high: priority 1000: submit its work as HIGH", "f2:4: QOS scav: priority 0: submit its work as LOW",
+    ):  # fmt: skip
+        assert words in decide
+    assert "do not have its QOS" not in decide
+    lost = told(result, PartOutcome.NO_COUNTERPART)
+    for words in ("high GraceTime=00:01:00", "high Flags=DenyOnLimit,NoDecay", "high GrpTRES=", "high MaxWall=1-00"):
+        assert words in lost
+    assert "scav" not in lost
+
+
+def test_of_a_qos_given_twice_the_later_line_counts() -> None:
+    result = imported("slurm", DUMP, "Name|Priority\nHigh|7\n")
+    assert "QOS High: priority 7" in told(result, PartOutcome.TO_DECIDE)
+    assert "priority 1000" not in told(result, PartOutcome.TO_DECIDE)
+    assert "QOS high: the same QOS is read in f2:2." in told(result, PartOutcome.STATE)
+
+
+def test_a_row_of_another_length_is_refused() -> None:
+    for text in ("Name|Priority\na|1|2|3\n", "a|1\n"):
+        with pytest.raises(BadSource):
+            imported("slurm", text)
 
 
 def test_the_type_of_gres_conf_counts_where_slurm_conf_names_none() -> None:
@@ -183,18 +263,19 @@ def test_lines_that_cannot_be_read_are_refused_with_their_place(text: str) -> No
 _LIMITS = """
 DefaultQOS Fairshare Shares GrpTRES GrpTRESMins GrpTRESRunMins GrpCPUMins GrpCPUs GrpJobs GrpJobsAccrue GrpMemory
 GrpNodes GrpSubmitJobs GrpWall MaxTRES MaxTRESPerJob MaxTRESPerNode MaxTRESMins MaxTRESMinsPerJob MaxCPUMins
-MaxCPUMinsPerJob MaxCPUs MaxCPUsPerJob MaxProcSecondsPerJob MaxJobs MaxJobsAccrue MaxNodes MaxNodesPerJob
-MaxSubmitJobs MaxWall MaxWallDurationPerJob MinPrioThresh Priority QOS Comment SomethingNew
+MaxCPUMinsPerJob MaxTRESRunMins MaxCPUs MaxCPUsPerJob MaxProcSecondsPerJob MaxJobs MaxJobsAccrue MaxNodes MaxNodesPerJob
+MaxSubmitJobs MaxWall MaxWallDurationPerJob MinPrioThresh Priority QOS Flags SomethingNew
 """
 LIMITS = _LIMITS.split()
 KEYS = {
     "Cluster": [*LIMITS, "Classification"],
     "Account": [*LIMITS, "Description", "Organization"],
-    "User": [*LIMITS, "DefaultAccount", "DefaultWCKey", "WCKeys", "AdminLevel", "Coordinator", "Partition"],
+    "User": [*LIMITS, "DefaultAccount", "DefaultWCKey", "WCKeys", "AdminLevel", "Coordinator", "Partition", "Comment"],
     "QOS": [
-        *LIMITS, "Description", "Flags", "GraceTime", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxJobsPerUser",
-        "MaxJobsPerAccount", "MaxSubmitJobsPerUser", "MinTRESPerJob", "Preempt", "PreemptMode", "PreemptExemptTime",
-        "UsageFactor", "UsageThreshold", "LimitFactor",
+        *LIMITS, "Description", "GraceTime", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxTRESRunMinsPerUser",
+        "MaxTRESRunMinsPerAccount", "MaxJobsPerUser", "MaxJobsPerAccount", "MaxJobsPU", "MaxJobsPA", "MaxJobsAccruePU",
+        "MaxJobsAccruePA", "MaxSubmitJobsPerUser", "MaxSubmitJobsPU", "MaxSubmitJobsPA", "MinTRESPerJob", "Preempt",
+        "PreemptMode", "PreemptExemptTime", "UsageFactor", "UsageThreshold", "LimitFactor",
     ],
 }  # fmt: skip
 VALUES = {"GrpTRES": "gres/gpu=2", "AdminLevel": "Administrator", "Preempt": "low"}
@@ -216,6 +297,27 @@ def test_every_key_of_a_dump_stands_in_the_report(word: str) -> None:
     assert missing == []
     if word == "User":
         assert "do not have the account 1" in told(result, PartOutcome.TO_DECIDE)
+
+
+_NODE_KEYS = """
+NodeHostname NodeAddr BcastAddr Boards CoreSpecCount CoresPerSocket CpuBind CPUs CpuSpecList Features Feature Parameters
+MemSpecLimit Port Procs RealMemory RestrictedCoresPerGPU Sockets SocketsPerBoard State ThreadsPerCore TmpDisk
+TopologyName Topology Weight Reason
+"""
+NODE_KEYS = _NODE_KEYS.split()
+
+
+def test_every_key_of_a_node_stands_in_the_report() -> None:
+    """The node keys of slurm.conf, and those of gres.conf in one line for each device."""
+    line = "NodeName=n1 Gres=gpu:4 " + " ".join(f"{key}=1" for key in NODE_KEYS)
+    gres = "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia0 Cores=0-7 Links=-1 Count=1 Flags=x AutoDetect=off"
+    result = imported("slurm", DUMP, f"{line}\n{gres}\n")
+    (node,) = body(result, OwnedKind.BACKEND, "imported")["nodes"]
+    assert (node["cpu"], node["platform"]) == (1, "a100")
+    said = " ".join(line.text for line in result.lines if (line.place.file, line.place.line) == ("f2", 1))
+    used = {"CPUs", "Procs", "RealMemory", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "Boards"}
+    assert [key for key in NODE_KEYS if key not in used and key not in said] == []
+    assert "f2:2" in {str(each.place) for each in result.lines}
 
 
 def test_every_line_of_nodes_and_settings_stands_in_the_report() -> None:

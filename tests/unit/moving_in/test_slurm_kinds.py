@@ -108,7 +108,7 @@ def test_a_feature_is_the_type_of_gpus_without_one() -> None:
     result = imported("slurm", dump, nodes)
     assert list(resources(result, "bio")["flavors"]) == ["a100", "default", "v100"]
     assert "the feature a100 is the type of its GPUs" in told(result, PartOutcome.BECAME)
-    assert "2 GPUs of the nodes have no type" in told(result, PartOutcome.TO_DECIDE)
+    assert "nodes with 2 GPUs have no type" in told(result, PartOutcome.TO_DECIDE)
 
 
 def test_the_flavors_of_a_cluster_that_is_here_are_given_by_hand() -> None:

@@ -103,7 +103,7 @@ def test_use_that_nothing_gets_a_quota_for_is_named(tmp_path: Path) -> None:
     assert f"the history has an account gone that the files do not have; it used GPUs: {numbers}" in decide
     assert "the account sci is a cohort, in which nobody submits; it used GPUs: in 95 %" in decide
     assert "the history has no job of the account ops, so its quota is 0." in decide
-    assert "1 of 7 jobs are left out: they had not ended (line 8)." in told(result, PartOutcome.STATE)
+    assert "1 of 7 jobs is left out: it had not ended (line 8)." in told(result, PartOutcome.STATE)
 
 
 def test_the_runs_before_a_requeue_are_use(tmp_path: Path) -> None:

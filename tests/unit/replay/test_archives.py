@@ -43,8 +43,8 @@ def test_teams_and_jobs_that_are_left_out(tmp_path: Path, options: dict[str, obj
     assert faults == []
     assert trace is not None
     assert [job.team for job in trace.jobs] == teams
-    assert trace.notes[0].startswith("1 of 3 jobs are left out")
-    assert trace.notes[1].startswith("1 jobs follow another job (fields 17 and 18)")
+    assert trace.notes[0].startswith("1 of 3 jobs is left out")
+    assert trace.notes[1].startswith("1 job follows another job (fields 17 and 18)")
 
 
 def test_each_queue_that_the_cluster_does_not_have_is_one_fault(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_more_fields_a_header_that_is_wrong_and_processors_that_nobody_requested
     assert trace is not None
     assert [(each.gpus, each.team) for each in trace.jobs] == [(4, "3"), (4, "3")]
     assert trace.notes == (
-        "1 lines have more than 18 fields. The others are not read.",
+        "1 line has more than 18 fields. The others are not read.",
         "The header announces 900 jobs; the file has 2.",
     )
 

@@ -139,7 +139,7 @@ def test_what_ran_at_the_begin_runs_at_the_begin(firm: Path) -> None:
     said = "2 jobs ran (on 8 GPUs) or waited at 2026-10-01T12:00:00: so they do in the replay."
     assert said in text
     assert "with the 24 GPU-hours that they still ran" in text
-    assert "Of 1 jobs, 1 would have ended at the same time" in text
+    assert "Of 1 job, 1 would have ended at the same time" in text
     assert "2026-10-01T12:00:00 to 2026-10-01T16:00:00" in page
     assert "50.0%" in text  # 8 of 16 GPUs in the four hours of the month
 
@@ -156,8 +156,8 @@ def test_the_warm_up_is_in_no_count(firm: Path) -> None:
     )  # fmt: skip
     assert "Jobs count in the kind of GPU that they had: 1 in a100." in text
     assert "nobody can tell the kind" not in text
-    assert "1 jobs (4 GPU-hours) ran on nodes that the folder does not have." in text
-    assert "In the whole file: 1 of 4 jobs are left out: they had not ended" in text
+    assert "1 job (4 GPU-hours) ran on nodes that the folder does not have." in text
+    assert "In the whole file: 1 of 4 jobs is left out: it had not ended" in text
 
 
 def test_earlier_runs_of_the_warm_up_count_as_they_were(firm: Path) -> None:

@@ -191,11 +191,11 @@ def test_a_month(tmp_path: Path) -> None:
     assert trace.is_dated
     assert trace.records.of(2).nodes == "dgx[01-02]"
     assert trace.notes == (
-        "10 of 16 jobs are left out: they had not ended (line 5, 7).",
-        "1 of 16 jobs are left out: they ended before they ran (line 6).",
-        "1 of 16 jobs are left out: they had no GPUs (line 8).",
-        "1 of 16 jobs are left out: they ran for 0 seconds (line 9).",
-        "1 jobs could not start before a time or another job (Eligible). Each is submitted at that time.",
+        "10 of 16 jobs are left out: they had not ended (lines 5, 7).",
+        "1 of 16 jobs is left out: it ended before it ran (line 6).",
+        "1 of 16 jobs is left out: it had no GPUs (line 8).",
+        "1 of 16 jobs is left out: it ran for 0 seconds (line 9).",
+        "1 job could not start before a time or another job (Eligible). Each is submitted at that time.",
     )
 
 
@@ -218,7 +218,7 @@ def test_records_of_a_requeued_job_are_its_attempts(tmp_path: Path) -> None:
     assert (first.submit, first.duration // SECOND, record.stops, record.held // SECOND) == (0, 600, 1, 4200)
     assert (record.ended - record.started) // SECOND == 4 * 3600 + 600
     assert (second.duration // SECOND, trace.records.of(second.id).stops) == (3600, 0)
-    assert trace.notes == ("1 of 3 jobs are left out: they had not ended (line 7).",)
+    assert trace.notes == ("1 of 3 jobs is left out: it had not ended (line 7).",)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_rows_that_cannot_be_used_are_left_out_on_demand(tmp_path: Path) -> None
     text = HEADER + row() + row(JobID="x") + row(JobID="9", ElapsedRaw="-1") + "a|b\n" + row(JobID="10", Account="")
     trace, _reader = read(tmp_path, text, skips_unusable=True)
     assert trace is not None
-    assert trace.notes == ("4 of 5 jobs are left out: they have no run time, GPUs or team (line 3, 4, 5 and others).",)
+    assert trace.notes == ("4 of 5 jobs are left out: they have no run time, GPUs or team (lines 3, 4, 5 and others).",)
 
 
 def test_headers(tmp_path: Path) -> None:

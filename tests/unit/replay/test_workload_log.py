@@ -106,10 +106,10 @@ def test_the_snapshots_of_one_workload_are_one_job(tmp_path: Path) -> None:
     assert ((record.started - trace.jobs.start) // SECOND, record.stops) == (600, 1)
     assert record.held == (3600 + 600) * SECOND
     assert trace.notes == (
-        "1 of 4 jobs are left out: they had not ended (line 6).",
-        "1 of 4 jobs are left out: they ended before they ran (line 7).",
-        "1 of 4 jobs are left out: they had no GPUs (line 8).",
-        "1 objects are neither Workloads, PodGroups nor pods. They are not read.",
+        "1 of 4 jobs is left out: it had not ended (line 6).",
+        "1 of 4 jobs is left out: it ended before it ran (line 7).",
+        "1 of 4 jobs is left out: it had no GPUs (line 8).",
+        "1 object of other kinds than Workload, PodGroup and Pod is not read.",
     )
 
 
@@ -120,7 +120,7 @@ def test_one_last_snapshot_knows_its_evictions(tmp_path: Path) -> None:
     assert trace is not None
     (job,) = trace.jobs
     assert trace.records.of(job.id).stops == 3
-    assert trace.notes == ("1 jobs were evicted before the log saw them run. Their wait ends with a later start.",)
+    assert trace.notes == ("1 job was evicted before the log saw any run. The wait ends with a later start.",)
 
 
 def test_gpus_by_the_templates_of_pods(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_pods_of_a_group_are_one_job(tmp_path: Path) -> None:
 def test_a_group_with_a_pod_that_still_runs_had_not_ended(tmp_path: Path) -> None:
     _trace, faults = read(tmp_path, lines(GROUP, pod("a", "g"), pod("b", "g", end=None)))
     assert [message for _line, message in faults] == [
-        "The trace has no usable jobs. 1 of 1 jobs are left out: they had not ended (line 1)."
+        "The trace has no usable jobs. 1 of 1 job is left out: it had not ended (line 1)."
     ]
 
 
@@ -163,7 +163,7 @@ def test_pods_beside_workloads_are_not_counted_twice(tmp_path: Path) -> None:
     trace, _faults = read(tmp_path, lines(done, pod("a")))
     assert trace is not None
     assert len(trace.jobs) == 1
-    assert trace.notes == ("1 pods are not read, because the log has Workloads.",)
+    assert trace.notes == ("1 pod is not read, because the log has Workloads.",)
 
 
 @pytest.mark.parametrize(

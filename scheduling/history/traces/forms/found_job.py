@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from pools.domain.values.counting import counted
+
 MAX_SHOWN_LINES: Final = 3
+_ONE: Final = {"are": "is", "were": "was", "have": "has", "follow": "follows"}
+_SEVERAL: Final = {word: word for word in _ONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,13 @@ class FoundJob:
 
 
 class LeftOut(StrEnum):
-    """Why a row takes no part in a replay."""
+    """Why rows take no part in a replay: what follows "they", or "it"."""
 
     OPEN = "had not ended"
-    NEVER_RAN = "ended before they ran"
+    NEVER_RAN = "ended before {they} ran"
     NO_GPUS = "had no GPUs"
     ZERO_TIME = "ran for 0 seconds"
-    UNUSABLE = "have no run time, GPUs or team"
+    UNUSABLE = "{have} no run time, GPUs or team"
 
 
 @dataclass(slots=True)
@@ -55,7 +59,8 @@ class FormNotes:
     jobs: int = 0
     left_out: dict[LeftOut, int] = field(default_factory=dict)
     remarks: dict[str, int] = field(default_factory=dict)
-    """A sentence with `{count}` → the number of jobs."""
+    """A sentence with `{jobs}`, `{lines}`, `{objects}` or `{pods}`, and `{are}`, `{were}`, `{have}` or `{follow}` → the
+    number of these."""
     _lines: dict[LeftOut, list[int]] = field(default_factory=dict)
 
     def leave_out(self, why: LeftOut, line: int, count: int = 1) -> None:
@@ -73,14 +78,19 @@ class FormNotes:
         """What a reader of the answer has to know."""
         for why in LeftOut:
             if count := self.left_out.get(why):
-                yield f"{count:,} of {self.jobs:,} jobs are left out: they {why} ({self._places(why)})."
+                are, they = ("is", "it") if count == 1 else ("are", "they")
+                said = why.format(they=they, have="has" if count == 1 else "have")
+                yield f"{count:,} of {counted(self.jobs, 'job')} {are} left out: {they} {said} ({self._places(why)})."
         for sentence, count in self.remarks.items():
-            yield sentence.format(count=f"{count:,}")
+            words = {f"{word}s": counted(count, word) for word in ("job", "line", "object", "pod")}
+            yield sentence.format(**words, **(_ONE if count == 1 else _SEVERAL))
 
     def _places(self, why: LeftOut) -> str:
         lines = self._lines[why]
         shown = ", ".join(str(line) for line in lines[:MAX_SHOWN_LINES])
-        return f"line {shown}{' and others' if len(lines) > MAX_SHOWN_LINES else ''}"
+        return (
+            f"{'line' if len(lines) == 1 else 'lines'} {shown}{' and others' if len(lines) > MAX_SHOWN_LINES else ''}"
+        )
 
 
 Tell = Callable[[int, str, str], None]

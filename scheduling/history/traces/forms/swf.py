@@ -26,10 +26,10 @@ _UNKNOWN: Final = re.compile(r"-1(?:\.0*)?", re.ASCII)
 _NOTHING: Final = re.compile(r"0*(?:\.0*)?", re.ASCII)
 _HEADER: Final = re.compile(r";\s*(?:MaxJobs|MaxRecords)\s*:\s*(\d{1,12})\s*$", re.ASCII | re.IGNORECASE)
 _FOLLOWS: Final = (
-    "{count} jobs follow another job (fields 17 and 18). Each is submitted at its own time of the trace, not when the "
+    "{jobs} {follow} another job (fields 17 and 18). Each is submitted at its own time of the trace, not when the "
     "other job has ended, so the replay is not bound by these dependencies."
 )
-_LONGER: Final = f"{{count}} lines have more than {FIELDS} fields. The others are not read."
+_LONGER: Final = f"{{lines}} {{have}} more than {FIELDS} fields. The others are not read."
 
 
 class SwfReader:

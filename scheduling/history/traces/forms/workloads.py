@@ -29,10 +29,10 @@ SECOND: Final = 1_000_000
 _GROUP_OF_POD: Final = "pod-group-name"
 _QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
 _USER_LABELS: Final = ("user", "runai/user", "username")
-_PARTS: Final = "{count} objects have parts of GPUs. What one has is counted as whole GPUs, at least one."
-_UNSEEN: Final = "{count} jobs were evicted before the log saw them run. Their wait ends with a later start."
-_OTHERS: Final = "{count} objects are neither Workloads, PodGroups nor pods. They are not read."
-_DOUBLE: Final = "{count} pods are not read, because the log has Workloads."
+_PARTS: Final = "{objects} {have} parts of GPUs. What one has is counted as whole GPUs, at least one."
+_UNSEEN: Final = "{jobs} {were} evicted before the log saw any run. The wait ends with a later start."
+_OTHERS: Final = "{objects} of other kinds than Workload, PodGroup and Pod {are} not read."
+_DOUBLE: Final = "{pods} {are} not read, because the log has Workloads."
 
 
 @dataclass(slots=True)
