@@ -118,9 +118,7 @@ class ImportResult:
         for (kind, name), body in self.objects.items():
             form, faults = SECTION_BY_KIND[kind].read(name, body)
             place = self.origins[kind, name]
-            self.faults += [
-                fault_at(place, f"{SECTION_BY_KIND[kind].key}.{name}: {each.path} {each.message}") for each in faults
-            ]
+            self.faults += [fault_at(place, f"{SECTION_BY_KIND[kind].key}.{name}: {each.message}") for each in faults]
             self.objects[kind, name] = form
         if self.faults:
             raise BadSource.of_faults(self.faults)

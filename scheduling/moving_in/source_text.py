@@ -52,12 +52,13 @@ def source_text(name: str, content: bytes) -> SourceText:
         raise BadSource.at(
             SourcePlace(name, line), "this is not UTF-8. Convert the file: iconv -t UTF-8 FILE."
         ) from problem
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > MAX_LINES:
         raise BadSource.at(SourcePlace(name, MAX_LINES), f"the file has more than {MAX_LINES:,} lines. Split it.")
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise BadSource.at(SourcePlace(name, line), "the line has a zero byte, so this is not a text.")
-    return SourceText(name, text.replace("\r\n", "\n"))
+    return SourceText(name, text)
 
 
 def read_values(sources: list[SourceText], result: ImportResult) -> Iterator[tuple[str, Any, Mapping[str, int]]]:

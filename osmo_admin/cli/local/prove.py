@@ -84,6 +84,7 @@ def prove(
     Exit code 0: done; 1: a file or an option cannot be read, each fault with its line.
     """
     from pools.domain.errors import BadInput
+    from scheduling.configuration.folders import write_whole
     from scheduling.history.proof.page import proof_page
     from scheduling.history.proof.prove import ProofRequest
     from scheduling.history.proof.prove import prove as make_proof
@@ -102,7 +103,7 @@ def prove(
         )  # fmt: skip
         output.mkdir(parents=True, exist_ok=True)
         proof = make_proof(request, report)
-        (output / PAGE_FILE).write_text(proof_page(proof), encoding="utf-8")
+        write_whole(output / PAGE_FILE, proof_page(proof))
     except (BadInput, ReplayFault) as refusal:
         print_faults(refusal)
         raise typer.Exit(UNREADABLE) from None

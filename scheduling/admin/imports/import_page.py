@@ -26,18 +26,19 @@ TITLE: Final = "Import"
 COMMANDS: Final = {
     "Slurm": [
         "sacctmgr dump CLUSTER File=accounts.cfg",
+        "sacctmgr -P show qos > qos.txt",
         "scontrol show node -o > nodes.txt",
         f"{HISTORY_COMMAND} > month.txt",
     ],
     "Kueue": [
         (
-            "kubectl get clusterqueues,cohorts,localqueues,resourceflavors,workloadpriorityclasses,nodes -A -o yaml "
-            "> kueue.yaml"
+            "kubectl get clusterqueues,cohorts,localqueues,resourceflavors,topologies.kueue.x-k8s.io,"
+            "workloadpriorityclasses,nodes -A -o yaml > kueue.yaml"
         )
     ],
-    "KAI": ["kubectl get queues.scheduling.run.ai,topologies.kai.scheduler,nodes -o yaml > kai.yaml"],
+    "KAI": ["kubectl get queues.scheduling.run.ai,topologies.kai.scheduler,priorityclasses,nodes -o yaml > kai.yaml"],
     "Run:ai": [
-        "answers of /api/v1/org-unit/projects, /api/v1/org-unit/departments and /api/v2/node-pools, as JSON",
+        "answers of /api/v1/org-unit/projects?limit=500, /api/v1/org-unit/departments?limit=500 and /api/v1/node-pools",
         "kubectl get nodes -o yaml > nodes.yaml",
     ],
     "ResourceQuotas": ["kubectl get resourcequotas,namespaces,nodes -A -o yaml > quotas.yaml"],

@@ -36,7 +36,8 @@ body { font: 14px/1.45 system-ui, sans-serif; color: var(--ink); background: var
   margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 1.5rem 0 .5rem; }
 p { margin: .25rem 0; } .soft { color: var(--soft); }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; } .wide + .wide { margin-top: 1rem; } .cases tbody { break-inside: avoid; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); } tr { break-inside: avoid; }
 th, td { text-align: right; padding: .25rem .5rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { font-weight: 600; } th:first-child, td:first-child, .text { text-align: left; }
@@ -44,7 +45,7 @@ td { white-space: nowrap; } .text { overflow-wrap: anywhere; white-space: normal
 .case td { border-bottom: 0; } .why td { color: var(--soft); } .less { font-weight: 700; }
 @media print {
   :root { font-size: 12px; } body { font-size: 9.5px; max-width: none; padding: 0; } .wide { overflow: visible; }
-  th, td { padding: .2rem .25rem; white-space: normal; } .text { min-width: 4rem; }
+  th, td { padding: .2rem .25rem; } .text { min-width: 4rem; }
 }
 """
 
@@ -173,7 +174,7 @@ def _job_name(case: JobOutcome) -> str:
 
 def _reasoned_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> Iterator[str]:
     """Each row has its reason below it."""
-    yield f'<div class="wide"><table>\n{_head(columns, (1, 2))}'
+    yield f'<div class="wide cases"><table>\n{_head(columns, (1, 2))}'
     for cells, reason in rows:
         yield f'<tbody><tr class="case">{_cells(cells, (1, 2))}</tr>'
         yield f'<tr class="why"><td class="text" colspan="{len(columns)}">{_text(reason, 400)}</td></tr></tbody>'

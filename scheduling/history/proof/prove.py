@@ -26,7 +26,7 @@ from scheduling.history.replay.clock import ArrivalCount, ReplayClock, ReplayRul
 from scheduling.history.replay.jobs import SECOND, Job, JobTable
 from scheduling.history.traces.cluster import leaf_names
 from scheduling.history.traces.faults import FileFaults, ReplayFault
-from scheduling.history.traces.run import Progress, Report, writable
+from scheduling.history.traces.run import Progress, Report, whole_file
 from scheduling.history.traces.trace import Trace, TraceOptions, TraceReader
 from scheduling.history.traces.unknown_teams import TeamWords
 
@@ -90,7 +90,7 @@ def prove(request: ProofRequest, report: Report = lambda _progress: None) -> Pro
     with garbage_collector.paused():
         for now in clock.run(jobs):
             report(Progress(request.folder.name, arrived.count, len(jobs), now // SECOND))
-        with writable("--output", request.jobs_file) as file:
+        with whole_file("--output", request.jobs_file) as file:
             writer = JobsWriter(file, start=jobs.start, is_dated=trace.is_dated)
             found = outcomes(month, records, observer, jobs.start)
             comparison = compare_outcomes(found, observer, most=MOST_WORST, write=writer.write)

@@ -65,6 +65,10 @@ def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BY
                     chunk = b"\n"
                 if number == 1:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+                    if b"\r" in chunk.rstrip(b"\r\n"):
+                        message = "The lines end with CR alone. Convert the file: tr '\\r' '\\n' < FILE > NEW."
+                        faults.add(number, "", Fault.BAD_VALUE, message)
+                        return
                 if b"\0" in chunk:
                     faults.add(number, "", Fault.BAD_VALUE, "The line has a zero byte, so this is not a text.")
                     chunk = b"\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -176,6 +176,16 @@ def replay(
             "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         }
     )
+
+
+@contextmanager
+def whole_file(option: str, path: str) -> Iterator[TextIO]:
+    """The file, opened; it has its name once it is whole, so a process that is killed leaves the former one."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial")
+    with writable(option, str(partial)) as file:
+        yield file
+    partial.replace(target)
 
 
 def writable(option: str, path: str) -> TextIO:

@@ -158,7 +158,7 @@ class TraceReader:
             self._tell(
                 None, "--skip-unknown-teams", "A file in CSV is made for a replay, so nothing of it is left out."
             )
-        if options.keeps_records and not choices:
+        if options.keeps_records and not choices and not self.faults.count:
             message = "The file has no recorded starts to compare with: give the output of sacct, .swf or a log of "
             self._tell(None, "", f"{message}workloads.")
         return not self.faults.count

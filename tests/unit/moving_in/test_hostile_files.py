@@ -47,6 +47,14 @@ def test_odd_encodings(kind: str) -> None:
     assert (
         source_text("f", "a: 1\r\n".encode("utf-16")).text == source_text("f", b"\xef\xbb\xbfa: 1\r\n").text == "a: 1\n"
     )
+    assert source_text("f", b"a: 1\rb: 2\r").text == "a: 1\nb: 2\n"
+
+
+def test_lines_that_end_as_on_an_old_mac_are_lines() -> None:
+    text = b"Cluster - 'c'\rParent - 'root'\rAccount - 'a'\r"
+    result = import_sources(SourceKind.SLURM, [source_text("f", text)], ImportOptions())
+    assert (OwnedKind.POOL, "a") in result.objects
+    assert "more than" in refusal_of("slurm", b"# x\r" * 300_000)
 
 
 @pytest.mark.parametrize("kind", ["kai", "osmo"])

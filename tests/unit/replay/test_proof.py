@@ -84,6 +84,7 @@ def test_a_firm_walks_from_five_files_to_the_printed_page(firm: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert not re.search(r"<script|https?:|src=|@import|url\(", page)
     assert re.search(r"@media print \{[^@]*\.wide \{ overflow: visible; \}", page), "paper has no scroll bar"
+    assert ".cases tbody { break-inside: avoid; }" in page, "a case and its reason are on one sheet"
     assert "1 job (2 GPU-hours) ran on nodes that the folder does not have." in page
     assert "The record has 22 GPUs in use" not in page
     assert re.search(r"The record has \d+ GPUs in use", page)

@@ -313,3 +313,18 @@ def test_a_million_records_need_bounded_memory(tmp_path: Path, monkeypatch: pyte
         tracemalloc.stop()
     assert faults == [(20_002, "", "The file has more than 20,000 records; give a shorter time.")]
     assert peak < 400 * 20_000 + 4 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ((HEADER + row()).encode("utf-16"), "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE."),
+        ((HEADER + row()).replace("\n", "\r").encode(), "The lines end with CR alone."),
+    ],
+)
+def test_files_of_odd_systems_have_one_fault(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "month.txt"
+    file.write_bytes(content)
+    reader = TraceReader(str(file), teams=None, priority=Priority.LOW, options=TraceOptions(keeps_records=True))
+    assert reader.read() is None
+    assert [(fault.line, fault.message[: len(message)]) for fault in reader.faults.listed] == [(1, message)]

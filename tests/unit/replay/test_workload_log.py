@@ -242,3 +242,10 @@ def test_many_snapshots_need_bounded_memory(tmp_path: Path, monkeypatch: pytest.
     assert read(tmp_path, many)[1][0] == (52, "The log has more than 50 objects; give a shorter time.")
     indented = json.dumps({"kind": "List", "items": [workload(f"w{n}") for n in range(300)]}, indent=4)
     assert "The document has more than 0 MiB: write one object on each line" in read(tmp_path, indented)[1][0][1]
+
+
+def test_a_key_that_is_given_twice_is_a_fault_of_its_line(tmp_path: Path) -> None:
+    text = lines(workload("w")) + '{"kind": "Pod", "spec": {"a": 1, "a": 2}}\n'
+    trace, faults = read(tmp_path, text)
+    assert trace is None
+    assert [(line, message[:41]) for line, message in faults] == [(2, 'The key "a" is given twice in one object:')]

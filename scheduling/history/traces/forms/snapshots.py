@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
+from pools.domain.structured_input.faults import quote
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.history.traces.forms.found_job import Tell
 
@@ -31,7 +32,10 @@ def read_objects(lines: Iterator[str], tell: Tell) -> Iterator[tuple[int, Json]]
     """Each object with the line of its document."""
     for line, text in _documents(lines, tell):
         try:
-            document = json.loads(text, parse_constant=_refuse)
+            document = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        except _GivenTwice as problem:
+            tell(line, "", f"The key {quote(str(problem))} is given twice in one object: {ADVICE}.")
+            continue
         except (ValueError, RecursionError):
             tell(line, "", f"This is not valid JSON, or is nested too deep: {ADVICE}.")
             continue
@@ -43,6 +47,18 @@ def read_objects(lines: Iterator[str], tell: Tell) -> Iterator[tuple[int, Json]]
 
 def _refuse(_constant: str) -> NoReturn:
     raise ValueError
+
+
+class _GivenTwice(ValueError):
+    """A key that an object has twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _value in pairs]
+        raise _GivenTwice(next(key for key in keys if keys.count(key) > 1))
+    return found
 
 
 def _documents(lines: Iterator[str], tell: Tell) -> Iterator[tuple[int, str]]:
