@@ -50,7 +50,7 @@ def source_text(name: str, content: bytes) -> SourceText:
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         raise BadSource.at(
-            SourcePlace(name, line), "this is not UTF-8. Convert the file: iconv -t UTF-8 FILE."
+            SourcePlace(name, line), "this is not UTF-8. Convert the file: iconv -f LATIN1 -t UTF-8 FILE > NEW."
         ) from problem
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > MAX_LINES:

@@ -57,7 +57,7 @@ def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BY
                     faults.add(number, "", Fault.BAD_VALUE, text)
                     return
                 if number == 1 and chunk.startswith(_UTF_16):
-                    message = "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE."
+                    message = "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."
                     faults.add(number, "", Fault.BAD_VALUE, message)
                     return
                 if is_too_long:
@@ -75,7 +75,12 @@ def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BY
                 try:
                     yield chunk.decode("utf-8")
                 except UnicodeDecodeError:
-                    faults.add(number, "", Fault.BAD_VALUE, "The line is not valid UTF-8.")
+                    faults.add(
+                        number,
+                        "",
+                        Fault.BAD_VALUE,
+                        "The line is not valid UTF-8. Convert the file: iconv -f LATIN1 -t UTF-8 FILE > NEW.",
+                    )
                     yield chunk.decode("utf-8", errors="replace")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         faults.add(number + 1, "", Fault.BAD_VALUE, f"The compressed file breaks off or is damaged here: {error}.")

@@ -17,8 +17,10 @@ from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.models import AuditEntry, Backend, Cohort, ConfigurationOwner, Pool
 from pools.representations.pool import pool_settings_of
 from pools.services.changes.ownership import set_owners
+from scheduling.admin.imports.import_page import COMMANDS
 from scheduling.moving_in.options import SourceKind
 from tests.integration.admin.conftest import ROLES_BY_USER
+from tests.support.services import ROOT
 from tests.support.world import apply_change
 from tests.unit.moving_in.test_slurm import DUMP, NODES
 from tests.unit.replay.test_proof import job
@@ -72,6 +74,13 @@ def quota_of(name: str) -> int | None:
 
 def queues(**quotas: object) -> bytes:
     return "---\n".join(QUEUE.format(name=name, quota=quota) for name, quota in quotas.items()).encode()
+
+
+def test_the_page_names_the_commands_of_the_documentation() -> None:
+    text = " ".join((ROOT / "docs" / "moving-in.md").read_text(encoding="utf-8").replace("\\\n", " ").split())
+    known = {line for lines in COMMANDS.values() for line in lines if line.split()[0] in ("kubectl", "scontrol")}
+    assert len(known) == 5
+    assert [line for line in sorted(known) if line not in text] == []
 
 
 class TestImport:

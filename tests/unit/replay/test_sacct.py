@@ -296,7 +296,8 @@ def test_jobs_of_two_clusters_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_odd_encodings(tmp_path: Path) -> None:
-    assert faults_of(tmp_path, (HEADER + row()).encode() + b"1|\xff|\n")[0] == (3, "", "The line is not valid UTF-8.")
+    line, _path, message = faults_of(tmp_path, (HEADER + row()).encode() + b"1|\xff|\n")[0]
+    assert (line, message.startswith("The line is not valid UTF-8. Convert the file: iconv")) == (3, True)
     trace, reader = read(tmp_path, (HEADER + row()).encode("utf-16"))
     assert trace is None
     assert reader.faults.listed[0].line == 1
@@ -318,7 +319,7 @@ def test_a_million_records_need_bounded_memory(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ((HEADER + row()).encode("utf-16"), "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE."),
+        ((HEADER + row()).encode("utf-16"), "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
         ((HEADER + row()).replace("\n", "\r").encode(), "The lines end with CR alone."),
     ],
 )
