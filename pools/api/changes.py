@@ -24,9 +24,11 @@ from pools.api.request_parsing import expected_version, query_boolean, unwrap_bo
 from pools.api.schema import (
     DRY_RUN,
     REQUEST_APPROVAL,
+    TEXT,
     Handler,
     QueryParameter,
     Schema,
+    array_of,
     describe_operation,
     object_with,
     without_type_lists,
@@ -38,6 +40,7 @@ from pools.domain.changes.command import (
     ChangeField,
     CommandT,
     body_fields,
+    fields_of,
     read_command,
     summary_of,
     title_of,
@@ -54,6 +57,8 @@ ResultT = TypeVar("ResultT")
 Unwrapped = tuple[dict[str, Any], str, list[str] | None]
 Unwrap = Callable[[Request, list[Violation]], Unwrapped]
 """The keys, the reason and the tags of a request; faults of the last two are noted."""
+_REASON: Schema = {"type": "string", "description": "The reason for the change, which the audit trail keeps."}
+_TAGS: Schema = {**array_of(TEXT), "description": "Tags of the revision that the change makes."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,14 @@ def properties_of(fields: Mapping[str, ChangeField]) -> dict[str, Schema]:
     return {name: _property(about) for name, about in fields.items()}
 
 
+def _notes_of(kinds: Sequence[type[ChangeCommand]]) -> dict[str, Schema]:
+    """The keys that accompany a change, and are none of its fields: what the audit trail keeps, and tags of a revision.
+    A change that keeps neither, or whose object has a description of its own, has none."""
+    if not any(kind.audit for kind in kinds) or any("description" in fields_of(kind) for kind in kinds):
+        return {}
+    return {"description": _REASON} | ({"tags": _TAGS} if any(kind.has_tags for kind in kinds) else {})
+
+
 def describe_change(
     *kinds: type[ChangeCommand],
     answer: Any,
@@ -199,16 +212,22 @@ def describe_change(
     status: int = 200,
 ) -> Callable[[Handler], Handler]:
     """The description of an operation that makes one of these changes; `body` is the schema of a body that is one field
-    of the change. `given` are fields that the address has, `required` those of a body that has no wrapper."""
+    of the change. Where further keys may follow, those that accompany each change are described too. `given` are fields
+    that the address has, `required` those of a body that has no wrapper."""
     preview = [DRY_RUN] if all(kind.has_preview for kind in kinds) else []
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
     fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
     of_kinds = [each for kind in kinds for each in parameters_of(kind)]
     actions = dict.fromkeys(action for kind in kinds for action in kind.audit)
+    notes = _notes_of(kinds)
+    if body is None and (fields or notes):
+        body = schema_of(fields, required)
+    if body and body["additionalProperties"] is True:
+        body = {**body, "properties": {**body["properties"], **notes}}
     return describe_operation(
         " ".join(summary_of(kind) for kind in kinds),
         query_parameters=[*query_parameters, *of_kinds, *preview, *needs],
-        body=body or (schema_of(fields, required) if fields else None),
+        body=body,
         answer=answer,
         status=status,
         details=f"In the audit trail: {', '.join(actions)}." if actions else "",

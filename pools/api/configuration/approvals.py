@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
 from pools.api.questions import parameters_of, read_query
-from pools.api.schema import TEXT, describe_operation, object_with
+from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Withdraw
 from pools.domain.lists import ApprovalQuery
@@ -23,7 +23,6 @@ from pools.services.configuration.approvals import approve, get_request, list_re
 from pools.services.configuration.cohort_effects import effect_on_pool
 
 DecisionT = TypeVar("DecisionT", bound=ApprovalDecision)
-_NOTE = object_with({"description": TEXT}, required=[], additional=True)
 
 
 class ApprovalListAnswer(TypedDict):
@@ -73,7 +72,7 @@ def _approval_effect(command: Approve, run: Callable[[], object], actor: Actor) 
 class ApprovalApprove(View):
     """The approval, which makes the change."""
 
-    @describe_change(Approve, body=_NOTE, answer=ApprovalAnswer)
+    @describe_change(Approve, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
         return _decide(self, Approve, approve, approval, _approval_effect)
 
@@ -81,7 +80,7 @@ class ApprovalApprove(View):
 class ApprovalReject(View):
     """The rejection."""
 
-    @describe_change(Reject, body=_NOTE, answer=ApprovalAnswer)
+    @describe_change(Reject, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
         return _decide(self, Reject, reject, approval, effect_on(_state))
 
@@ -89,7 +88,7 @@ class ApprovalReject(View):
 class ApprovalWithdraw(View):
     """The withdrawal."""
 
-    @describe_change(Withdraw, body=_NOTE, answer=ApprovalAnswer)
+    @describe_change(Withdraw, answer=ApprovalAnswer)
     def post(self, request: Request, approval: int) -> Response:
         return _decide(self, Withdraw, withdraw, approval, effect_on(_state))
 

@@ -11,7 +11,7 @@ from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwr
 from pools.api.configuration.pool_requests import read_configuration, require_top_level_name
 from pools.api.configuration.pools import pool_effect
 from pools.api.request_parsing import etag_header
-from pools.api.schema import OBJECT, TEXT, describe_operation, object_with
+from pools.api.schema import OBJECT, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.changes.pools import PutPlatform, RenamePlatform
 from pools.domain.configuration.platforms import platform_body, platforms_of
@@ -21,7 +21,7 @@ from pools.permissions import get_visible_root
 from pools.services.configuration.pool_configuration import PoolResult, unknown_platform
 from pools.services.configuration.pools import put_platform, rename_platform
 
-_BODY = object_with({"configs": OBJECT, "description": TEXT}, required=[], additional=True)
+_BODY = object_with({"configs": OBJECT}, required=[], additional=True)
 
 
 PlatformAnswer = Annotated[dict[str, Any], PLATFORM_ANSWER]

@@ -16,7 +16,6 @@ from pools.api.questions import parameters_of
 from pools.api.request_parsing import etag_header, query_boolean, unwrap_body
 from pools.api.schema import (
     NULL,
-    TEXT,
     QueryParameter,
     Schema,
     describe_operation,
@@ -53,10 +52,8 @@ class PoolConfigListAnswer(TypedDict):
 
 
 def _wrapped(wrapper: str, inner: Schema) -> Schema:
-    """A body with the configuration, the reason and tags; a plain configuration has the keys of a pool."""
-    return object_with(
-        {wrapper: inner, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], additional=True
-    )
+    """A body with the configuration in a wrapper; a plain configuration has the keys of a pool."""
+    return object_with({wrapper: inner}, required=[], additional=True)
 
 
 class PoolConfigs(View):

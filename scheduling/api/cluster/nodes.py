@@ -17,7 +17,6 @@ from pools.api.views import View
 from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import DRAIN_TAINT
 from pools.models import Node
-from scheduling.api.work.work_schemas import NOTES_BODY
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, NodeChange, RestoreNode
 from scheduling.domain.lists import NodeQuery
 from scheduling.models import SuspectNode
@@ -220,7 +219,7 @@ _CARE: ChangeAnswer[Any, Node] = ChangeAnswer(_render_care, effect_on(_care_stat
 class NodeDrain(View):
     """The drain of a node of a simulated backend. The tools of a cluster drain its nodes."""
 
-    @describe_change(DrainNode, body=NOTES_BODY, answer=NodeCareAnswer)
+    @describe_change(DrainNode, answer=NodeCareAnswer)
     def post(self, request: Request, backend: str, node: str) -> Response:
         return answer_change(self, DrainNode, drain_node, _CARE, {"backend": backend, "node": node})
 
@@ -228,7 +227,7 @@ class NodeDrain(View):
 class NodeRestore(View):
     """The end of a drain."""
 
-    @describe_change(RestoreNode, body=NOTES_BODY, answer=NodeCareAnswer)
+    @describe_change(RestoreNode, answer=NodeCareAnswer)
     def post(self, request: Request, backend: str, node: str) -> Response:
         return answer_change(self, RestoreNode, restore_node, _CARE, {"backend": backend, "node": node})
 
@@ -236,6 +235,6 @@ class NodeRestore(View):
 class NodeClearance(View):
     """The end of a suspicion by a person."""
 
-    @describe_change(ClearNode, body=NOTES_BODY, answer=NodeCareAnswer)
+    @describe_change(ClearNode, answer=NodeCareAnswer)
     def post(self, request: Request, backend: str, node: str) -> Response:
         return answer_change(self, ClearNode, clear_node, _CARE, {"backend": backend, "node": node})

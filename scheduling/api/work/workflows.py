@@ -18,7 +18,6 @@ from pools.domain.changes.command import BOOLEAN
 from pools.domain.people.roles import Actor
 from pools.domain.questions import parameter
 from pools.services.changes.dry_run import EffectAnswer, read_effect
-from scheduling.api.work.work_schemas import NOTES_BODY
 from scheduling.api.work.workflow_bodies import (
     WorkflowAnswer,
     WorkflowLinks,
@@ -97,7 +96,7 @@ class WorkflowNameAnswer(TypedDict):
 class WorkflowCancel(View):
     """The cancellation of an active workflow, by its owner or an admin of the pool."""
 
-    @describe_change(CancelWorkflow, body=NOTES_BODY, answer=WorkflowNameAnswer)
+    @describe_change(CancelWorkflow, answer=WorkflowNameAnswer)
     def post(self, request: Request, name: str) -> Response:
         return _answer_change(self, CancelWorkflow, cancel_workflow, self._render, require_own_or_manage)
 
@@ -119,7 +118,7 @@ class WorkflowEnd(View):
 class WorkflowTags(View):
     """A change of the tags of a workflow, by its owner or an admin of the pool."""
 
-    @describe_change(TagWorkflow, body=NOTES_BODY, answer=NULL)
+    @describe_change(TagWorkflow, answer=NULL)
     def post(self, request: Request, name: str) -> Response:
         return _answer_change(self, TagWorkflow, tag_workflow, self._render, require_own_or_manage)
 
