@@ -22,11 +22,13 @@ import typer
 
 from osmo_admin.cli.base.command_decorator import client_command
 from osmo_admin.cli.base.completion import (
+    complete_backends,
     complete_cohorts,
     complete_namespaces,
     complete_nodes,
     complete_parent_pools,
     complete_pools,
+    complete_roles,
     complete_subpools,
     complete_users,
     complete_workflows,
@@ -42,16 +44,23 @@ from pools.domain.errors import Fault
 from pools.domain.values.query_values import MAX_INTEGER
 
 _COMPLETIONS: Mapping[str, Callable[..., Any]] = {
+    "BACKEND": complete_backends,
+    "CLUSTER": complete_backends,
     "COHORT": complete_cohorts,
     "NAMESPACE": complete_namespaces,
     "NODE": complete_nodes,
     "PARENT": complete_parent_pools,
     "POOL": complete_pools,
+    "ROLE": complete_roles,
     "SUBPOOL": complete_subpools,
     "USER": complete_users,
     "WORKFLOW": complete_workflows,
 }
 """By the word of the argument."""
+_COMPLETIONS_BY_NAME: Mapping[str, Callable[..., Any]] = {
+    "actor": complete_users, "pool": complete_pools, "workflow": complete_workflows, "workflow_id": complete_workflows,
+}  # fmt: skip
+"""By the name of the field, where the argument has no word of its own."""
 _TYPES: Mapping[str, Any] = {"boolean": bool, "texts": list[str], "number": int}
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "amounts": parse_amounts, "flavors": parse_flavors, "quota": parse_number,
@@ -185,7 +194,7 @@ def declared_parameter(
     words: dict[str, Any] = {
         "help": f"{about.sentence} {time_words}" if looks == "time" else about.sentence,
         "metavar": about.metavar or ("TIME" if looks == "time" else None),
-        "autocompletion": _COMPLETIONS.get((about.metavar or "").removesuffix("...")),
+        "autocompletion": _COMPLETIONS.get((about.metavar or "").removesuffix("...")) or _COMPLETIONS_BY_NAME.get(name),
         "case_sensitive": False,
         "min": schema.get("minimum"),
         "max": None if schema.get("maximum") == MAX_INTEGER else schema.get("maximum"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -65,12 +64,9 @@ class ClientCommandGroup(HelpedGroup):
 
     sections = SECTIONS
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command of the first word; of a word of other schedulers the error says ours."""
-        ours = OTHER_WORDS.get(args[0].removesuffix("s")) or OTHER_WORDS.get(args[0]) if args else None
-        if ours is not None and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{ours}'?")
-        return super().resolve_command(ctx, args)
+    def meant_command(self, word: str) -> str | None:
+        """As for each group; of a word of other schedulers it is ours."""
+        return OTHER_WORDS.get(word.removesuffix("s")) or OTHER_WORDS.get(word) or super().meant_command(word)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and close the connection in any case."""
@@ -184,8 +180,8 @@ def help_(
     for word in command or []:
         below = getattr(found, "commands", {}).get(word)
         if below is None:
-            near = get_close_matches(word, getattr(found, "commands", {}), n=1)
-            meant = f" Did you mean {near[0]}?" if near else f" See them all: {context.command_path} --help."
+            near = found.meant_command(word) if isinstance(found, HelpedGroup) else None
+            meant = f" Did you mean {near}?" if near else f" See them all: {context.command_path} --help."
             raise ClientError(f"{context.command_path} has no command {word}.{meant}")
         found, context = below, below.make_context(word, [], parent=context, resilient_parsing=True)
     text = found.get_help(context)

@@ -9,8 +9,10 @@ from typing import Any
 
 import typer
 
-from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.client_errors import ClientError, meant_text
+from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.session import ClientSession
+from pools.domain.people.roles import PLATFORM_ROLES, PoolRoleKind, pool_role
 
 Completion = Callable[[typer.Context, str], list[str]]
 
@@ -74,11 +76,30 @@ def complete_backends(ctx: typer.Context, incomplete: str) -> list[str]:
     )
 
 
+def complete_tokens(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Access tokens, of the user that an option names, else one's own."""
+    owner = ctx.params.get("user") or ctx.params.get("owner")
+    address = url_path("api", "auth", *(("user", owner) if owner else ()), "access_token")
+    return _complete(ctx, incomplete, address, lambda answer: [each["token_name"] for each in answer])
+
+
+def complete_roles(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The roles of the installation and of each pool."""
+    pools = [row["name"] for row in _fetch_pools(ctx) if not row.get("parent_pool")]
+    names = [*PLATFORM_ROLES, *(pool_role(pool, kind) for pool in pools for kind in PoolRoleKind)]
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
 def complete_subpools(ctx: typer.Context, incomplete: str) -> list[str]:
     """Short names of the subpools of the pool before them that begin with the typed text."""
     parent = f"{ctx.params.get('parent')}--"
     names = [row["name"].removeprefix(parent) for row in _fetch_pools(ctx) if row["name"].startswith(parent)]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_roots(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Cohorts and pools that begin with the typed text."""
+    return [*complete_cohorts(ctx, incomplete), *complete_parent_pools(ctx, incomplete)]
 
 
 def complete_config_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -92,19 +113,42 @@ _IN_PART = (complete_workflows, complete_users)
 """Those whose answer has a part of many names: also those that begin as the typed one are asked for."""
 
 
-def meant_names(ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any]) -> dict[str, str]:
-    """The nearest name for each given one that is not among those that the person sees. `sources` and `given` are by
-    argument and option."""
+_LISTS: Mapping[Completion, str] = {
+    complete_backends: "osmo backend list",
+    complete_cohorts: "osmo cohort list",
+    complete_namespaces: "osmo quota list",
+    complete_nodes: "osmo resource list",
+    complete_parent_pools: "osmo pool list",
+    complete_pools: "osmo pool list",
+    complete_roots: "osmo cohort tree",
+    complete_subpools: "osmo pool list",
+    complete_tokens: "osmo token list",
+    complete_users: "osmo user list",
+    complete_workflows: "osmo workflow list --all-users",
+}
+"""The command that lists the names."""
+
+
+def names_hint(ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any]) -> str | None:
+    """What to type in place of a given name that is not among those that the person sees: the nearest, else the command
+    that lists them. `sources` and `given` are by argument and option."""
     found: dict[str, str] = {}
+    lists: list[str] = []
     for key, complete in sources.items():
         typed = given.get(key)
         for name in [typed] if isinstance(typed, str) else typed or ():
             names = complete(ctx, "")
             if complete in _IN_PART and name not in names:
                 names = [*names, *complete(ctx, name[:2])]
-            if name not in names and (near := get_close_matches(name, names, n=1, cutoff=0.7)):
+            if name in names or not names:
+                continue
+            if near := get_close_matches(name, names, n=1):
                 found[name] = near[0]
-    return found
+            elif complete in _LISTS:
+                lists.append(_LISTS[complete])
+    if found:
+        return meant_text(found)
+    return f"See the names: {lists[0]}." if lists else None
 
 
 def _complete(

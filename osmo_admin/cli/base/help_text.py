@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -21,6 +22,14 @@ VARIABLES = (
     f"{SHARED_VARIABLES[-1]}."
 )
 _UNWRAPPED = "\b\n"
+_SAME_COMMANDS = (
+    ("show", "get", "query", "info", "describe", "list"),
+    ("list", "ls", "show"),
+    ("create", "add", "new", "put", "set"),
+    ("update", "set", "edit", "resize", "change", "put", "adjust"),
+    ("delete", "remove", "rm"),
+)
+"""Words of which each command has one: the first that it has is meant by any of them."""
 
 
 class HelpText:
@@ -60,6 +69,19 @@ class HelpedCommand(HelpText, TyperCommand):
 
 class HelpedGroup(HelpText, TyperGroup):
     """A group of commands whose help has all that helps."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the first word; the error for an unknown one says which is meant."""
+        if args and self.get_command(ctx, args[0]) is None and (meant := self.meant_command(args[0])):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
+
+    def meant_command(self, word: str) -> str | None:
+        """The command that is spelled nearly so; else one that other programs call so."""
+        if near := get_close_matches(word, self.commands, n=1):
+            return near[0]
+        known = [words for words in _SAME_COMMANDS if word in words]
+        return next((each for words in known for each in words if each in self.commands), None)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands under the headings of their sections, all of them under one without sections."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from osmo_admin.cli.base import login_file
-from osmo_admin.cli.base.client_errors import REFUSED, REFUSED_SUBMISSION, SERVER_FAILED, ClientError, meant_text
+from osmo_admin.cli.base.client_errors import REFUSED, REFUSED_SUBMISSION, SERVER_FAILED, ClientError
 from osmo_admin.cli.base.http import HttpClient, url_path
 from osmo_admin.cli.base.login_file import StoredLogin, TokenLogin
 
 UNKNOWN_NAME_STATUSES = (403, 404)
+UNKNOWN_NAME_CODES = ("unknown_name", "unknown_pool", "unknown_role")
 NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
 
 
@@ -46,8 +47,8 @@ class ClientSession:
     watch: bool = False
     has_ended: bool = False  # set by a command: a watch of it has nothing more to show
     has_nothing: bool = False  # the answer was an empty list
-    find_meant: Callable[[], Mapping[str, str]] = dict
-    """The names that were meant, by those that were typed and that nobody knows."""
+    find_hint: Callable[[], str | None] = lambda: None
+    """What to type in place of a name that nobody knows."""
     _http: HttpClient | None = field(default=None, init=False)
 
     @property
@@ -69,14 +70,16 @@ class ClientSession:
 
     def add_hint(self, error: ClientError) -> None:
         """Say which name was meant where the error may be that of an unknown one."""
-        may_be_unknown = error.status in UNKNOWN_NAME_STATUSES and error.exit_code in (REFUSED, REFUSED_SUBMISSION)
-        if may_be_unknown and error.hint is None and (meant := self.find_meant()):
-            error.hint = meant_text(meant)
+        is_unknown = any(detail.get("code") in UNKNOWN_NAME_CODES for detail in error.details)
+        is_refusal = error.exit_code in (REFUSED, REFUSED_SUBMISSION)
+        may_be_unknown = is_refusal and (is_unknown or error.status in UNKNOWN_NAME_STATUSES)
+        if may_be_unknown and error.hint is None and (hint := self.find_hint()) and hint not in error.message:
+            error.hint = hint
 
     def hint_at_nothing(self) -> None:
         """Say which name was meant where the list is empty."""
-        if self.has_nothing and not self.is_machine_readable and (meant := self.find_meant()):
-            print_warning(meant_text(meant))
+        if self.has_nothing and not self.is_machine_readable and (hint := self.find_hint()):
+            print_warning(hint)
 
     def http_of_token(self, token: str, caller: str | None) -> HttpClient:
         """A connection with the access token of somebody else, at the address `caller`. Raises :class:`ClientError` if

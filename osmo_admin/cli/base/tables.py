@@ -1,7 +1,8 @@
 """Plain tables: columns as wide as their widest cell, two spaces between them; on a narrow terminal cells are cut.
 
 `-o csv` is written here alone: one row with the names of the columns, then plain values, each number in a column of its
-own, times in UTC with their zone. A cell that people read in another way is a :class:`Shown`.
+own, times in UTC with their zone. Several names in one cell are separated by a semicolon; a row is never repeated for
+them, so that sums of its numbers are right. A cell that people read in another way is a :class:`Shown`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ NOTHING = "-"
 NOT_IN_THE_FILE = ""
 LEAST_COLUMN_WIDTH = 8
 TREE_LINES = "│├└─ "
+BETWEEN_NAMES = ";"
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
@@ -78,18 +80,18 @@ class PreformattedCell(str):
     __slots__ = ()
 
 
-def format_cell(value: Any) -> str:
-    """One value on one line; `-` for nothing."""
+def format_cell(value: Any, between: str = ", ") -> str:
+    """One value on one line; `-` for nothing. `between` separates several."""
     if isinstance(value, Shown):
-        return format_cell(value.text)
+        return format_cell(value.text, between)
     if isinstance(value, PreformattedCell):
         return printable_text(value).replace("\n", " ")
     if value is None or value in ("", []):
         return NOTHING
     if isinstance(value, list | tuple):
-        return ", ".join(format_cell(each) for each in value)
+        return between.join(format_cell(each) for each in value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={format_cell(each)}" for key, each in sorted(value.items())) or NOTHING
+        return between.join(f"{key}={format_cell(each)}" for key, each in sorted(value.items())) or NOTHING
     return " ".join(printable_text(str(value)).split())
 
 
@@ -287,7 +289,7 @@ def _csv_field(value: Any) -> str:
 
     An apostrophe goes in front of a text that a spreadsheet would run as a formula: other users choose names.
     """
-    cell = format_cell(value)
+    cell = format_cell(value, BETWEEN_NAMES)
     text = "" if cell == NOTHING else cell.lstrip(TREE_LINES)
     return f"'{text}" if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text) else text
 

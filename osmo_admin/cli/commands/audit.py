@@ -31,6 +31,7 @@ def audit(session: ClientSession, query: dict[str, Any]) -> None:
     answer = session.http().get("api/audit", query)
     as_table = session.output is OutputFormat.CSV
     print_answer(session, answer, lambda: _entries_table(answer) if as_table else _entries_text(answer))
+    session.has_nothing = not answer["entries"]
 
 
 def _entries_table(answer: dict[str, Any]) -> AnswerText:

@@ -8,7 +8,7 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command, command_group
-from osmo_admin.cli.base.completion import complete_cohorts
+from osmo_admin.cli.base.completion import complete_cohorts, complete_roots
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
@@ -28,7 +28,10 @@ _FIELDS = {each.key: each for each in COHORT_FIELDS}
 CohortArgument = Annotated[
     str, typer.Argument(metavar="COHORT", help="Name of the cohort.", autocompletion=complete_cohorts)
 ]
-ParentOption = Annotated[str | None, typer.Option("--parent", metavar="COHORT", help=_FIELDS["parent"].help)]
+ParentOption = Annotated[
+    str | None,
+    typer.Option("--parent", metavar="COHORT", help=_FIELDS["parent"].help, autocompletion=complete_cohorts),
+]
 CONFIGURATION = {
     "parent": ParentOption,
     "quotas": Annotated[
@@ -159,9 +162,7 @@ def _limits_text(row: dict[str, Any]) -> str:
 def tree(
     session: ClientSession,
     *,
-    root: Annotated[
-        str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP, autocompletion=complete_cohorts)
-    ] = None,
+    root: Annotated[str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP, autocompletion=complete_roots)] = None,
     resource: Annotated[str, typer.Option("--resource", "-r", help="FLAVOR/RESOURCE to show.")] = "default/gpu",
     leaves: Annotated[
         bool, typer.Option("--leaves/--no-leaves", help="With the queues of subpools and pool remainders.")

@@ -240,7 +240,10 @@ def rebuild(
     session: ClientSession,
     *,
     namespace: Annotated[
-        str | None, typer.Argument(metavar="NAMESPACE", help="Only this namespace. Default: all.")
+        str | None,
+        typer.Argument(
+            metavar="NAMESPACE", help="Only this namespace. Default: all.", autocompletion=complete_namespaces
+        ),
     ] = None,
 ) -> None:
     """Align the ledger with the pods of all clusters, recount it, and list the repairs.

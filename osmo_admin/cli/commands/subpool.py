@@ -10,6 +10,7 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_parent_pools
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import (
     DescriptionOption,
@@ -115,7 +116,10 @@ def export(
     session: ClientSession,
     *,
     pool: Annotated[
-        str | None, typer.Option("--pool", "-p", metavar="NAME", help="Only subpools of this pool.")
+        str | None,
+        typer.Option(
+            "--pool", "-p", metavar="NAME", help="Only subpools of this pool.", autocompletion=complete_parent_pools
+        ),
     ] = None,
 ) -> None:
     """Print the quotas of ACTIVE subpools as CSV: pool,subpool,quota, and the flavor where a pool has flavors.

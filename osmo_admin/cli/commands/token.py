@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.base.command_decorator import client_command, command_group
+from osmo_admin.cli.base.completion import complete_tokens
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import UserOption
 from osmo_admin.cli.base.output import confirm, print_answer, print_list
@@ -18,7 +19,7 @@ from pools.domain.columns import pick
 from pools.domain.list_columns import ROLE_COLUMNS, TOKEN_COLUMNS
 
 app = command_group("Access tokens.")
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", autocompletion=complete_tokens)]
 
 
 OWNER = {"owner": UserOption}

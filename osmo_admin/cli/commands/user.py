@@ -8,7 +8,7 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command, command_group
-from osmo_admin.cli.base.completion import complete_users
+from osmo_admin.cli.base.completion import complete_roles, complete_users
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import confirm, print_answer
 from osmo_admin.cli.base.session import ClientSession
@@ -83,10 +83,12 @@ def update(
     *,
     user: UserArgument,
     add: Annotated[
-        list[str] | None, typer.Option("--add-roles", "-a", metavar="ROLE...", help="Roles to assign.")
+        list[str] | None,
+        typer.Option("--add-roles", "-a", metavar="ROLE...", help="Roles to assign.", autocompletion=complete_roles),
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove-roles", "-r", metavar="ROLE...", help="Roles to remove.")
+        list[str] | None,
+        typer.Option("--remove-roles", "-r", metavar="ROLE...", help="Roles to remove.", autocompletion=complete_roles),
     ] = None,
 ) -> None:
     """Assign roles to a user or remove them.

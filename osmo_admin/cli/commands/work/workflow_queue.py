@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.base.completion import complete_workflows
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, OutputFormat
@@ -38,7 +39,12 @@ def queue(
     query: dict[str, Any],
     *,
     workflow: Annotated[
-        str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: show all details of this workflow.")
+        str | None,
+        typer.Argument(
+            metavar="[WORKFLOW]",
+            help="Workflow ID: show all details of this workflow.",
+            autocompletion=complete_workflows,
+        ),
     ] = None,
 ) -> None:
     """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
