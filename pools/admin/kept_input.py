@@ -1,4 +1,4 @@
-"""Input of a preview that its address cannot have: a secret, or a text that is too long.
+"""What a page keeps for a person: input that an address cannot have, a secret or a long text, and a secret just made.
 
 It is kept encrypted outside of the database for a limited time, under a key that only its user can read it with. A lost
 cache costs the input only: the form then asks for it again.
@@ -20,10 +20,10 @@ KEPT_INPUT = "kept_input"
 KEPT_MINUTES = 60
 
 
-def keep_input(actor: Actor, fields: Mapping[str, str]) -> str:
+def keep_input(actor: Actor, fields: Mapping[str, str], *, minutes: int = KEPT_MINUTES) -> str:
     """Keep the texts of these fields, and return the key for :func:`read_kept_input`."""
     key = secrets.token_urlsafe(16)
-    cache.set(_address(actor, key), seal(json.dumps(dict(fields))), KEPT_MINUTES * 60)
+    cache.set(_address(actor, key), seal(json.dumps(dict(fields))), minutes * 60)
     return key
 
 

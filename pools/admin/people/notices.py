@@ -14,6 +14,7 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.name_fields import MAX_LISTED, NamesField, check_names, visible_pools
 from pools.admin.paging import paginate
+from pools.admin.shown_secrets import make_secret
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.notices import (
     CreateTarget,
@@ -177,11 +178,16 @@ class NoticeTargetAdmin(PolicyAdmin):
             owner = data.pop("owner")
             pool = owner if owner not in {MINE, INSTALLATION} else None
             command = CreateTarget(pool=pool, installation=owner == INSTALLATION, **data)
-            target, secret = create_target(command, actor=actor)
-            if secret:
-                return self._secret_page(request, target, secret)
-            self.show_success(request, f"Notices go to {target.name} from now on.")
-            return _back()
+
+            def make() -> tuple[str, str]:
+                target, secret = create_target(command, actor=actor)
+                return target.name, secret
+
+            name, secret = make_secret(actor, form, repr(command), make)
+            if secret == "":
+                self.show_success(request, f"Notices go to {name} from now on.")
+                return _back()
+            return self._secret_page(request, name, secret)
 
         return self.change_by_form(
             request,
@@ -237,15 +243,18 @@ class NoticeTargetAdmin(PolicyAdmin):
         )
 
     def _secret(self, request: HttpRequest, target: int) -> HttpResponse:
-        row = get_target(actor_of(request), target)
+        actor, form = actor_of(request), forms.ServiceForm(forms.submitted_data(request))
+        row = get_target(actor, target)
 
         def renew() -> HttpResponse:
-            secret = renew_secret(RenewSecret(target=target), actor=actor_of(request))
-            return self._secret_page(request, row, secret)
+            def make() -> tuple[str, str]:
+                return row.name, renew_secret(RenewSecret(target=target), actor=actor)
+
+            return self._secret_page(request, *make_secret(actor, form, f"secret of {target}", make))
 
         return self.change_by_form(
             request,
-            forms.ServiceForm(forms.submitted_data(request)),
+            form,
             renew,
             title=f"Replace the secret of {row.name}",
             button="Replace the secret",
@@ -288,9 +297,16 @@ class NoticeTargetAdmin(PolicyAdmin):
             self.show_success(request, f"{row.name} {words}.")
         return _back()
 
-    def _secret_page(self, request: HttpRequest, target: NoticeTarget, secret: str) -> HttpResponse:
+    def _secret_page(self, request: HttpRequest, name: str, secret: str | None) -> HttpResponse:
+        if secret is None:
+            self.show_warning(
+                request,
+                f"The secret of {name} was made when this form was sent first, and it was shown then. If nobody copied "
+                "it, replace it.",
+            )
+            return _back()
         return self.render_page(
-            request, "osmo/notice_secret.html", title=f"Destination {target.name}", crumbs=_crumbs(), secret=secret,
+            request, "osmo/notice_secret.html", title=f"Destination {name}", crumbs=_crumbs(), secret=secret,
             back=reverse(_LIST),
         )  # fmt: skip
 

@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.shown_secrets import make_secret
 from pools.domain.changes.command import fields_of
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.list_columns import TOKEN_COLUMNS
@@ -60,7 +61,7 @@ class TokenAdmin(PolicyAdmin):
             columns=TOKEN_COLUMNS,
             owner=owner,
             suffix=_owner_query(request, owner),
-            tokens=list_tokens(actor=actor, owner=owner.username),
+            tokens=list_tokens(actor=actor, owner=owner),
             may_write=owner.username == actor.username or is_allowed(actor, Permission.PLATFORM_WRITE),
             now=timezone.now(),
         )
@@ -76,23 +77,35 @@ class TokenAdmin(PolicyAdmin):
         back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
 
         def create() -> HttpResponse:
-            data = form.cleaned_data
-            token, secret = create_token(
-                CreateToken(
-                    owner=owner.username,
-                    name=data["name"],
-                    expires_at=timezone.now() + timedelta(days=int(data["days"])),
-                    description=data["description"],
-                    roles=data["roles"] or None,
-                ),
-                actor=actor_of(request),
-            )
+            data, actor = form.cleaned_data, actor_of(request)
+
+            def make() -> tuple[str, str]:
+                token, secret = create_token(
+                    CreateToken(
+                        owner=owner.username,
+                        name=data["name"],
+                        expires_at=timezone.now() + timedelta(days=int(data["days"])),
+                        description=data["description"],
+                        roles=data["roles"] or None,
+                    ),
+                    actor=actor,
+                )
+                return token.name, secret
+
+            name, secret = make_secret(actor, form, repr((owner.username, data)), make)
+            if secret is None:
+                self.show_warning(
+                    request,
+                    f"Token {name} was created when this form was sent first, and its secret was shown then. If nobody "
+                    "copied it, revoke the token and create another.",
+                )
+                return HttpResponseRedirect(back)
             return self.render_page(
                 request,
                 "osmo/token_secret.html",
-                title=f"Token {token.name}",
+                title=f"Token {name}",
                 crumbs=[("Access tokens", back)],
-                token=token,
+                token=get_token(actor=actor, owner=owner.username, name=name),
                 secret=secret,
                 back=back,
             )

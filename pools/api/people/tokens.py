@@ -15,8 +15,8 @@ from pools.api.schema import NULL, TEXT, UtcText, ZonedText, describe_operation
 from pools.api.views import View
 from pools.domain.changes.tokens import CreateToken, DeleteToken, TokenChange
 from pools.domain.errors import Conflict, Fault, Violation
-from pools.domain.people.roles import Actor
-from pools.models import AccessToken, User
+from pools.domain.people.roles import Actor, Permission
+from pools.models import AccessToken
 from pools.services.people.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
 
 
@@ -104,8 +104,9 @@ class TokenRoles(View):
 
 def token_bodies(actor: Actor, owner: str) -> list[TokenAnswer]:
     """The tokens of a user, by name."""
-    rows = list_tokens(actor=actor, owner=owner)
-    held = User.objects.get(username=owner).as_actor().roles if rows else frozenset()
+    user = get_token_owner(actor, owner, Permission.PLATFORM_READ)
+    rows = list_tokens(actor=actor, owner=user)
+    held = user.as_actor().roles if rows else frozenset()
     return [token_body(row, owner, held) for row in rows]
 
 

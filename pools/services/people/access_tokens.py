@@ -95,11 +95,10 @@ def get_token_owner(actor: Actor, owner: str, permission: Permission = Permissio
     return user
 
 
-def list_tokens(*, actor: Actor, owner: str) -> list[AccessToken]:
-    """The tokens of a user by name, expired ones too. For the user and for platform readers. A token with fewer roles
-    than its owner lists only itself and the tokens made with it."""
-    user = get_token_owner(actor, owner, Permission.PLATFORM_READ)
-    return list(_tokens_within_reach(actor, user, Permission.PLATFORM_READ).order_by("name"))
+def list_tokens(*, actor: Actor, owner: User) -> list[AccessToken]:
+    """The tokens by name, expired ones too, of an owner that :func:`get_token_owner` found for a reader. A token with
+    fewer roles than its owner lists only itself and the tokens made with it."""
+    return list(_tokens_within_reach(actor, owner, Permission.PLATFORM_READ).order_by("name"))
 
 
 def get_token(*, actor: Actor, owner: str, name: str) -> AccessToken:

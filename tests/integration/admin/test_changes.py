@@ -6,12 +6,13 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.users import SetPassword
 from pools.domain.people.role_changes import right_changes
-from pools.models import AccessToken, AuditEntry, Backend, Pool, User
+from pools.models import AccessToken, AuditEntry, Backend, IdempotencyRecord, Pool, User
 from scheduling.models import Workflow, WorkflowConfig
 from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, submit_workflow
 from tests.support import world
@@ -240,6 +241,25 @@ def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: Callable[[str]
     assert worker.post("/tokens/ci/revoke").status_code == 404
     assert "Token ci was revoked" in worker.get("/tokens/ci/revoke").content.decode(), "after Back"
     assert as_person("root").get("/tokens/ci/revoke?owner=worker").status_code == 404
+
+
+def test_a_token_form_that_is_sent_twice_makes_one_token_and_shows_its_secret(
+    as_person: Callable[[str], Client],
+) -> None:
+    """A double click: the browser shows only the second answer."""
+    worker, shown_form = as_person("worker"), {"csrfmiddlewaretoken": "s" * 64}
+    typed = {"name": "ci", "days": "31", **shown_form}
+    [first, second] = [worker.post("/tokens/-/create", typed) for _ in range(2)]
+    assert first.context["secret"] == second.context["secret"]
+    assert AccessToken.objects.count() == 1
+    other = worker.post("/tokens/-/create", {**typed, "name": "other"})
+    assert other.context["secret"] != first.context["secret"], "the form was changed before it was sent again"
+    cache.clear()  # as a minute later
+    late = worker.post("/tokens/-/create", typed, follow=True).content.decode()
+    assert "Token ci was created when this form was sent first, and its secret was shown then." in late
+    assert first.context["secret"] not in late
+    kept = IdempotencyRecord.objects.values_list("response", flat=True)
+    assert not any(first.context["secret"] in str(each) for each in kept), "no secret is stored"
 
 
 def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
 from pools.domain.changes.notices import CreateTarget, SendTest
 from pools.domain.people.notices import NOTICE_TITLES, NoticeKind
 from pools.models import Notice, NoticeTarget, User
+from pools.security.sealing import unseal
 from scheduling.services.notices.planning import PAGES
 from tests.support import world
 from tests.support.world import apply_change, sign_in
@@ -36,6 +38,21 @@ def _text(client: Client, address: str = PAGE) -> str:
     answer = client.get(address)
     assert answer.status_code == 200
     return answer.content.decode()
+
+
+def test_forms_that_are_sent_twice_make_one_secret_and_show_it(bob: Client) -> None:
+    typed = {**NEW, "csrfmiddlewaretoken": "s" * 64}
+    answers = [bob.post(f"{PAGE}/-/create", typed) for _ in range(2)]
+    target = NoticeTarget.objects.get()
+    assert {each.context["secret"] for each in answers} == {unseal(target.sealed_secret)}
+    renewed = [bob.post(f"{PAGE}/{target.pk}/secret", {"csrfmiddlewaretoken": "r" * 64}) for _ in range(2)]
+    target.refresh_from_db()
+    assert {each.context["secret"] for each in renewed} == {unseal(target.sealed_secret)}
+    cache.clear()  # as a minute later
+    late = bob.post(f"{PAGE}/{target.pk}/secret", {"csrfmiddlewaretoken": "r" * 64}, follow=True)
+    assert "it was shown then. If nobody copied it, replace it." in late.content.decode()
+    mail = {**NEW, "name": "m", "channel": "mail", "address": "", "csrfmiddlewaretoken": "s" * 64}
+    assert [bob.post(f"{PAGE}/-/create", mail).status_code for _ in range(2)] in ([302, 302], [400, 400])
 
 
 def test_a_person_adds_changes_and_deletes_a_target(bob: Client) -> None:
