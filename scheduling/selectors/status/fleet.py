@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Sum
-from django.utils import timezone
 
 from pools.database.statements import execute_sql
 from pools.domain.people.roles import Actor
 from pools.domain.quota.usage_bar import FlavorUse, UsageBar
 from pools.models import Backend, FlavorUsage
 from pools.selectors.quotas.platform_totals import PlatformTotals, bars_of_clusters
-from scheduling.domain.lists import Bucket, UsageKey
-from scheduling.selectors.reports.usage import HOUR, UsageQuestion, UsageRow, read_closed_until, read_usage
+from scheduling.domain.lists import UsageKey
+from scheduling.selectors.reports.usage import HOUR, UsageRow, read_last_hours
 
 HOURS = 24
 _MS_PER_HOUR = HOUR / timedelta(milliseconds=1)
@@ -88,7 +87,7 @@ def read_fleet(actor: Actor, totals: PlatformTotals, flavors: Mapping[str, int])
     whole = max(gpus, totals.bar.in_use)
     offline = min(offline, whole - totals.bar.in_use)
     bar = totals.bar.with_quota(whole - offline)
-    since, rows = _rows_of_hours(actor)
+    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS)
     return Fleet(
         has_nodes,
         gpus,
@@ -115,7 +114,7 @@ def read_clusters(actor: Actor) -> dict[str, ClusterUse]:
     """The use of each cluster by its name, for readers of the platform."""
     names = dict(Backend.objects.values_list("pk", "name"))
     capacities, bars = _read_capacities("node.backend_id"), bars_of_clusters(actor)
-    since, rows = _rows_of_hours(actor)
+    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS)
     found = {}
     for pk, name in names.items():
         gpus, offline = capacities.get(pk, (0, 0))
@@ -130,14 +129,6 @@ def _read_capacities(key: str) -> dict[int | None, tuple[int, int]]:
     """The GPUs of the nodes and those that are away, by the column `key`; without one, all are those of None."""
     rows = execute_sql(_CAPACITY.format(key=key, column=key or "NULL"))
     return {backend: (gpus, offline) for backend, gpus, offline in rows}
-
-
-def _rows_of_hours(actor: Actor) -> tuple[datetime | None, Sequence[UsageRow]]:
-    until = read_closed_until()
-    if until is None or until < timezone.now() - HOURS * HOUR:
-        return None, ()
-    question = UsageQuestion(until - HOURS * HOUR, until, UsageKey.BACKEND, Bucket.HOUR)
-    return question.since, read_usage(actor, question).rows
 
 
 def _idle_of_nodes(row: UsageRow) -> int:
