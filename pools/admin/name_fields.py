@@ -4,6 +4,7 @@ names are typed, and a wrong one is answered with the nearest."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from django import forms as django_forms
@@ -46,14 +47,24 @@ class NamesField(django_forms.Field):
         super().__init__(label=label, help_text=help_text, required=False, widget=NamePicker(attrs=attrs))
 
 
+def suggest_name(word: str, names: Iterable[str]) -> str:
+    """` Did you mean "x"?` if a similar name is among these, else an empty text. Of thousands, those that begin alike
+    are compared."""
+    return Faults().suggestion(word, sorted(names, key=lambda name: _common_length(name, word), reverse=True))
+
+
+def _common_length(name: str, word: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, word, strict=False)))
+
+
 def check_names(form: django_forms.Form, field: str, known: Iterable[str]) -> None:
     """Add an error for each name that is not known, with the nearest one; the error does not repeat the name."""
-    allowed, faults = list(known), Faults()
+    allowed = list(known)
     typed: Collection[str] = form.cleaned_data.get(field) or ()
     for place, name in enumerate(typed, start=1):
         if name not in allowed:
             which = "This" if len(typed) == 1 else f"Name {place}"
-            form.add_error(field, f"{which} is not a pool that you see.{faults.suggestion(name, allowed)}")
+            form.add_error(field, f"{which} is not a pool that you see.{suggest_name(name, allowed)}")
 
 
 def visible_pools(actor: Actor) -> list[str]:

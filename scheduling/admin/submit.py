@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.forms import FileField, FileInput
+from django.forms import FileField, FileInput, ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.done_changes import sent_once
+from pools.admin.name_fields import suggest_name
 from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.people.roles import Actor
@@ -56,7 +57,7 @@ class FileFault:
 class SubmitForm(forms.ServiceForm):
     """A file, and the pool that runs it."""
 
-    pool = forms.choice_field(_SUBMITTED["pool"].label)
+    pool: Any = forms.choice_field(_SUBMITTED["pool"].label)
     priority = forms.choice_field(_SUBMITTED["priority"].label, PRIORITY_CHOICES, required=False)
     example = forms.choice_field("Example", EXAMPLE_CHOICES, required=False)
     upload = FileField(label="Upload a file", required=False, widget=FileInput(), help_text="Replaces the text below.")
@@ -68,17 +69,14 @@ class SubmitForm(forms.ServiceForm):
         help_text="One NAME=VALUE a line, over the file's default-values.",
     )
 
-    def __init__(self, *args: Any, pools: list[tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, pools: list[tuple[str, str]], actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if len(pools) > MAX_POOL_CHOICES:
-            self.fields["pool"] = forms.text_field(
-                _SUBMITTED["pool"].label,
-                help_text="The beginning of its name finds it.",
-                required=True,
-                data_complete="leaves",
-            )
-        else:
-            self.fields["pool"].choices = pools  # type: ignore[attr-defined]
+        self.actor = actor
+        self.show_pools(pools)
+
+    def show_pools(self, pools: list[tuple[str, str]]) -> None:
+        """Offer these pools."""
+        self.fields["pool"].choices = pools  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
@@ -100,6 +98,28 @@ class SubmitForm(forms.ServiceForm):
         )
 
 
+class TypedPoolForm(SubmitForm):
+    """The form where a person may use more pools than a list shows: the name is typed."""
+
+    pool = forms.text_field(
+        _SUBMITTED["pool"].label,
+        help_text="Type a part of its name, and choose it.",
+        required=True,
+        data_complete="leaves",
+    )
+
+    def show_pools(self, pools: list[tuple[str, str]]) -> None:
+        """Nothing: the box asks for them."""
+
+    def clean_pool(self) -> str:
+        """The name of a pool. Raises ValidationError with the nearest one."""
+        name, leaves = str(self.cleaned_data["pool"]).strip(), submission_leaves(self.actor)
+        if not leaves.filter(name=name).exists():
+            near = suggest_name(name, leaves.values_list("name", flat=True))
+            raise ValidationError(f"This is not a pool or subpool to which you may submit.{near}")
+        return name
+
+
 def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     """Form, check, submit. The pasted text stays on the page until it is submitted."""
     actor = actor_of(request)
@@ -108,12 +128,13 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
         raise Forbidden(
             "You may not submit to any pool yet. Ask an osmo-admin for the role osmo-POOL-user of the pool you need."
         )
+    form_class = TypedPoolForm if len(pools) > MAX_POOL_CHOICES else SubmitForm
     if request.method != "POST":
-        return _render(admin, request, SubmitForm(pools=pools, initial=_initial_values(request, actor)))
+        return _render(admin, request, form_class(pools=pools, actor=actor, initial=_initial_values(request, actor)))
     step = request.POST.get("step")
     if step == "example":
-        return _render(admin, request, SubmitForm(pools=pools, initial=_with_example(request)))
-    form = SubmitForm(request.POST, request.FILES, pools=pools)
+        return _render(admin, request, form_class(pools=pools, actor=actor, initial=_with_example(request)))
+    form = form_class(request.POST, request.FILES, pools=pools, actor=actor)
     if not form.is_valid():
         return _render(admin, request, _with_uploaded_text(form))
     submission = form.to_submission()
@@ -210,7 +231,7 @@ def _file_faults(refusal: DomainError, text: str) -> list[FileFault]:
 
 def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **context: Any) -> HttpResponse:
     refused = bool(form.errors) or "refusal" in context
-    is_typed = "data-complete" in form.fields["pool"].widget.attrs
+    is_typed = isinstance(form, TypedPoolForm)
     return admin.render_page(
         request,
         "osmo/submit.html",

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.subpools import ResizeSubpool
+from scheduling.admin import submit
 from scheduling.admin.submit_examples import EXAMPLES
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.models import Workflow
@@ -42,6 +43,19 @@ def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
     }
     expected = {"/workflows": "/workflows", "/submit": "/submit", "/queue": "/queue", "/queue/team": "/queue"}
     assert marked == {path: [entry] for path, entry in expected.items()}
+
+
+def test_with_many_pools_a_mistyped_one_is_answered_with_the_nearest(
+    as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "MAX_POOL_CHOICES", 1)
+    chief = as_person("chief")
+    file = WORKFLOW.format(name="one", gpus=1)
+    refused = chief.post("/submit", {"pool": "taem--a", "file": file, "step": "check"})
+    [error] = refused.context["form"].errors["pool"]
+    assert error == 'This is not a pool or subpool to which you may submit. Did you mean "team--a"?'
+    checked = chief.post("/submit", {"pool": " team--a ", "file": file, "step": "check"})
+    assert "receipt" in checked.context
 
 
 def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[[str], Client]) -> None:
