@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from django import template
 from django.template import Context
@@ -23,7 +24,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from pools.domain.columns import Column, pick
-from pools.domain.people.saved_views import normalize_query
+from pools.domain.people.saved_views import FilteredList, normalize_query
 from pools.representations.csv_files import FORMAT_PARAMETER
 from pools.representations.page_parameters import RememberingQuery
 from pools.representations.saved_views import list_at, view_address
@@ -121,10 +122,19 @@ def removing(context: dict[str, Any], name: str) -> str:
     return query(context, **{name: None, "page": None})
 
 
+_LINKED = {
+    FilteredList.NODES: {"backend", "colour"},
+    FilteredList.QUOTA_TREE: {"resource"},
+    FilteredList.SCHEDULER_EVENTS: {"range"},
+    FilteredList.USAGE: {"period"},
+}
+"""Filters that a link of the page chooses, by list."""
+
+
 @register.inclusion_tag("osmo/parts/saved_views.html", takes_context=True)
 def saved_views(context: dict[str, Any]) -> dict[str, Any]:
-    """The person's views of this list, and a link that saves its filters while no view has them. Nothing on pages
-    whose filters cannot be saved."""
+    """The person's views of this list, and a link that saves its filters while no view has them and no link of the
+    page chooses them. Nothing on pages whose filters cannot be saved."""
     request = context["request"]
     page = list_at(request.resolver_match.view_name)
     if page is None:
@@ -134,6 +144,14 @@ def saved_views(context: dict[str, Any]) -> dict[str, Any]:
         {"name": view.name, "address": view_address(view), "is_shown": view.query == shown}
         for view in list_views(context["actor"], page)
     ]
-    is_saved = any(view["is_shown"] for view in views)
+    chosen = dict(parse_qsl(shown)).keys()
+    is_built_in = chosen <= _LINKED.get(page, set()) or (
+        SORT_PARAMETER not in chosen and any(_is_shown(view) for view in context.get("views", ()))
+    )
+    is_known = is_built_in or any(view["is_shown"] for view in views)
     save_address = reverse("admin:pools_savedview_save", args=[page])
-    return {"views": views, "save_address": f"{save_address}?{shown}" if shown and not is_saved else ""}
+    return {"views": views, "save_address": "" if is_known else f"{save_address}?{shown}"}
+
+
+def _is_shown(view: Any) -> bool:
+    return bool(view["is_shown"] if isinstance(view, Mapping) else view.is_shown)

@@ -1,7 +1,7 @@
 // The choice of columns of a table with `data-columns="NAME"`: a box for each column behind the one that names the row,
 // kept in this browser.
-// Columns with `data-extra` are left out, the last one first, where the table is wider than its place; with
-// `data-extra="always"`, everywhere. On phones CSS chooses (`oa-aside`).
+// Columns with `data-extra` are left out where no row has anything in them, and, the last one first, where the table is
+// wider than its place; with `data-extra="always"`, everywhere. On phones CSS chooses (`oa-aside`).
 // Without this script all are shown.
 "use strict";
 
@@ -35,6 +35,11 @@
   const chosen = read();
   const isShown = ({ label }) => chosen[label] ?? !left.has(label);
 
+  function isEmpty({ index }) {
+    const rows = Array.from(table.querySelectorAll("tbody > tr")).filter((row) => row.children.length > index);
+    return rows.every((row) => /^[\s–]*$/.test(row.children[index].textContent));
+  }
+
   function leaveOut({ index }) {
     sheet.insertRule(`table[data-columns="${name}"] tr > :nth-child(${index + 1}):not([colspan]) { display: none !important; }`);
   }
@@ -45,8 +50,9 @@
     const every = columns();
     for (const column of every) if (chosen[column.label] === false) leaveOut(column);
     const extras = every.filter(({ label, extra }) => extra !== undefined && !(label in chosen)).reverse();
-    for (const column of extras.sort((one, other) => (other.extra === "always") - (one.extra === "always"))) {
-      if (column.extra !== "always" && place.scrollWidth <= place.clientWidth) break;
+    const goesFirst = extras.filter((column) => column.extra === "always" || isEmpty(column));
+    for (const column of new Set([...goesFirst, ...extras])) {
+      if (!goesFirst.includes(column) && place.scrollWidth <= place.clientWidth) break;
       left.add(column.label);
       leaveOut(column);
     }

@@ -50,6 +50,7 @@
   document.querySelector(".oa-beside").classList.add("oa-beside--wide");
   const first = new URLSearchParams(typedIn(form)).toString();
   const now = Array.from(panel.childNodes);
+  const left = new Set(); // the names of the fields in which the person was
   let asked = null;
   let timer = 0;
 
@@ -70,9 +71,18 @@
     say(texts.join(" "));
   }
 
-  // What a refused form says: each fault with the label of its field.
+  // A field that is empty because the person has not come to it.
+  function isToCome(fault) {
+    const name = fault.closest(".oa-field")?.querySelector("[name]")?.name;
+    return Boolean(name) && !left.has(name) && form.elements[name]?.value === "";
+  }
+
+  // What a refused form says: each fault with the label of its field. None if only fields to come are missing.
   function faultsOf(page) {
-    const texts = Array.from(page.querySelectorAll("form[data-typed] .oa-fault"), (fault) => {
+    const all = Array.from(page.querySelectorAll("form[data-typed] .oa-fault"));
+    const present = all.filter((fault) => !isToCome(fault));
+    if (all.length && !present.length) return null;
+    const texts = present.map((fault) => {
       const label = fault.closest(".oa-field")?.querySelector("label")?.firstChild?.textContent.trim() || "";
       const text = fault.textContent.trim();
       return !label || text.includes(`“${label}`) ? text : `${label}: ${text}`;
@@ -104,6 +114,7 @@
       if (call !== asked) return undefined;
       const faults = faultsOf(page);
       if (answer.ok && page.querySelector("#effect-title, #done-title")) showEffect(page);
+      else if (!faults) showNow();
       else showNote(...(faults.length ? faults : ["The effect cannot be shown now. Preview shows it on a page of its own."]));
     } catch (fault) {
       if (fault.name === "AbortError" || call !== asked) return undefined;
@@ -124,6 +135,7 @@
   }
 
   form.addEventListener("input", () => wait(PAUSE));
+  form.addEventListener("focusout", ({ target }) => left.add(target.name));
   form.addEventListener("submit", () => panel.replaceChildren());
   window.addEventListener("pageshow", (event) => {
     if (event.persisted || form.dataset.effect === "at once") wait(0, event.persisted);

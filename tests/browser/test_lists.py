@@ -195,6 +195,19 @@ def test_a_reason_unfolds_and_selected_rows_have_their_actions(
     expect(page.locator("main input[type=checkbox]:checked")).to_have_count(ROWS)
 
 
+def test_a_column_in_which_no_row_has_anything_gives_its_place(
+    full_lists: PoolScene, enter: Callable[..., Tab]
+) -> None:
+    tab = enter(full_lists.pool_user, viewport={"width": 1440, "height": DESK_HEIGHT})
+    page = tab.open(f"{WORKFLOWS}?status=PENDING")
+    ended = page.locator("main thead th", has_text="Ended")
+    expect(page.locator("main thead th", has_text="Waited")).to_be_visible()
+    expect(ended).to_be_hidden()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("group", name="Columns of the table").get_by_label("Ended").check()
+    expect(ended).to_be_visible()
+
+
 def test_a_screen_of_a_pool_its_queue_its_tree_and_home(full_lists: PoolScene, enter: Callable[..., Tab]) -> None:
     pool, cohort = full_lists.pool, full_lists.stack.unique_name("org")
     answer = full_lists.stack.admin_client.patch(f"/api/configs/pool/{pool}", json={"cohort": cohort})

@@ -103,6 +103,17 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
 
 
+def test_a_field_to_which_nobody_has_come_has_no_fault_yet(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    page = signed_in(scene.pool_admin).open(f"/pools/{scene.pool}/subpools/create")
+    with page.expect_response("**/-/preview?**"):
+        page.get_by_label("Name").fill("b")
+    effect = page.locator("#oa-effect:not([aria-busy])")
+    expect_text(effect, "Nothing changes yet")
+    page.get_by_label("Quota in GPUs").focus()
+    page.get_by_label("Reason").fill("a second group")
+    expect_text(effect, "Quota: ")
+
+
 def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 60)
     tab = signed_in(scene.pool_admin)

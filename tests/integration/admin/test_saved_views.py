@@ -55,6 +55,25 @@ def test_a_view_is_deleted_after_a_question(as_person: SignedIn) -> None:
     assert as_person("root").get(address).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("page", "query"),
+    [
+        (FilteredList.WORKFLOWS, ""),
+        (FilteredList.WORKFLOWS, "user=root"),
+        (FilteredList.WORKFLOWS, "status=RUNNING&page=1"),
+        (FilteredList.QUEUE, "user=root"),
+        (FilteredList.USAGE, "period=7d"),
+        (FilteredList.NODES, "colour=user"),
+        (FilteredList.SCHEDULER_EVENTS, "range=6h"),
+    ],
+)
+def test_what_a_link_of_the_page_chooses_is_not_offered(as_person: SignedIn, page: FilteredList, query: str) -> None:
+    root, address = as_person("root"), reverse(LIST_ADDRESSES[page])
+    assert "/views/-/save/" not in root.get(f"{address}?{query}").content.decode()
+    more = f"{address}?{query}&user=ann" if page is FilteredList.USAGE else f"{address}?{query}&pool=team"
+    assert "/views/-/save/" in root.get(more).content.decode()
+
+
 @pytest.mark.parametrize("page", FilteredList)
 def test_each_list_shows_its_views(as_person: SignedIn, page: FilteredList) -> None:
     apply_change(PutCohort(name="org", body={}))
