@@ -12,6 +12,7 @@ import yaml
 from osmo_admin.cli import client, server
 from osmo_admin.navigation import menu_of
 from pools.models import User
+from scheduling.selectors.status.problems import LATE_FACTOR, LATE_GRACE
 from tests.support import world
 from tests.support.services import ROOT
 
@@ -31,6 +32,11 @@ def test_each_alert_has_a_section_and_each_section_an_alert() -> None:
 @pytest.mark.parametrize("alert", ALERTS)
 def test_the_address_of_the_rule_is_its_section(alert: str) -> None:
     assert ALERTS[alert]["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert.lower()}"
+
+
+def test_a_job_is_late_for_the_alert_when_home_says_so() -> None:
+    late = f"> {LATE_FACTOR} * osmo_job_interval_seconds + {LATE_GRACE.total_seconds():.0f}"
+    assert ALERTS["OsmoJobLate"]["expr"].endswith(late)
 
 
 @pytest.mark.parametrize("alert", ALERTS)

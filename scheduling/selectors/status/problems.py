@@ -41,7 +41,8 @@ from scheduling.selectors.work.drains import read_late_drains
 
 LATE_FACTOR = 3
 LATE_GRACE = timedelta(minutes=1)
-"""A background job is late after three of its intervals and a minute, which a restart may take."""
+"""A background job is late after three of its intervals and a minute, which a restart may take: the alert OsmoJobLate
+says the same."""
 WAIT_SAMPLES = 300
 MIN_WAIT_SAMPLES = 20
 MAX_POOLS_COMPARED = 50
