@@ -17,6 +17,7 @@ _PAGES = {
     SearchKind.SUBPOOL: "admin:pools_pool_change",
     SearchKind.WORKFLOW: "admin:scheduling_workflow_change",
     SearchKind.USER: "admin:pools_user_change",
+    SearchKind.CLUSTER: "admin:pools_backend_change",
     SearchKind.NAMESPACE: "admin:pools_gpuquota_change",
 }
 

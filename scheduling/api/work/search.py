@@ -34,8 +34,8 @@ class Search(View):
     """Objects, pages and actions by words of their names."""
 
     @describe_operation(
-        "Find pools, subpools, cohorts, workflows, users, nodes, GPU quota namespaces, saved views, pages and actions "
-        "by words of their names, the best first.",
+        "Find pools, subpools, cohorts, workflows, users, clusters, nodes, GPU quota namespaces, saved views, pages "
+        "and actions by words of their names, the best first.",
         query_parameters=[QueryParameter("q", TEXT, "Words or parts of a name, in any order. Empty: nothing.")],
         answer=SearchAnswer,
     )

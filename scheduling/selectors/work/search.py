@@ -1,5 +1,5 @@
-"""Search by words of names: pools, subpools, cohorts, workflows, users, nodes, GPU quota namespaces, the person's own
-saved views, pages, and what the person may do."""
+"""Search by words of names: pools, subpools, cohorts, workflows, users, clusters, nodes, GPU quota namespaces, the
+person's own saved views, pages, and what the person may do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db.models import Case, Q, QuerySet, When
 from django.db.models.functions import Collate
 
 from pools.domain.people.roles import Actor, Permission, is_allowed
-from pools.models import GpuQuota, Node, Pool, User
+from pools.models import Backend, GpuQuota, Node, Pool, User
 from pools.permissions import namespaces_for
 from pools.selectors.quotas.quota_facts import visible_cohorts
 from pools.selectors.saved_views import list_views
@@ -37,6 +37,7 @@ class SearchKind(StrEnum):
     COHORT = "cohort"
     WORKFLOW = "workflow"
     USER = "user"
+    CLUSTER = "cluster"
     NODE = "node"
     NAMESPACE = "namespace"
     VIEW = "view"
@@ -99,7 +100,7 @@ class _SearchText:
 def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
     """At most `limit` objects of each kind that `actor` may see, with all words of the text in their names, in any
     order; of a node, some may be in that of its cluster. The best come first: an equal name, its beginning, the
-    beginning of a part, then the rest. Where no object has them, a word may have one mistake. At most eight queries,
+    beginning of a part, then the rest. Where no object has them, a word may have one mistake. At most nine queries,
     and as many for mistakes."""
     question = _SearchText(actor, text, limit)
     if not question.words:
@@ -115,7 +116,16 @@ def search(actor: Actor, text: str, *, limit: int) -> list[SearchHit]:
 
 
 def _find_objects(question: _SearchText) -> list[SearchHit]:
-    kinds = (_find_pools, _find_cohorts, _find_workflows, _find_users, _find_nodes, _find_namespaces, _find_views)
+    kinds = (
+        _find_pools,
+        _find_cohorts,
+        _find_workflows,
+        _find_users,
+        _find_clusters,
+        _find_nodes,
+        _find_namespaces,
+        _find_views,
+    )
     return [hit for find in kinds for hit in find(question)]
 
 
@@ -193,6 +203,13 @@ def _find_users(question: _SearchText) -> Iterator[SearchHit]:
         rows = rows.filter(username=question.actor.username)
     for (name,) in question.select(rows, "username"):
         yield SearchHit(SearchKind.USER, name, "user")
+
+
+def _find_clusters(question: _SearchText) -> Iterator[SearchHit]:
+    if not is_allowed(question.actor, Permission.PLATFORM_READ):
+        return
+    for (name,) in question.select(Backend.objects.all(), "name"):
+        yield SearchHit(SearchKind.CLUSTER, name, "cluster")
 
 
 def _find_nodes(question: _SearchText) -> Iterator[SearchHit]:

@@ -112,9 +112,9 @@ def test_a_cohort_is_found_by_those_who_have_a_pool_below_it(installation: None)
 
 def test_the_number_of_queries_is_constant(installation: None, django_assert_max_num_queries: Any) -> None:
     actor = User.objects.get(username="root").as_actor()
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(8):
         search(actor, "te", limit=50)
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(16):
         search(actor, "nothing-like-it", limit=50)
 
 
