@@ -10,7 +10,7 @@ import typer
 from osmo_admin.cli.base.client_errors import REFUSED, ClientError, detail_location
 from osmo_admin.cli.base.output import print_answer, print_text
 from osmo_admin.cli.base.session import ClientSession, print_warning
-from osmo_admin.cli.base.tables import Table, build_table, format_cell
+from osmo_admin.cli.base.tables import Table, build_table, first_of, format_cell
 from osmo_admin.cli.text.pool_table import branch_prefix
 from osmo_admin.cli.text.quota_tree_table import cohort_change_lines, debt_lines, number_term
 
@@ -111,8 +111,8 @@ def has_only_pool_trees(value: Mapping[str, Any]) -> bool:
 
 
 def has_quota_nodes(value: Any) -> bool:
-    """True for a cohort with the nodes of its tree."""
-    return isinstance(value, dict) and "nodes" in value
+    """True for a cohort with the nodes of its tree; a cluster, which has a type, has nodes of another kind."""
+    return isinstance(value, dict) and "nodes" in value and "type" not in value
 
 
 def pool_tree_change_table(before: Any, after: Any) -> Table:
@@ -155,8 +155,16 @@ def change_lines(before: Any, after: Any, path: str = "") -> list[str]:
             for line in change_lines(before.get(key), after.get(key), f"{path}.{key}" if path else key)
         ]
     rows, changed = _by_name(before), _by_name(after)
-    if rows is not None and changed is not None and rows.keys() == changed.keys():
-        return [line for name in rows for line in _row_lines(rows[name], changed[name], f"{path}.{name}")]
+    if rows and changed:
+        same = [name for name in rows if name in changed]
+        sides = (
+            ("removed", [name for name in rows if name not in changed]),
+            ("added", [name for name in changed if name not in rows]),
+        )
+        return [
+            *(line for name in same for line in _row_lines(rows[name], changed[name], f"{path}.{name}")),
+            *(f"{path}: {format_cell(first_of(names))} {verb}" for verb, names in sides if names),
+        ]
     return [f"{path or 'value'}: {change_text(before, after)}"]
 
 

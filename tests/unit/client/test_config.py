@@ -95,6 +95,16 @@ def test_update_of_the_workflow_config_and_of_a_backend(osmo, stub):
     assert osmo("config", "update", "BACKEND", input="{}").exit_code == 2
 
 
+def test_the_effect_on_a_cluster_names_its_nodes(osmo, stub):
+    nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, 8)]
+    before = {"name": "sim", "type": "simulated", "nodes": nodes}
+    after = before | {"nodes": [nodes[0] | {"gpus": 4}, nodes[1], {"name": "m1", "gpus": 8}]}
+    stub.on("PUT", "/api/configs/backend/sim", {"dry_run": True, "before": before, "after": after})
+    text = osmo.ok("config", "update", "BACKEND", "sim", "--dry-run", input=json.dumps(after))
+    assert "nodes.n1.gpus: 8 → 4\n" in text
+    assert "nodes: n3, n4, n5 and 2 more removed\nnodes: m1 added\n" in text
+
+
 @pytest.mark.parametrize("text", ["[1]", "{", "a: [", "", "5"])
 def test_a_file_that_is_not_a_configuration(osmo, stub, text):
     assert osmo("config", "update", "POOL", "team", input=text).exit_code == 2
