@@ -12,7 +12,7 @@ from osmo_admin.cli.base.completion import complete_cohorts, complete_roots
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.tables import Facts, build_table, headings
+from osmo_admin.cli.base.tables import Facts, Shown, build_table, headings
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.text.quota_tree_table import quota_tree_table
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
@@ -110,8 +110,9 @@ def list_(session: ClientSession) -> None:
 
 
 def _cohort_row(row: dict[str, Any]) -> list[Any]:
-    name = row["name"] if row["explicit"] else f"{row['name']} (implicit)"
-    return [name, row["parent"], row["weight"], _quotas_text(row), row["cohorts"], row["pools"]]
+    name = row["name"] if row["explicit"] else Shown(f"{row['name']} (implicit)", row["name"])
+    quotas = Shown(_quotas_text(row), [_typed_quota(each) for each in row["quotas"]])
+    return [name, row["parent"], row["weight"], quotas, row["cohorts"], row["pools"]]
 
 
 @client_command(app, "show")
@@ -142,6 +143,12 @@ def _cohort_facts(answer: dict[str, Any]) -> Facts:
 
 def _quotas_text(answer: dict[str, Any]) -> str:
     return ", ".join(f"{_resource_text(row)} {_limits_text(row)}" for row in answer["quotas"])
+
+
+def _typed_quota(row: dict[str, Any]) -> str:
+    """A quota as `--quota` takes it."""
+    limits = ["" if row[limit] is None else str(row[limit]) for limit in LIMIT_KEYS]
+    return f"{_resource_text(row)}={':'.join([str(row['nominal']), *limits]).rstrip(':')}"
 
 
 def _resource_text(row: dict[str, Any]) -> str:

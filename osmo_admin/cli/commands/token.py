@@ -12,7 +12,7 @@ from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import UserOption
 from osmo_admin.cli.base.output import confirm, print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession, print_warning
-from osmo_admin.cli.base.tables import AnswerText, Facts, list_table
+from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, list_table
 from osmo_admin.cli.changes import TypedChange, change_command
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.columns import pick
@@ -22,6 +22,7 @@ app = command_group("Access tokens.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", autocompletion=complete_tokens)]
 
 
+NEVER = Shown("never", None)
 OWNER = {"owner": UserOption}
 
 
@@ -50,7 +51,8 @@ def list_(session: ClientSession, user: UserOption = None) -> None:
     """
     answer = session.http().get(_token_url(user))
     columns = pick(TOKEN_COLUMNS, "name user description expires last_used roles")
-    print_list(session, answer, columns, answer, "No tokens found.")
+    rows = [row if row.get("last_used_at") else row | {"last_used_at": NEVER} for row in answer]
+    print_list(session, answer, columns, rows, "No tokens found.")
 
 
 @change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)

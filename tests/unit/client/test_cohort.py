@@ -152,6 +152,9 @@ def test_list_and_show(osmo, stub):
     assert lines[2].split("  ")[0] == "prod"
     assert "gpu 6 (borrows at most 8)" in lines[2]
     assert lines[3].startswith("corp (implicit)")
+    file = osmo.ok("cohort", "list", "-o", "csv").splitlines()
+    assert [line.split(",")[0] for line in file] == ["cohort", "prod", "corp"]
+    assert file[1].split(",")[3] == "gpu=6:8", "as --quota takes it"
     stub.on("GET", ONE, cohort_body(condition={"message": "The parents form a cycle, a → b → a."}))
     output = osmo.ok("cohort", "show", "prod")
     assert "Quota of gpu   : 6 (borrows at most 8)" in output

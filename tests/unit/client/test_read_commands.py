@@ -110,7 +110,7 @@ def test_audit_prints_one_message_for_each_change(osmo, stub):
     words = "--object pool/team--b --actor alice --action subpool.updated --since 2026-11-01 --until 2026-12-01"
     words += " --kind POOL --pool team"
     assert osmo.ok("audit", *words.split(), "--limit", "5", "--offset", "2") == "No changes found.\n"
-    assert stub.last.query == {
+    assert stub.last_of("/api/audit").query == {
         "object": ["pool/team--b"],
         "actor": ["alice"],
         "action": ["subpool.updated"],

@@ -88,6 +88,7 @@ def test_token_list(osmo, stub):
     assert osmo.ok("token", "list").splitlines()[-1].split() == [
         *("ci", "alice", "-", "2026-12-01", "00:00:00", "UTC", "never", "a,", "b")
     ]
+    assert osmo.ok("token", "list", "-o", "csv").splitlines()[1] == "ci,alice,,2026-12-01T00:00:00+00:00,,a;b"
     stub.on("GET", TOKENS, [token | {"last_used_at": "2026-11-02T10:00:00"}])
     assert "2026-11-02 10:00:00 UTC" in osmo.ok("token", "list").splitlines()[-1]
     stub.on("GET", f"{USERS}/bob/access_token", [])
