@@ -25,14 +25,26 @@ from scheduling.selectors.reports.usage import HOUR, UsageRow, read_last_hours
 HOURS = 24
 _MS_PER_HOUR = HOUR / timedelta(milliseconds=1)
 
-# The nodes as the record of use knows them: a node that accepts no pods is away, and every node of a lost cluster.
+# The nodes as the record of use knows them: a node that accepts no pods is away, and every node of a lost cluster. What
+# work holds there is in use and not offline.
 _CAPACITY = """
-    SELECT {column}, COALESCE(sum(node.gpus), 0)::bigint, COALESCE(sum(node.gpus) FILTER (WHERE EXISTS (
-        SELECT FROM scheduling_offlinespan away
-        WHERE away.until IS NULL AND away.backend_id = node.backend_id
-            AND (away.node_id IS NULL OR away.node_id = node.node_id)
-    )), 0)::bigint
-    FROM scheduling_nodespan node WHERE node.until IS NULL GROUP BY GROUPING SETS (({key}))
+    SELECT {column}, COALESCE(sum(node.gpus), 0)::bigint,
+        COALESCE(sum(GREATEST(node.gpus - held.gpus, 0)) FILTER (WHERE away.is_away), 0)::bigint
+    FROM scheduling_nodespan node
+    CROSS JOIN LATERAL (SELECT EXISTS (
+        SELECT FROM scheduling_offlinespan span
+        WHERE span.until IS NULL AND span.backend_id = node.backend_id
+            AND (span.node_id IS NULL OR span.node_id = node.node_id)
+    ) AS is_away) away
+    CROSS JOIN LATERAL (
+        SELECT COALESCE(sum(task.gpu_count), 0) AS gpus
+        FROM pools_node named JOIN scheduling_task task ON task.node_name = named.name AND task.status = 'RUNNING'
+        JOIN scheduling_group part ON part.uuid = task.group_id
+        JOIN scheduling_workflow work ON work.uuid = part.workflow_id
+        JOIN pools_pool root ON root.id = work.root_pool_id AND root.backend_id = node.backend_id
+        WHERE away.is_away AND named.id = node.node_id
+    ) held
+    WHERE node.until IS NULL GROUP BY GROUPING SETS (({key}))
 """
 
 

@@ -16,7 +16,9 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import AuditEntry
 from pools.services.people.access_tokens import create_token
-from scheduling.models import NodeSpan, UsageProgress
+from scheduling.domain.changes.nodes import DrainNode
+from scheduling.models import NodeSpan, Task, UsageProgress
+from scheduling.services.node_care import drain_node
 from tests.integration.admin.conftest import actor_named, submit_workflow
 from tests.support.world import apply_change, reconcile
 
@@ -52,6 +54,16 @@ def test_an_offline_cluster_is_a_part_of_its_own(busy: None, as_person: Callable
     assert (fleet.offline, fleet.idle_now) == (128, 0), "what work holds is in use, not offline"
     assert fleet.bar.length + fleet.offline == fleet.whole == 160
     assert "<b>128</b> offline" in as_person("root").get("/").content.decode()
+
+
+def test_what_work_holds_on_a_drained_node_is_not_offline(busy: None, as_person: Callable[[str], Client]) -> None:
+    holding = set(Task.objects.filter(status="RUNNING").values_list("node_name", flat=True))
+    held = sum(Task.objects.filter(status="RUNNING", node_name=min(holding)).values_list("gpu_count", flat=True))
+    empty = next(node["name"] for node in NODES if node["name"] not in holding)
+    for name in (min(holding), empty):
+        drain_node(DrainNode(backend="sim", node=name), actor=actor_named("root"))
+    fleet = _fleet(as_person("root"))
+    assert (fleet.offline, fleet.idle_now) == (16 - held, 160 - 32 - (16 - held))
 
 
 def test_other_readers_see_the_quota_of_their_pools(busy: None, as_person: Callable[[str], Client]) -> None:
