@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from pools.domain.audit_labels import DRAIN_DEADLINE, NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.numbers import gpu_quota_labels
+from pools.domain.quota.capacity import DRAIN_TAINT
 from pools.domain.values.amounts import GPU, UNLIMITED, decode_gpus
 from pools.domain.values.durations import minute_text
 
@@ -23,7 +24,7 @@ LONGEST_VALUE = 60
 # Fields that change with every write and tell a reader nothing.
 SILENT = NUMBERS_OF_ROWS | {"version", "created_at", "updated_at", "last_login", "start_time", "end_time"}
 # Reasons of the system that repeat the action; earlier versions wrote "settled" for "reconciled".
-MACHINE_REASONS = frozenset({"reconciled", "settled", "drained"})
+MACHINE_REASONS = frozenset({"reconciled", "settled", "drained", "observed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +313,14 @@ def _plain(entry: _AuditEntry) -> str:
     return f"{verb} {what or 'something'}{entry.changes()}"
 
 
+def _node_updated(entry: _AuditEntry) -> str:
+    if entry.has_changed("taint") and DRAIN_TAINT in (entry.before["taint"], entry.after["taint"]):
+        is_drained = entry.after["taint"] == DRAIN_TAINT
+        words = f"drained node {entry.name}" if is_drained else f"let node {entry.name} take work again"
+        return f"{words}{entry.changes('taint')}"
+    return _plain(entry)
+
+
 _DECIDED: Final = "{verb} the change of {{subject}} that {{requested_by}} requested (request {{name}})"
 """A decision names its requester, in addition to the actor."""
 
@@ -366,7 +375,7 @@ class AuditAction(StrEnum):
     BACKEND_DISCONNECTED = "backend.disconnected", _plain
 
     NODE_CREATED = "node.created", _plain
-    NODE_UPDATED = "node.updated", _plain
+    NODE_UPDATED = "node.updated", _node_updated
     NODE_DELETED = "node.deleted", _plain
     NODE_SUSPECTED = "node.suspected", "found node {name} suspect: {failures} workflows failed there within minutes"
     NODE_CLEARED = "node.cleared", "ended the suspicion of node {name}"

@@ -14,6 +14,7 @@ from pools.domain.numbers import QUOTA, gpu_quota_labels
 from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
 from pools.domain.structured_input.config_fields import ConfigField
 from pools.domain.values.amounts import GPU
+from pools.domain.values.byte_sizes import exact_size_text
 from pools.domain.values.durations import minute_text
 
 DRAIN_DEADLINE: Final = "drain_by"
@@ -49,8 +50,8 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
         "victims": "Preempted first", "degraded": "With too few GPUs",
     },
     "node": {
-        "flavor": "Flavor", "labels": "Labels", "gpus": "GPUs", "cpu": "CPUs", "memory_bytes": "Memory in bytes",
-        "storage_bytes": "Storage in bytes", "gpu_pods_only": "Only for pods with GPUs",
+        "flavor": "Flavor", "labels": "Labels", "gpus": "GPUs", "cpu": "CPUs", "memory_bytes": "Memory",
+        "storage_bytes": "Storage", "gpu_pods_only": "Only for pods with GPUs",
         "physical_gpus": "Physical GPUs", "advertised_gpus": "GPUs that it advertises",
     },
     "approval": {
@@ -72,7 +73,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, ConfigField]]] = {
     "cohort": {each.column: each for each in (*COHORT_FIELDS, *QUOTA_FIELDS)},
 }
 _FLAVORS: Final = frozenset({"flavors", "flavors_after"})
-_TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "created_at", "updated_at", "alert_since"})
+_TIMES: Final = frozenset({"quota_until", DRAIN_DEADLINE, "inactive_since", "alert_since", "since", "date_joined"})
 NUMBERS_OF_ROWS: Final = frozenset({
     "id", "parent_id", "backend_id", "cohort_id", "pool_id", "user_id", "owner_id", "group_id", "identity_id",
     "node_id", "root_pool_id", "submitted_by_id", "target_id",
@@ -103,7 +104,7 @@ def column_label(kind: str, path: str) -> str:
 
 
 def column_text(kind: str, path: str, value: Any) -> Any:
-    """A value in words where its field says them: no limit, a unit, a time to the minute; others stay."""
+    """A value in words where its field says them: no limit, yes, a size, a time to the minute; others stay."""
     key = path.rpartition(".")[2]
     field = _FIELDS.get(kind, {}).get(key)
     if field is not None and field.empty_value is not None and value == field.empty_value:
@@ -112,6 +113,17 @@ def column_text(kind: str, path: str, value: Any) -> Any:
         return ", ".join(map(_flavor_text, value)) or "none"
     if (kind, key) == ("gpu_quota", "alerting") and value is not None:
         return ", ".join(gpu_quota_labels(value)) or "nothing"
-    if key in _TIMES and isinstance(value, str):
-        return minute_text(datetime.fromisoformat(value))
+    if (key in _TIMES or key.endswith("_at")) and isinstance(value, str):
+        return _time_text(value)
+    if key.endswith("_bytes") and isinstance(value, int):
+        return exact_size_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value
+
+
+def _time_text(value: str) -> str:
+    try:
+        return minute_text(datetime.fromisoformat(value))
+    except ValueError:  # another kind of text under such a key
+        return value

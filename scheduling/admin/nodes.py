@@ -17,7 +17,7 @@ from pools.domain.errors import DomainError
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
-from scheduling.domain.changes.nodes import DRAINED_NOTE, ClearNode, DrainNode, RestoreNode
+from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOST_WORK_COLUMNS, NODE_LOSS_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.history.starts.after_loss import starts_after_loss
 from scheduling.locking import hold_what_if_turn
@@ -168,7 +168,7 @@ class NodeAdmin(PolicyAdmin):
             crumbs=[("Nodes", nodes), (backend, f"{nodes}?{urlencode({'backend': backend})}")],
             backend=row,
             columns=WORKFLOW_COLUMNS,
-            is_drained=DRAINED_NOTE in node.usage.observed_notes,
+            is_drained=node.usage.state == "drained",
             drain_commands=[f"kubectl drain {name} --ignore-daemonsets"] if row.kind != Backend.Kind.SIMULATED else [],
             script=script_media("copy"),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),

@@ -75,7 +75,7 @@ def tile_details(drawn: TileMap) -> dict[str, list[Any]]:
 
 
 def _free_text(use: NodeUsage) -> str:
-    return f"{use.free_gpus} free" if use.ready else "not ready"
+    return f"{use.free_gpus} free" if use.ready else use.state
 
 
 def _length(since: datetime | None, now: datetime) -> str:

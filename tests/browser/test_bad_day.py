@@ -36,7 +36,7 @@ def test_before_and_after_lost_nodes(scene: PoolScene, signed_in: Callable[..., 
 
     page = tab.open(f"/nodes/{scene.pool}/{node}")
     page.get_by_role("button", name="Drain", exact=True).click()
-    expect_text(page.locator("main"), "not ready")
+    expect_text(page.locator("main"), "drained")
     page.get_by_role("button", name="Take work again").click()
     expect(page.get_by_role("button", name="Drain", exact=True)).to_be_visible()
     tab.assert_accessible()

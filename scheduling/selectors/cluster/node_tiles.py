@@ -48,7 +48,7 @@ class NodeTile:
         """The node in one sentence, for those who do not see the cells."""
         use = self.node.usage
         held = [f"{each.workflow} × {each.gpus}" for each in self.node.work] + self.other_texts
-        states = (("suspect", use.failures), ("shared", use.is_shared), ("not ready", not use.ready))
+        states = (("suspect", use.failures), ("shared", use.is_shared), (use.state, not use.ready))
         state = "".join(f"{word}; " for word, holds in states if holds)
         return f"{use.name}: {state}{use.free_gpus} of {use.gpus} GPUs free{': ' * bool(held)}{', '.join(held)}"
 

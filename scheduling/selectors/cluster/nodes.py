@@ -19,6 +19,7 @@ from pools.domain.values.byte_sizes import exact_size_text
 from pools.domain.values.counting import counted
 from pools.models import Backend
 from pools.selectors.change_tokens import KeptResult, read_backends_token
+from scheduling.domain.changes.nodes import DRAINED_NOTE
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task
 
@@ -64,6 +65,11 @@ class NodeUsage:
     flavor: str | None = None
     matching_flavors: Sequence[str] = ()
     counted_as: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """`ready`, `drained` by an admin, or `not ready`."""
+        return "ready" if self.ready else "drained" if DRAINED_NOTE in self.observed_notes else "not ready"
 
     @property
     def is_shared(self) -> bool:

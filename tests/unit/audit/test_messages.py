@@ -363,6 +363,22 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         {"total": 2},
         "root limits moved GPU quota ml (total: 1 → 2)",
     ),
+    "drain": (
+        "node.updated",
+        "node/n1",
+        "root",
+        {"taint": ""},
+        {"taint": "osmo-admin/drained"},
+        "root drained node n1",
+    ),
+    "end of a drain": (
+        "node.updated",
+        "node/n1",
+        "root",
+        {"taint": "osmo-admin/drained", "gpus": 8},
+        {"taint": "", "gpus": 7},
+        "root let node n1 take work again (GPUs: 8 → 7)",
+    ),
     "no object": ("", "", "", None, None, "somebody changed something"),
 }
 
