@@ -179,7 +179,7 @@ INBOX_COLUMNS = list_columns(
 """Of the news of a person."""
 
 NOTICE_COLUMNS = list_columns(
-    Column("id", "ID"), Column("notice", cell="title"), Column("target", cell="target_name"), "status",
+    Column("id", "ID"), Column("notice", cell="title"), Column("target", "Destination", cell="target_name"), "status",
     Column("time", cell="created_at", is_time=True), Column("attempts", is_right=True), "error",
 )  # fmt: skip
 
@@ -198,7 +198,7 @@ USER_COLUMNS = list_columns(
 
 TOKEN_COLUMNS = list_columns(
     Column("name", cell="token_name"), Column("user", cell="user_name"), "description", "roles", "created",
-    Column("last_used", cell=lambda row: row.get("last_used_at") or "never", is_time=True),
+    Column("last_used", cell="last_used_at", is_time=True),
     Column("expires", cell="expires_at", is_time=True),
 )  # fmt: skip
 
