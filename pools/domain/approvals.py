@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 from pools.domain.configuration.pool_config import PoolSettings
 from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
 from pools.domain.configuration.pool_flavors import FlavorsAsked
-from pools.domain.errors import Conflict, Fault, Violation
+from pools.domain.errors import Conflict, Fault, Violation, joined_messages
 from pools.domain.quota.stored_quotas import flavor_quotas
 from pools.domain.values.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
 
@@ -182,7 +182,7 @@ class ApprovalNeeded(Conflict):
         violations = [_amount_violation(subject, each, limit, path) for each in changes]
         if is_loosened:
             violations.append(_loosened_violation(subject, limit, loosened_to, path))
-        refusal = cls(f"{' '.join(each.message for each in violations)} {REMEDY}", violations)
+        refusal = cls(f"{joined_messages(violations)} {REMEDY}", violations)
         refusal.subject, refusal.version, refusal.pool_id, refusal.limit = subject, version, pool_id, limit
         refusal.resolved = resolved or {}
         return refusal

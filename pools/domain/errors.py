@@ -72,6 +72,7 @@ class Fault(StrEnum):
     MISSING = "missing", "a value that is needed and not given"
     UNKNOWN_KEY = "unknown_key", "a key that is not known here"
     UNKNOWN_PARAMETER = "unknown_parameter", "a parameter that the address does not have; only a warning"
+    REPEATED_PARAMETER = "repeated_parameter", "a parameter that is given twice and read once; only a warning"
     UNKNOWN_NAME = "unknown_name", "a name that nothing here has"
     DUPLICATE_NAME = "duplicate_name", "a name that is given twice"
     DUPLICATE_KEY = "duplicate_key", "a key that is given twice in one map"
@@ -307,10 +308,15 @@ class Violation:
         return cast("ViolationBody", {**body, **dict(self.numbers)})
 
 
+def joined_messages(violations: Iterable[Violation]) -> str:
+    """The messages of these broken rules as one text; one that several of them have stands there once."""
+    return " ".join(dict.fromkeys(violation.message for violation in violations))
+
+
 def common_part(message: str, faults: Sequence[str]) -> str | None:
     """What a message says of several faults together, without the faults; empty if it lists nothing but them, None if
     it does not list them."""
-    together = " ".join(faults)
+    together = " ".join(dict.fromkeys(faults))
     if len(faults) < 2 or not together.strip() or together not in message:
         return None
     before, _, after = message.partition(together)
@@ -363,7 +369,7 @@ class DomainError(Exception):
     def of(cls, violations: Iterable[Violation], **more: Any) -> DomainError:
         """An error whose message is made of the messages of its violations."""
         found = tuple(violations)
-        return cls(" ".join(violation.message for violation in found), found, **more)
+        return cls(joined_messages(found), found, **more)
 
 
 class BadInput(DomainError):

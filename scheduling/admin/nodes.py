@@ -13,7 +13,7 @@ from pools.admin.configuration.backends import cluster_tabs
 from pools.admin.filters import FilterChip, unread_filter
 from pools.admin.forms import MAX_TEXT_LENGTH, WholeNumberField, script_media
 from pools.admin.paging import parse_page_number
-from pools.domain.errors import DomainError
+from pools.domain.errors import DomainError, joined_messages
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
@@ -210,7 +210,7 @@ class NodeAdmin(PolicyAdmin):
                     changes = typed_node_changes(nodes, form.cleaned_data["gpus"])
                     loss = read_loss_of(actor, backend, changes, starts_after_loss)
                 except ScenarioError as refusal:
-                    form.add_error("nodes", " ".join(fault.message for fault in refusal.details))
+                    form.add_error("nodes", joined_messages(refusal.details))
         if is_csv_request(request):
             lines = ((name, loss) for loss in found.losses for name in loss.nodes)
             return list_csv("losses", NODE_LOSS_COLUMNS, lines)

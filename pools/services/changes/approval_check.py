@@ -21,7 +21,7 @@ from pools.domain.approvals import (
 from pools.domain.configuration.pool_config import PoolSettings
 from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
 from pools.domain.configuration.pool_flavors import FlavorsAsked
-from pools.domain.errors import Conflict
+from pools.domain.errors import Conflict, joined_messages
 from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
@@ -138,8 +138,7 @@ def _refuse_together(refusals: Sequence[ApprovalNeeded], advice: str) -> None:
     """Raise one Conflict with all of them; nothing if there are none."""
     if refusals:
         violations = [each for refusal in refusals for each in refusal.violations]
-        messages = " ".join(each.message for each in violations)
-        raise Conflict(f"{messages} {advice} Nothing was changed.", violations)
+        raise Conflict(f"{joined_messages(violations)} {advice} Nothing was changed.", violations)
 
 
 def require_no_subpool_approval(

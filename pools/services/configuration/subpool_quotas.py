@@ -13,7 +13,7 @@ from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.configuration.pool_flavors import FlavorsAsked, read_subpool_quota, sums_violations
 from pools.domain.configuration.version_check import check_version
-from pools.domain.errors import BadInput, Conflict, Fault, Violation
+from pools.domain.errors import BadInput, Conflict, Fault, Violation, joined_messages
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.pool_balance import PoolBalance
@@ -172,4 +172,4 @@ def _require_no_approvals(
             refused += need.violations
     if refused:
         advice = "Such changes are requested for one subpool at a time. Nothing was changed."
-        raise Conflict(f"{' '.join(each.message for each in refused)} {advice}", refused)
+        raise Conflict(f"{joined_messages(refused)} {advice}", refused)

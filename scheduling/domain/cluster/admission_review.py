@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.errors import BadInput, Fault, Violation, joined_messages
 from scheduling.domain.cluster.queue_access import Caller
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 
@@ -140,7 +140,7 @@ def review_response(
         response["status"] = {
             "metadata": {},
             "status": "Failure",
-            "message": " ".join(dict.fromkeys(violation.message for violation in violations)),
+            "message": joined_messages(violations),
             "reason": "Forbidden" if forbidden else "Invalid",
             "code": FORBIDDEN_STATUS if forbidden else INVALID_STATUS,
             "details": {

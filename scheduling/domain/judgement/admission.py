@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.errors import Fault, Violation
+from pools.domain.errors import Fault, Violation, joined_messages
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, amount_text, as_json
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds
@@ -114,7 +114,7 @@ def _too_large_refusal(leaf: LeafFacts, priority: Priority, faults: Sequence[Vio
     """The refusal of a gang none of whose choices fits, with one violation for each, the nearest first."""
     if len(faults) == 1:
         return SubmissionRefusal(faults[0].message, tuple(faults), is_by_quota=True)
-    lines = " ".join(fault.message for fault in faults)
+    lines = joined_messages(faults)
     advice = "" if priority.is_preemptible else ", or submit with priority LOW, which may go over quota"
     message = f"The largest gang fits in no GPU flavor of {leaf.pool}. {lines} One of these is enough{advice}."
     return SubmissionRefusal(message, tuple(faults), is_by_quota=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pools.domain.errors import Violation
+from pools.domain.errors import Violation, joined_messages
 from pools.models import Backend
 from scheduling.domain.cluster.admission_review import AdmissionRequest
 from scheduling.kube.connection import resource_kinds
@@ -24,6 +24,6 @@ def record_refusal(backend: Backend, request: AdmissionRequest, violations: Sequ
     metadata = (request.new_object or {}).get("metadata")
     generated = metadata.get("generateName") if isinstance(metadata, Mapping) else ""
     name = request.name or (generated if isinstance(generated, str) else "")
-    message = " ".join(dict.fromkeys(violation.message for violation in violations))
+    message = joined_messages(violations)
     subject = EventSubject(_KINDS[request.kind], name, request.namespace)
     record_event(backend, subject, EventReason.REFUSED, message)
