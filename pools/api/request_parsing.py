@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django.http import HttpRequest
@@ -93,6 +93,27 @@ def unknown_parameters(given: Iterable[str], known: Collection[str]) -> list[Vio
             subject = f"{shorten(name)} is not a parameter of this address."
             faults.add(shorten(name), Fault.UNKNOWN_PARAMETER, f"{subject}{faults.suggestion(name, known)} {allowed}")
     return faults.violations
+
+
+def repeated_parameters(given: Iterable[tuple[str, Sequence[str]]], single: Collection[str]) -> list[Violation]:
+    """A fault for each name of a query that is given more than once and read only once (`single`)."""
+    return [
+        Violation(
+            name, Fault.REPEATED_PARAMETER, f"{name} is given {len(texts)} times, and this address reads it once."
+        )
+        for name, texts in given
+        if name in single and len(texts) > 1
+    ]
+
+
+def keep_last_texts(request: Request, names: Iterable[str]) -> None:
+    """Let every reader of the query find the same text of a name that is given more than once: the last one that is
+    not empty."""
+    query = request.query_params.copy()
+    for name in names:
+        texts = query.getlist(name)
+        query[name] = next((text for text in reversed(texts) if text), "")
+    request._request.GET = query  # type: ignore[assignment]
 
 
 def body_object(request: Request) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
 from pools.api.rendering import SingleFormatNegotiation
-from pools.api.request_parsing import unknown_parameters
+from pools.api.request_parsing import keep_last_texts, repeated_parameters, unknown_parameters
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, Fault, UnsupportedMedia, Violation
 from pools.domain.people.roles import Actor
@@ -36,18 +36,27 @@ class View(APIView):
         if request.method not in SAFE_METHODS:
             _refuse_compressed(request.headers.get("Content-Encoding", ""))
         _refuse_unstorable(kwargs, request.query_params.lists())
-        self._warn_of_unknown_parameters(request)
+        self._check_parameters(request)
 
-    def _warn_of_unknown_parameters(self, request: Request) -> None:
-        """Warn of parameters that the operation does not document; they have no effect. Only `dry_run` is refused: who
-        asks a call for a preview that it does not have must not change anything."""
+    def _check_parameters(self, request: Request) -> None:
+        """Warn of parameters that the operation does not document, which have no effect, and of those that are given
+        more often than it reads them. Only `dry_run` is refused: who asks a call for a preview that it does not have,
+        or for a preview and not, must not change anything."""
         documented = getattr(getattr(self, str(request.method).lower(), None), "documentation", None)
         if not request.query_params or documented is None:
             return
-        found = unknown_parameters(request.query_params, [each.name for each in documented.query_parameters])
-        if refused := [each for each in found if each.path == "dry_run"]:
+        known = documented.query_parameters
+        unknown = unknown_parameters(request.query_params, [each.name for each in known])
+        single = {each.name for each in known if not each.is_list}
+        repeated = repeated_parameters(request.query_params.lists(), single)
+        if refused := [each for each in (*unknown, *repeated) if each.path == "dry_run"]:
             raise BadInput.of(refused)
-        self._warnings = [f"WARNING: {each.message} It had no effect." for each in found]
+        if repeated:
+            keep_last_texts(request, [each.path for each in repeated])
+        self._warnings = [
+            *(f"WARNING: {each.message} It had no effect." for each in unknown),
+            *(f"WARNING: {each.message} The last one counted." for each in repeated),
+        ]
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Forbid caches to store an answer, because each answer belongs to one caller."""

@@ -1,7 +1,7 @@
-"""The parameters of a page's address, and the names of those that the page does not know.
+"""The parameters of a page's address, and the names of those that the page does not know, or reads only once.
 
-A page asks the query for the names that it knows, so a name that no code has read had no effect. No page lists its
-parameters a second time.
+A page asks the query for the names that it knows, so a name that no code has read had no effect, and of a name that
+was never read as a list only the last text had. No page lists its parameters a second time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ class RememberingQuery(QueryDict):
     a whole (`items`, `lists`, `urlencode`) ask for no name."""
 
     names_read: set[str]
+    lists_read: set[str]
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self.names_read = set()
+        self.names_read, self.lists_read = set(), set()
         super().__init__(*args, **options)
         self.names_read.clear()  # filling a query asks for each name
+        self.lists_read.clear()
 
     def __getitem__(self, key: Any) -> Any:
         self.names_read.add(key)
@@ -35,6 +37,7 @@ class RememberingQuery(QueryDict):
 
     def getlist(self, key: str, default: Any = None) -> Any:
         self.names_read.add(key)
+        self.lists_read.add(key)
         return super().getlist(key, default)
 
     def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]  # an iterator in Django, too
@@ -47,16 +50,31 @@ class RememberingQuery(QueryDict):
         return self._sharing(super().__deepcopy__(memo))
 
     def _sharing(self, copy: Any) -> RememberingQuery:
-        copy.names_read = self.names_read
+        copy.names_read, copy.lists_read = self.names_read, self.lists_read
         return copy  # type: ignore[no-any-return]
 
     def unknown_names(self) -> list[str]:
         """The names in the address that nothing has read."""
         return [name for name, _ in self.lists() if name not in self.names_read]
 
+    def repeated_names(self) -> list[str]:
+        """The names that are in the address more than once and were read only once."""
+        once = self.names_read - self.lists_read
+        return [name for name, texts in self.lists() if name in once and len(texts) > 1]
+
     def fault(self, subject: str) -> str:
-        """A sentence for people about the unknown names, empty without any. `subject` does not know them, as `This
-        page`; values are not shown."""
+        """Sentences for people about the unknown names and the repeated ones, empty without any. `subject` does not
+        know them, as `This page`; values are not shown."""
+        return " ".join(filter(None, (self._unknown_fault(subject), self._repeated_fault(subject))))
+
+    def _repeated_fault(self, subject: str) -> str:
+        names = self.repeated_names()
+        if not names:
+            return ""
+        noun = "filter" if len(names) == 1 else "filters"
+        return f"{subject} reads the {noun} {join_words(names)} only once: of those in the address the last one counts."
+
+    def _unknown_fault(self, subject: str) -> str:
         unknown = self.unknown_names()
         if not unknown:
             return ""

@@ -73,6 +73,15 @@ def test_a_note_names_the_nearest_filter_and_no_value(as_person: object) -> None
     assert _notes(root.get("/workflows?pool=zzz")) == []
 
 
+def test_a_page_says_which_filter_it_reads_only_once(as_person: object) -> None:
+    root = as_person("root")  # type: ignore[operator]
+    sentence = "This page reads the filter pool only once: of those in the address the last one counts."
+    assert sentence in root.get(f"/workflows?pool={VALUE}&pool=zzz").content.decode()
+    assert "only once" not in root.get("/workflows?pool=zzz").content.decode()
+    refused = root.get("/activity/audit?format=csv&actor=a&actor=b")
+    assert (refused.status_code, "filter actor only once" in refused.content.decode()) == (400, True)
+
+
 @pytest.mark.parametrize("address", ["/activity/audit?format=csv", "/activity/audit?format=json"])
 def test_a_file_with_an_unknown_filter_is_refused(as_person: object, address: str) -> None:
     root = as_person("root")  # type: ignore[operator]

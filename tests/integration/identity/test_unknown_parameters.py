@@ -132,6 +132,34 @@ def test_a_warning_names_the_nearest_parameter(admin: ApiClient) -> None:
     )
 
 
+def _single(handler: Any) -> list[str]:
+    return [each.name for each in getattr(handler, "documentation", NOTHING).query_parameters if not each.is_list]
+
+
+def test_each_operation_warns_of_a_parameter_that_it_reads_once_and_gets_twice(admin: ApiClient) -> None:
+    tried, wrong = 0, []
+    for method, route, handler in OPERATIONS:
+        for name in _single(handler):
+            answer = admin(method, f"{_address(route)}?{name}={VALUE}&{name}=", {})
+            tried += 1
+            if name == "dry_run":
+                named = [(each["path"], each["code"]) for each in (answer.body or {}).get("details", ())]
+                if (answer.status, named) != (400, [("dry_run", "repeated_parameter")]):
+                    wrong.append((method, route, answer.status, answer.body))
+            elif f"WARNING: {name} is given 2 times" not in _warning(answer) or VALUE in _warning(answer):
+                wrong.append((method, route, name, answer.status, _warning(answer)))
+    assert tried > 100
+    assert wrong == []
+
+
+def test_every_reader_finds_the_last_text_of_a_parameter_that_is_not_empty(admin: ApiClient) -> None:
+    for query in ("limit=1&limit=x", "limit=1&limit=x&limit="):
+        assert admin("GET", f"/api/audit?{query}").status == 400
+        assert admin("GET", f"/api/queue?{query}").status == 400
+    assert admin("GET", "/api/audit?limit=x&limit=1").status == 200
+    assert "is given" not in _warning(admin("GET", "/api/workflow?pools=a&pools=b"))
+
+
 def test_a_call_without_a_login_learns_no_parameters(anonymous: ApiClient) -> None:
     assert anonymous("GET", f"/api/workflow?Zzz={VALUE}").status == 401
 
