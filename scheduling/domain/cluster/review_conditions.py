@@ -20,7 +20,7 @@ from scheduling.domain.cluster.naming import (
     root_queue_name,
 )
 from scheduling.domain.cluster.own_changes import own_label_keys
-from scheduling.domain.cluster.pods.gpu_pod import AMOUNT_ANNOTATIONS, WORKER_LABEL, WORKER_VALUE
+from scheduling.domain.cluster.pods.gpu_pod import AMOUNT_ANNOTATIONS, GPU_IDS, WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
 
 _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
@@ -103,10 +103,14 @@ def unusual_minimums(namespace: str) -> str:
 
 
 def new_worker() -> str:
-    """A pod that is a worker and was not one before, or that has other amounts now."""
+    """A pod that is a worker and was not one before, or that has other amounts now; or one that was a worker with GPUs
+    and gives up a mark by which it is counted."""
     was_none = f"!({_is_worker('oldObject')})"
     changed = (_any_changed("annotations", AMOUNT_ANNOTATIONS), _any_changed("labels", [TASK_UUID]))
-    return _all([_is_worker("object"), _any(["oldObject == null", was_none, *changed])])
+    claims = _all([_is_worker("object"), _any(["oldObject == null", was_none, *changed])])
+    had_gpus = _all(["oldObject != null", _is_worker("oldObject"), _has_entry("oldObject", "annotations", GPU_IDS)])
+    gives_up = _any([f"!({_is_worker('object')})", _any_changed("annotations", [GPU_IDS])])
+    return _any([claims, _all([had_gpus, gives_up])])
 
 
 def in_namespaces(namespaces: Iterable[str]) -> str:

@@ -22,7 +22,14 @@ from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read
 from pools.services.gpu_quota.gpu_allocations import ASSUMPTION_LIFETIME, change_pod_amounts, insert_allocation
 from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import AdmissionRequest, ReviewAnswer
-from scheduling.domain.cluster.pods.gpu_pod import GpuPod, claimed_task, has_same_amounts, is_worker, read_gpu_pod
+from scheduling.domain.cluster.pods.gpu_pod import (
+    GpuPod,
+    claimed_task,
+    given_up,
+    has_same_amounts,
+    is_worker,
+    read_gpu_pod,
+)
 from scheduling.models import QueueGuard
 from scheduling.selectors.cluster.own_pods import own_tasks
 from scheduling.services.webhooks.marks import marked_guard
@@ -75,6 +82,8 @@ def _judge(request: AdmissionRequest, guard: QueueGuard) -> _GpuVerdict:
         return _GpuVerdict()
     if request.kind == BINDING:
         return _GpuVerdict(_binding_violations(request, guard.backend) if request.operation == "CREATE" else [])
+    if lost := _given_up(request, guard):
+        return _GpuVerdict(lost)
     if not _claims_anew(request) or _is_ours(request, guard):
         return _GpuVerdict()
     pod = read_gpu_pod(request.new_object)
@@ -93,6 +102,24 @@ def _claims_anew(request: AdmissionRequest) -> bool:
     if old is None or not is_worker(old) or claimed_task(old) != claimed_task(new):
         return True
     return not has_same_amounts(old, new)
+
+
+def _given_up(request: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
+    """What a worker may not give up in a namespace with a quota, except by an account that the guard allows."""
+    old, caller = request.old_object, request.caller
+    if old is None or {guard.identity, *guard.accounts} & {caller.username, *caller.groups}:
+        return []
+    paths = given_up(old, request.new_object or {})
+    if not paths or read_namespaces([request.namespace])[request.namespace].quota is None:
+        return []
+    return [Violation(path, Fault.FOREIGN_CHANGE, _GIVEN_UP.format(path=path)) for path in paths]
+
+
+_GIVEN_UP = (
+    "{path} says that this pod is a worker with GPUs: by it the GPU quota of its namespace counts the pod as long "
+    "as it has them. Delete the pod to give its GPUs back. An account that must change it can be allowed on the "
+    "backend's webhook page."
+)
 
 
 def _is_ours(request: AdmissionRequest, guard: QueueGuard) -> bool:

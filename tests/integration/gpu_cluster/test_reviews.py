@@ -183,6 +183,62 @@ class TestChanges:
         assert ask(pod(gpu_ids="a"), operation="UPDATE", oldObject=pod())["allowed"]
 
 
+class TestGivingUp:
+    """A worker that has its GPUs stays counted: nobody takes off it the marks by which it is counted."""
+
+    LABEL, IDS = f"{PREFIX}component", f"{PREFIX}gpu-ids"
+
+    def running(self, *, without: str = "", **marks: str) -> dict[str, Any]:
+        made = pod(**({"gpu_ids": "a"} | marks))
+        made["spec"] = {"nodeName": "n1"}
+        for part in ("labels", "annotations"):
+            made["metadata"][part] = {key: value for key, value in made["metadata"][part].items() if key != without}
+        return made
+
+    def change(self, now: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return ask(now, **{"operation": "UPDATE", "oldObject": self.running(), **more})
+
+    @pytest.mark.parametrize("mark", [LABEL, IDS])
+    def test_a_mark_that_is_taken_off_is_refused_with_its_place(self, mark: str) -> None:
+        answer = self.change(self.running(without=mark))
+        assert not answer["allowed"]
+        (cause,) = answer["status"]["details"]["causes"]
+        assert cause["reason"] == "foreign_change" and mark in cause["field"]
+
+    def test_a_label_with_another_value_and_empty_ids_are_the_same(self) -> None:
+        other = self.running(gpu_ids="")
+        other["metadata"]["labels"][self.LABEL] = "client"
+        assert len(self.change(other)["status"]["details"]["causes"]) == 2
+        assert not self.change(self.running(without=self.LABEL), dryRun=True)["allowed"]
+
+    def test_what_is_not_counted_yet_or_any_more_may_change(self) -> None:
+        assert self.change(pod() | {"metadata": pod()["metadata"] | {"labels": {}}}, oldObject=pod())["allowed"]
+        gone = self.running()
+        gone["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
+        assert self.change(self.running(without=self.LABEL), oldObject=gone)["allowed"]
+
+    def test_fewer_gpus_than_it_has_are_refused(self) -> None:
+        two = {"gpu_ids": "a,b", "gpu_count": "2"}
+        fewer = self.running(**two | {"gpu_count": "1"})
+        answer = self.change(fewer, oldObject=self.running(**two))
+        assert [cause["field"] for cause in answer["status"]["details"]["causes"]] == [
+            f"metadata.annotations[{PREFIX}gpu-count]"
+        ]
+        fewer["metadata"]["annotations"][self.IDS] = "a"
+        assert self.change(fewer, oldObject=self.running(**two))["allowed"], "it gave one back"
+
+    def test_smaller_amounts_and_other_devices_pass(self) -> None:
+        assert self.change(self.running(tflops_request="1"))["allowed"]
+        assert self.change(self.running(gpu_ids="b"))["allowed"]
+
+    def test_allowed_accounts_and_namespaces_without_a_quota_pass(self) -> None:
+        stripped = self.running(without=self.LABEL)
+        assert self.change(stripped, namespace="elsewhere")["allowed"]
+        world.apply_change(PutQueueGuard(backend="lab", accounts=["system:masters"]))
+        assert self.change(stripped, userInfo={"username": "root", "groups": ["system:masters"]})["allowed"]
+        assert not self.change(stripped)["allowed"]
+
+
 def test_every_broken_cap_is_reported() -> None:
     answer = ask(pod(tflops_request="51", gpu_count="5"))
     assert [cause["reason"] for cause in answer["status"]["details"]["causes"]] == [

@@ -290,6 +290,21 @@ def test_the_quota_of_a_namespace_limits_its_workers(
         apply_change(ReleaseWorker(namespace=kube.namespace, id=row.name))
     assert create("pods", worker("third")).status_code == 201
 
+    held = worker("with-gpus")
+    held["metadata"]["annotations"]["tensor-fusion.ai/gpu-ids"] = "a"
+    with stack.orm():
+        apply_change(ReleaseWorker(namespace=kube.namespace, id=GpuAllocation.objects.get(state="assumed").name))
+    assert create("pods", held | {"spec": held["spec"] | {"nodeName": "n1"}}).status_code == 201
+    for part, key in (("labels", "component"), ("annotations", "gpu-ids")):
+        with pytest.raises(errors.AccessDenied, match=f"tensor-fusion.ai/{key}"):
+            kube.cluster.merge(
+                resource_kinds.POD,
+                "with-gpus",
+                {"metadata": {part: {f"tensor-fusion.ai/{key}": None}}},
+                field_manager="somebody",
+                namespace=kube.namespace,
+            )
+
     labelled = worker("becomes-one")
     labelled["metadata"] = {"name": "becomes-one", "annotations": labelled["metadata"]["annotations"]}
     assert create("pods", labelled).status_code == 201

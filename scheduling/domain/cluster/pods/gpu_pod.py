@@ -34,7 +34,7 @@ _PERCENT = {side: f"{TENSOR_FUSION_PREFIX}compute-percent-{side}" for side in _S
 AMOUNT_ANNOTATIONS = (*_KEYS.request, *_KEYS.limit, _KEYS.count, *_PERCENT.values())
 """The annotations that decide how much a worker counts."""
 
-_GPU_IDS = f"{TENSOR_FUSION_PREFIX}gpu-ids"
+GPU_IDS = f"{TENSOR_FUSION_PREFIX}gpu-ids"
 FINALIZER = f"{TENSOR_FUSION_PREFIX}finalizer"
 """The code of a percentage of a GPU in a namespace with a cap on TFLOPS."""
 
@@ -95,6 +95,22 @@ def is_worker(pod: ReadOnlyObject) -> bool:
     return read_texts(pod, "labels").get(WORKER_LABEL) == WORKER_VALUE
 
 
+def given_up(old: ReadOnlyObject, new: ReadOnlyObject) -> list[str]:
+    """The marks by which a worker on a node is counted, and which a change takes off it: it would keep its GPUs and
+    count less. A number of GPUs below that of its `gpu-ids` is one of them; the amounts of each GPU may be made
+    smaller."""
+    before, after = read_gpu_pod(old), read_gpu_pod(new)
+    if before is None or not before.is_counted:
+        return []
+    found = [] if after is not None else [f"metadata.labels[{WORKER_LABEL}]"]
+    gpus = len(set(filter(None, read_texts(new, "annotations").get(GPU_IDS, "").split(","))))
+    if not gpus:
+        found.append(_path_of(GPU_IDS))
+    elif after is not None and after.worker.count < min(before.worker.count, gpus):
+        found.append(_path_of(_KEYS.count))
+    return found
+
+
 def claimed_task(pod: ReadOnlyObject) -> UUID | None:
     """The task whose pod this claims to be, by its label and its name. Anybody can write both, so the claim alone
     proves nothing."""
@@ -113,7 +129,7 @@ def read_gpu_pod(pod: ReadOnlyObject) -> GpuPod | None:
     worker, faults = parse_worker(annotations, _KEYS)
     faults = [*_faults_of_form(metadata), *faults]
     percents = _read_percents(annotations, worker, faults)
-    gpu_ids = annotations.get(_GPU_IDS, "")
+    gpu_ids = annotations.get(GPU_IDS, "")
     if any(fault.path == _KEYS.count for fault in faults):
         worker = replace(worker, count=min(MAX_GPUS, max(1, len(set(filter(None, gpu_ids.split(",")))))))
     return GpuPod(
