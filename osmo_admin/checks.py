@@ -137,7 +137,7 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
         if public is None or public.scheme not in {"http", "https"} or not public.netloc:
             messages.append(
                 Error(
-                    f"OSMO_PUBLIC_URL must be an http:// or https:// address (got {env.public_url!r}).",
+                    "OSMO_PUBLIC_URL must be an http:// or https:// address.",
                     id="osmo.E003",
                 )
             )
@@ -163,7 +163,7 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
     if scheme not in {"redis", "rediss", "unix"}:
         messages.append(
             Error(
-                f"REDIS_URL must begin with redis://, rediss:// or unix:// (got {scheme or 'nothing'!r}).",
+                "REDIS_URL must begin with redis://, rediss:// or unix://.",
                 id="osmo.E005",
             )
         )
@@ -190,8 +190,7 @@ def check_sign_on(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMess
         if isinstance(provider, OpenIdProvider) and not is_safe:
             messages.append(
                 Error(
-                    f"{prefix}ISSUER must be an https:// address (got {provider.issuer!r}): a forger on the way "
-                    "could log in under any name.",
+                    f"{prefix}ISSUER must be an https:// address: a forger on the way could log in under any name.",
                     hint="http:// is for a provider on this machine, without OSMO_SECURE.",
                     id="osmo.E012",
                 )

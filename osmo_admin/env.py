@@ -112,7 +112,8 @@ def _are_networks(texts: list[str]) -> None:
     try:
         AddressRule.of(texts)
     except ValueError as error:
-        raise ValidationError(f"Networks or addresses are expected, separated by commas: {error}.") from error
+        message = "Networks or addresses are expected, separated by commas, as 10.0.0.0/8."
+        raise ValidationError(message) from error
 
 
 def _is_mail_url(text: str) -> None:
@@ -130,6 +131,11 @@ def _can_trace_to(text: str) -> None:
 def _is_web_address(text: str) -> None:
     if text and not text.startswith(("http://", "https://")):
         raise ValidationError("An http:// or https:// address is expected.")
+
+
+def _are_origins(texts: list[str]) -> None:
+    for text in texts:
+        _is_web_address(text)
 
 
 def _is_slack_token(text: str) -> None:
@@ -270,7 +276,10 @@ def _read_environment(read: SettingsReader) -> Env:
             _are_networks,
         ),
         csrf_trusted_origins=addresses.texts(
-            "OSMO_CSRF_TRUSTED_ORIGINS", [], "further origins from which forms are accepted, with their scheme"
+            "OSMO_CSRF_TRUSTED_ORIGINS",
+            [],
+            "further origins from which forms are accepted, with their scheme",
+            _are_origins,
         ),
         sign_on_providers=read_all_providers(read),
         password_login=PasswordLogin(

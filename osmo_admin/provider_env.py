@@ -134,7 +134,7 @@ def _has_ldap(names: list[str]) -> None:
 
 def _is_attribute(text: str) -> None:
     if not _ATTRIBUTE.fullmatch(text):
-        raise ValidationError(f"The name of an attribute is expected, as uid ({text!r} is not one).")
+        raise ValidationError("The name of an attribute is expected, as uid.")
 
 
 def _is_attribute_or_none(text: str) -> None:

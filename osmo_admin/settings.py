@@ -26,8 +26,7 @@ def database_settings(url: str) -> dict[str, object]:
         raise ImproperlyConfigured(_ADDRESS_FORM) from problem
     if parts.scheme not in {"postgres", "postgresql"}:
         raise ImproperlyConfigured(
-            f"DATABASE_URL must be a postgresql:// address (got {parts.scheme or 'nothing'!r}): "
-            "the ledger needs triggers and row locks of PostgreSQL."
+            "DATABASE_URL must be a postgresql:// address: the ledger needs triggers and row locks of PostgreSQL."
         )
     query = dict(parse_qsl(parts.query))
     if unknown := sorted(query.keys() - {each.keyword.decode() for each in pq.Conninfo.get_defaults()}):

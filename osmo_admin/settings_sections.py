@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from environs import Env as Reader
+from environs import ValidationError
+
+from pools.domain.values.scalars import is_decimal, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,12 @@ class SettingsSection:
 
     def integer(self, name: str, default: int, meaning: str, validate: Any = None) -> int:
         self._keep(name, str(default), meaning)
+        self._read.str(name, None, validate=_is_whole)
         return self._read.int(name, default, validate=validate)
 
     def number(self, name: str, default: float, meaning: str, validate: Any = None) -> float:
         self._keep(name, f"{default:g}", meaning)
+        self._read.str(name, None, validate=_is_number)
         return self._read.float(name, default, validate=validate)
 
     def switch(self, name: str, default: bool, meaning: str) -> bool:
@@ -75,3 +80,14 @@ class SettingsReader(Reader):
         name = str(super()._get_key(key, omit_prefix=omit_prefix))
         self.names.add(name)
         return name
+
+
+def _is_whole(text: str | None) -> None:
+    """Whether the text is a whole number for every reader: Python alone reads `1_0` and `010` as 10."""
+    if text is not None and whole_number(text.strip()) is None:
+        raise ValidationError("A whole number is expected, as 10.")
+
+
+def _is_number(text: str | None) -> None:
+    if text is not None and not is_decimal(text.strip()):
+        raise ValidationError("A number is expected, as 10 or 0.5.")

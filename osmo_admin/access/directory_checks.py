@@ -56,7 +56,7 @@ def _address_faults(directory: LdapDirectory, prefix: str) -> Iterator[CheckMess
             parsed.append(parts)
         else:
             yield Error(
-                f"{prefix}URLS: {url!r} is not ldaps://HOST, ldaps://HOST:PORT or ldap://HOST.",
+                f"{prefix}URLS has an address that is not ldaps://HOST, ldaps://HOST:PORT or ldap://HOST.",
                 hint="Several are separated by commas.",
                 id="osmo.E016",
             )
@@ -96,7 +96,7 @@ def _syntax_faults(directory: LdapDirectory, prefix: str) -> Iterator[CheckMessa
             is_filter = False
         if not is_filter:
             yield Error(
-                f"{prefix}{name}: {text!r} is not a filter of LDAP.",
+                f"{prefix}{name} is not a filter of LDAP.",
                 hint="A filter is in parentheses, as (objectClass=person) (RFC 4515).",
                 id="osmo.E019",
             )
@@ -115,7 +115,7 @@ def _syntax_faults(directory: LdapDirectory, prefix: str) -> Iterator[CheckMessa
             parse_dn(text) if text else None
         except LDAPException:
             yield Error(
-                f"{prefix}{name}: {text!r} is not a distinguished name.",
+                f"{prefix}{name} is not a distinguished name.",
                 hint="It looks like ou=people,dc=example,dc=com.",
                 id="osmo.E019",
             )

@@ -34,6 +34,7 @@ from osmo_admin.cli.commands import (
 )
 from osmo_admin.cli.commands.work import outcomes, resource, task, usage, workflow
 from osmo_admin.cli.local import offline, replay
+from osmo_admin.cli.strict_values import read_strictly
 
 SECTIONS = {
     "Work": ("workflow", "task", "usage"),
@@ -67,6 +68,12 @@ class ClientCommandGroup(HelpedGroup):
     def meant_command(self, word: str) -> str | None:
         """As for each group; of a word of other schedulers it is ours."""
         return OTHER_WORDS.get(word.removesuffix("s")) or OTHER_WORDS.get(word) or super().meant_command(word)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        read_strictly(self.params)
+        words: list[str] = super().parse_args(ctx, args)
+        return words
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and close the connection in any case."""

@@ -27,11 +27,18 @@ from osmo_admin.cli.server_commands import (
     verify_and_demo,
     webhook,
 )
+from osmo_admin.cli.strict_values import read_all_strictly
 from osmo_admin.processes.operator_errors import exit_with_message
 
 
 class OperatorCommandGroup(TyperGroup):
     """The root command. It turns every failure into a message and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words; the values of all commands are read as in files."""
+        read_all_strictly(self)
+        words: list[str] = super().parse_args(ctx, args)
+        return words
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -110,18 +110,19 @@ class ProviderFacts:
 
 
 def parse_role_map(entries: Iterable[str]) -> dict[str, frozenset[str]]:
-    """`GROUP=ROLE` entries, several roles of a group with `+` between them. Raises ValueError with the wrong entry.
+    """`GROUP=ROLE` entries, several roles of a group with `+` between them. Raises ValueError with the number of the
+    wrong entry.
 
     The last `=` separates, because the name of a group may contain one.
     """
     found: dict[str, frozenset[str]] = {}
-    for entry in entries:
+    for number, entry in enumerate(entries, start=1):
         group, separator, roles = entry.strip().rpartition("=")
         names = frozenset(role.strip() for role in roles.split("+") if role.strip())
         if not separator or not group.strip() or not names:
-            raise ValueError(f"{entry!r} is not GROUP=ROLE")
-        if wrong := sorted(name for name in names if not name.startswith(PREFIX)):
-            raise ValueError(f"{wrong[0]!r} in {entry!r} is not a role: names of roles begin with {PREFIX}")
+            raise ValueError(f"entry {number} is not GROUP=ROLE")
+        if not all(name.startswith(PREFIX) for name in names):
+            raise ValueError(f"entry {number} does not name a role: names of roles begin with {PREFIX}")
         found[group.strip()] = found.get(group.strip(), frozenset()) | names
     return found
 
@@ -136,12 +137,12 @@ _PARAMETER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def parse_parameters(entries: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUE` entries for the request for a sign-on. Raises ValueError with the wrong name."""
+    """`NAME=VALUE` entries for the request for a sign-on. Raises ValueError with the number of the wrong entry."""
     found: dict[str, str] = {}
-    for entry in entries:
+    for number, entry in enumerate(entries, start=1):
         name, separator, value = (part.strip() for part in entry.partition("="))
         if not separator or not _PARAMETER_NAME.fullmatch(name):
-            raise ValueError(f"{name[:64]!r} is not NAME=VALUE")
+            raise ValueError(f"entry {number} is not NAME=VALUE")
         if name in _OWN_PARAMETERS:
             raise ValueError(f"{name} is set by OSMO Admin itself")
         if name in found:

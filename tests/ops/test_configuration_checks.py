@@ -13,9 +13,9 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from osmo_admin import checks
-from osmo_admin.env import PasswordLogin, load_environment
+from osmo_admin.env import EnvError, PasswordLogin, load_environment
 from osmo_admin.ops.programs import process_commands
-from pools.sign_on.providers import OpenIdProvider
+from pools.sign_on.providers import OpenIdProvider, parse_parameters, parse_role_map
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
 from tests.support.up import clean_env, run_osmo_admin
@@ -40,6 +40,48 @@ def check_ids(settings: Any, **env: Any) -> set[str]:
         checks.check_private_files,
     )
     return {message.id or "" for check in every for message in check(None)}
+
+
+@pytest.mark.parametrize("text", ["1_0", "010", "+10", "\u0661\u0662", "0x10", "ten", ""])
+@pytest.mark.parametrize("name", ["OSMO_MAX_TASKS", "OSMO_SSO_CHECK_INTERVAL"])
+def test_a_number_of_the_environment_is_one_for_every_reader(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    """Python alone reads `1_0` and `010` as 10; files and requests refuse them."""
+    monkeypatch.setenv(name, text)
+    with pytest.raises(EnvError, match=f"{name}.*number is expected, as 10"):
+        load_environment()
+    monkeypatch.setenv(name, " 12 ")
+    assert 12 in {load_environment().max_tasks, load_environment().sign_on_check_interval}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OSMO_CLUSTER_ADDRESSES", "OSMO_CSRF_TRUSTED_ORIGINS", "OSMO_DOCS_URL", "OSMO_GATEWAYS", "OSMO_LOG_FORMAT",
+        "OSMO_MAIL_URL", "OSMO_MAX_TASKS", "OSMO_NOTICE_ADDRESSES", "OSMO_PASSWORD_LOGIN", "OSMO_SECURE",
+        "OSMO_SLACK_TOKEN", "OSMO_TRACES_URL",
+    ],
+)  # fmt: skip
+def test_a_refused_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "Canary7value")
+    with pytest.raises(EnvError, match=name) as refusal:
+        load_environment()
+    assert "Canary7value" not in str(refusal.value)
+
+
+def test_checks_do_not_repeat_values(settings: Any) -> None:
+    canary = "canary7value"
+    settings.OSMO = dataclasses.replace(
+        settings.OSMO, public_url=f"{canary}.example", sign_on_providers=(provider(f"{canary}.example"),)
+    )
+    found = [*checks.check_addresses(None), *checks.check_sign_on(None)]
+    assert {"osmo.E003", "osmo.E012"} <= {message.id for message in found}
+    assert canary not in str(found)
+    for read in (parse_role_map, parse_parameters):
+        with pytest.raises(ValueError, match="entry 2") as refusal:
+            read([f"{'a=osmo-admin' if read is parse_role_map else 'a=b'}", canary])
+        assert canary not in str(refusal.value)
 
 
 def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 import typer
@@ -26,21 +25,19 @@ from osmo_admin.cli.base.options import (
 )
 from osmo_admin.cli.base.session import ClientSession, OutputFormat
 from osmo_admin.cli.base.watch import show_each_change
+from osmo_admin.cli.strict_values import read_strictly
 
 CommandFunction = Callable[..., None]
 
 
 class ListOptionWords:
-    """List options also take several words at once, as in the stock client, and whole numbers are written as in files
-    (docs/values.md): Python would read 010 and 1_0 too."""
+    """List options also take several words at once, as in the stock client."""
 
     params: list[Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words after each list option was repeated for its values."""
-        for parameter in self.params:
-            if parameter.type.name in {"int", "int range"}:
-                parameter.type = _read_strictly(parameter.type)
+        read_strictly(self.params)
         words: list[str] = super().parse_args(  # type: ignore[misc]
             ctx, repeat_list_options(args, self._grammar())
         )
@@ -61,20 +58,6 @@ class ListOptionWords:
             elif not getattr(parameter, "is_flag", False):
                 single.update(parameter.opts)
         return OptionGrammar(frozenset(lists), frozenset(pairs), frozenset(single), positional)
-
-
-def _read_strictly(kind: Any) -> Any:
-    """The type of an integer option or argument, which reads whole numbers as files do."""
-    strict, convert = copy(kind), kind.convert
-
-    def read(value: Any, parameter: Any, ctx: Any) -> Any:
-        # What Python reads as a whole number and writes back as it was: without the import of the reader of files.
-        if isinstance(value, str) and not (value.removeprefix("-").isdecimal() and value == str(int(value))):
-            kind.fail("must be a whole number, as 10.", parameter, ctx)
-        return convert(value, parameter, ctx)
-
-    strict.convert = read
-    return strict
 
 
 class ListOptionCommand(ListOptionWords, HelpedCommand):

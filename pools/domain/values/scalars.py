@@ -7,6 +7,7 @@ readers would disagree about them. Source: docs/values.md, "Scalars of YAML".
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -86,4 +87,6 @@ def typed_number(text: str) -> int | float | str:
     text = text.strip(" \t")
     if _WHOLE.fullmatch(text) and len(text) <= 20:
         return int(text)
-    return float(text) if len(text) <= 40 and _DECIMAL.fullmatch(text) else text
+    if len(text) <= 40 and _DECIMAL.fullmatch(text) and math.isfinite(number := float(text)):
+        return number
+    return text

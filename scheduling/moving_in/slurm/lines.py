@@ -154,7 +154,7 @@ def _fields(parts: list[str], place: SourcePlace) -> tuple[dict[str, str], dict[
     for part in parts:
         key, mark, value = part.partition("=")
         if not mark or not key.strip():
-            raise BadSource.at(place, f"{part[:40]!r} is not KEY=VALUE; a value with a colon stands in quotes.")
+            raise BadSource.at(place, "a part of it is not KEY=VALUE; a value with a colon stands in quotes.")
         name = key.strip().lower()
         if name in fields:
             raise BadSource.at(place, f"{key.strip()} is given twice. Keep one.")
@@ -190,7 +190,7 @@ def read_time(text: str, place: SourcePlace) -> int | None:
     try:
         return read_span(text)
     except BadSlurmValue as problem:
-        raise BadSource.at(place, f"{text[:40]!r} {problem}.") from problem
+        raise BadSource.at(place, f"a value of it {problem}.") from problem
 
 
 def read_tres(text: str, place: SourcePlace) -> dict[str, int | None]:
@@ -202,7 +202,7 @@ def read_tres(text: str, place: SourcePlace) -> dict[str, int | None]:
         name, mark, amount = part.partition("=")
         key = name.strip().lower()
         if not mark or key in found:
-            raise BadSource.at(place, f"{part[:40]!r} is not RESOURCE=AMOUNT, or is given twice.")
+            raise BadSource.at(place, "a part of its list is not RESOURCE=AMOUNT, or is given twice.")
         found[key] = None if amount.strip().lower() in NO_LIMITS else read_count(amount.strip(), place)
     return found
 
@@ -211,7 +211,7 @@ def read_count(text: str, place: SourcePlace) -> int:
     """A whole number; `K`, `M` and `G` are powers of 1024."""
     match = _COUNT.fullmatch(text)
     if match is None:
-        raise BadSource.at(place, f"{text[:40]!r} is not a whole number.")
+        raise BadSource.at(place, "an amount of it is not a whole number, such as 8 or 4K.")
     return int(match[1]) * _SCALE[match[2].lower()]
 
 
@@ -293,9 +293,9 @@ def _choices(piece: str, place: SourcePlace, most: int) -> list[str]:
     for part in piece[1:-1].split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise BadSource.at(place, f"{part[:40]!r} is not a range of host names, such as 01-04.")
+            raise BadSource.at(place, "a part in brackets is not a range of host names, such as 01-04.")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first + 1 + len(found) > most:
-            raise BadSource.at(place, f"the range {part[:40]} runs backwards or names more than {most} nodes.")
+            raise BadSource.at(place, f"a range of host names runs backwards or names more than {most} nodes.")
         found += [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
     return found

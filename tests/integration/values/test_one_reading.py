@@ -190,6 +190,11 @@ def test_quotas_are_decimal_numbers_rounded_down(text: str) -> None:
         assert quota_of(typed_number(text)) == expected
 
 
+def test_a_number_of_the_client_that_no_json_can_hold_stays_a_text() -> None:
+    assert typed_number("8e400") == "8e400"
+    assert quota_of(typed_number("8e400")) is None
+
+
 def test_a_percentage_is_a_quota_everywhere() -> None:
     assert csv_quota("25%") == quota_of(typed_number("25%")) == quota_of("25%") == 25
     assert quota_of("1:30%") is quota_of("025%") is quota_of("1_0%") is None
