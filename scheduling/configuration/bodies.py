@@ -337,6 +337,8 @@ def _left_out_of_backend(name: str, body: Body) -> Iterator[str]:
     if body.get("type") == KUBERNETES:
         shown |= {**dict.fromkeys(SIMULATED_KEYS), "auto_end": True}
     yield from unset_key_warnings(body, shown)
+    if body.get("offline"):
+        yield "offline is a state that admins switch and no file sets: it has no effect."
     nodes = body.get("nodes")
     for place, node in enumerate(nodes if isinstance(nodes, list) else ()):
         if isinstance(node, Mapping):

@@ -7,11 +7,12 @@ platforms has one, `default`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pools.domain.errors import Fault
 from pools.domain.gpu_quota.pool_settings import GPU_TFLOPS, GPU_VRAM, parse_gpu_capacity
+from pools.domain.structured_input.faults import join_words
 from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 DEFAULT_PLATFORM = "default"
@@ -41,6 +42,12 @@ def platforms_of(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 def default_platform(config: Mapping[str, Any]) -> str | None:
     """The platform of work that names none; None if each task has to name its platform."""
     return config.get("default_platform") or (None if config.get("platforms") else DEFAULT_PLATFORM)
+
+
+def empty_platform_message(backend: str, platform: str, pools: Sequence[str] = ()) -> str:
+    """The warning about a platform that no node of a cluster has; `pools` are those that use it."""
+    of_pools = f", which {join_words(pools)} {'uses' if len(pools) == 1 else 'use'}" if pools else ""
+    return f"No node of cluster {backend} has the platform {platform}{of_pools}: work for it waits for one."
 
 
 def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:

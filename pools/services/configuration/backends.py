@@ -4,7 +4,7 @@ in :mod:`pools.services.configuration.cluster_credentials`."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, BackendSpec, NodeSpec, parse_backend
 from pools.domain.configuration.flavors import Flavor, find_unreachable, flavor_of_labels, flavors_json, flavors_of
+from pools.domain.configuration.platforms import empty_platform_message, platforms_of
 from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Stale, Violation
 from pools.domain.people.roles import Actor, Permission
@@ -234,7 +235,9 @@ def _put_nodes(row: Backend, desired: Sequence[NodeSpec], flavors: Sequence[Flav
             for column, value in values.items():
                 setattr(node, column, value)
             different.append(node)
+    before = {node.platform for node in row.nodes.all()}
     warnings = _removed_node_warnings(row, existing) if existing else []
+    warnings += _lost_platform_warnings(row, before - {spec.platform for spec in desired})
     Node.objects.filter(pk__in=[node.pk for node in existing.values()]).delete()
     Node.objects.bulk_update(
         different, ["gpus", "cpu", "memory_bytes", "storage_bytes", "platform", "labels", "flavor"]
@@ -284,6 +287,16 @@ def _flavor_warnings(row: Backend) -> list[str]:
         f"{join_words(matching)}: {matching[0]} counts, the first of them."
         for matching, names in nodes.items()
     ]
+
+
+def _lost_platform_warnings(row: Backend, platforms: Collection[str]) -> list[str]:
+    """Platforms of pools that no node has any more."""
+    users: defaultdict[str, list[str]] = defaultdict(list)
+    if platforms:
+        for name, config in row.pools.filter(archived=False).order_by("name").values_list("name", "config"):
+            for platform in platforms_of(config).keys() & platforms:
+                users[platform].append(name)
+    return [empty_platform_message(row.name, platform, pools) for platform, pools in sorted(users.items())]
 
 
 def _removed_node_warnings(row: Backend, nodes: Iterable[str]) -> list[str]:

@@ -7,13 +7,14 @@ All faults of all pools of one request are found before anything is written. The
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.database.transactions import change
 from pools.domain import names
+from pools.domain.configuration.platforms import default_platform, empty_platform_message
 from pools.domain.configuration.pool_config import PoolSettings, no_effect_warnings, parse_pool
 from pools.domain.configuration.pool_fields import COLUMNS
 from pools.domain.configuration.version_check import check_version
@@ -263,6 +264,7 @@ def _write(
 ) -> list[PoolResult]:
     warnings: dict[str, tuple[str, ...]] = {each.name: tuple(_no_effect_warnings(each)) for each in desired}
     reactivated, new = set(), []
+    had: dict[str, str | None] = {}
     cohorts = get_or_create_cohorts({each.settings.cohort for each in desired if each.settings.cohort})
     touched = {row.pk for row in cohorts.values()}
     touched |= {each.row.cohort_id for each in desired if each.row and each.row.cohort_id}
@@ -281,6 +283,8 @@ def _write(
             *_topology_warnings(each.row, each.settings),
         )
         warnings[each.name] += _follow_flavors(each.row, each.settings.flavors)
+        if each.row.backend_id == columns["backend_id"] and not each.row.archived:
+            had[each.name] = default_platform(each.row.config)
         different = [column for column, value in columns.items() if getattr(each.row, column) != value]
         for column in different:
             setattr(each.row, column, columns[column])
@@ -294,6 +298,7 @@ def _write(
     rows = {row.name: row for row in updated_rows}
     oversubscribed = _oversubscription_messages(capacities, read_capacities(backend_ids))
     _warn_of_platforms(warnings, rows.values())
+    _warn_of_empty_defaults(warnings, rows.values(), had)
     return [
         PoolResult(
             rows[each.name],
@@ -344,6 +349,23 @@ def _warn_of_platforms(warnings: dict[str, tuple[str, ...]], pools: Iterable[Poo
                     "this platform would never start."
                 )
                 warnings[row.name] = (*warnings[row.name], message)
+
+
+def _warn_of_empty_defaults(
+    warnings: dict[str, tuple[str, ...]], pools: Collection[Pool], had: Mapping[str, str | None]
+) -> None:
+    """Warn about a default platform that is new (`had`: the former ones on the same cluster) and that none of the nodes
+    of its cluster has. Nothing is known about a cluster without nodes. One query."""
+    there: dict[int, set[str]] = defaultdict(set)
+    nodes = Node.objects.filter(backend__in={row.backend_id for row in pools}).order_by()
+    for backend, name in nodes.values_list("backend", "platform").distinct():
+        there[backend].add(name)
+    for row in pools:
+        found, platform = there.get(row.backend_id or 0, set()), default_platform(row.config)
+        if row.backend is None or not found or platform is None or platform in found:
+            continue
+        if row.name not in had or had[row.name] != platform:
+            warnings[row.name] = (*warnings[row.name], empty_platform_message(row.backend.name, platform))
 
 
 def _oversubscription_messages(

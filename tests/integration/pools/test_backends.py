@@ -104,6 +104,25 @@ def test_work_on_a_removed_node_stays_and_is_named(empty_team: None, admin: ApiC
     assert (usage["total_capacity"], usage["total_free"], usage["quota_used"]) == ("96", "96", "20")
 
 
+@pytest.mark.parametrize("nodes", [[], [{"name": "n1", "gpus": 32, "platform": "other"}]])
+def test_a_platform_of_pools_that_loses_its_last_node_is_told(
+    empty_team: None, admin: ApiClient, nodes: list[Any]
+) -> None:
+    sentence = "No node of cluster sim has the platform default, which team uses: work for it waits for one."
+    for query in ({"dry_run": True}, {}):
+        assert sentence in admin("PUT", f"{BACKEND}/sim", {"nodes": nodes}, query=query).body["warnings"]
+    assert sentence not in admin("PUT", f"{BACKEND}/sim", {"nodes": nodes}).body["warnings"]
+
+
+def test_a_new_platform_of_a_pool_without_a_node_is_told(empty_team: None, admin: ApiClient) -> None:
+    body = {"platforms": {"default": {}, "a100": {}}, "default_platform": "a100"}
+    sentence = "No node of cluster sim has the platform a100: work for it waits for one."
+    answer = admin("PATCH", "/api/configs/pool/team", {"configs": body})
+    assert (answer.status, answer.body["warnings"]) == (200, [sentence])
+    again = admin("PATCH", "/api/configs/pool/team", {"configs": {"description": "x"}})
+    assert again.body["warnings"] == []
+
+
 def test_the_namespace_stays_while_pools_use_it(empty_team: None, admin: ApiClient) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"namespace": "other"})
     assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
