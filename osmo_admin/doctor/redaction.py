@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import yaml
 from django.conf import settings
@@ -126,7 +126,7 @@ def _stored_secrets() -> Iterator[str]:
             yield from _values_of_kubeconfig(plain)
             yield from _parts_of_address(plain)
     yield from NoticeTarget.objects.values_list("shown_address", flat=True)[:MOST_ROWS]
-    rows = Workflow.objects.order_by("-pk").values_list("env_vars", "spec", "template_spec")
+    rows = Workflow.objects.order_by("-submit_time").values_list("env_vars", "spec", "template_spec")
     for variables, *specs in rows[:MOST_ROWS]:
         values = [*map(str, variables.values()), *(each for spec in specs for each in _values_of_environments(spec))]
         yield from (value for value in values if len(value) >= SHORTEST_OF_WORK)
@@ -174,8 +174,10 @@ def _environment_values(content: Any) -> Iterator[str]:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """The text itself, its lines, and how it looks inside JSON."""
+    """The text itself, its lines, and how it looks inside JSON and in an address."""
     yield value
+    yield quote(value, safe="")
+    yield quote_plus(value)
     yield from value.splitlines()
     yield json.dumps(value)[1:-1]
 

@@ -16,6 +16,8 @@ from django.http.multipartparser import MultiPartParserError
 from django.utils.module_loading import import_string
 from structlog.typing import EventDict, Processor
 
+from osmo_admin.web.logged_address import hide_in_requests
+
 PROCESS_VARIABLE = "OSMO_PROCESS"
 """Set by each process of the installation for itself and its own processes: web, webhook, worker, beat, clusters, or
 prepare. Without it a line is of a command."""
@@ -93,7 +95,7 @@ def formatter(style: str, more_processors: Sequence[str] = ()) -> logging.Format
         else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     return _Formatter(
-        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), hide_in_requests],
         processors=[_drop_client_error_trace, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
 

@@ -14,6 +14,7 @@ from django_structlog.middlewares import RequestMiddleware
 
 from osmo_admin.web.client_address import client_address
 from osmo_admin.web.content_policy import API_PREFIXES
+from osmo_admin.web.logged_address import logged_request
 from pools.database.transactions import one_snapshot, request_id
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address, without_last_slash
 from pools.representations.page_parameters import RememberingQuery
@@ -40,6 +41,10 @@ class OneSlashMiddleware:
 class RequestLogMiddleware(RequestMiddleware):
     """One log line for each request, when it is answered, with the milliseconds until then (of a stream: until it
     begins). Its id is in all lines of the request, in audit entries and in the answer."""
+
+    @staticmethod
+    def format_request(request: HttpRequest) -> str:
+        return logged_request(request)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")

@@ -138,7 +138,7 @@ class Workflow(models.Model):
                 f"ELSE '{AuditAction.WORKFLOW_ENDED}' END",
                 pool_id="COALESCE(NEW.root_pool_id, OLD.root_pool_id)",
                 owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.submitted_by_id, OLD.submitted_by_id))",
-                hide=["spec", "template_spec"],
+                hide=["spec", "template_spec", "env_vars"],  # which often have passwords
                 also={"pool": "(SELECT name FROM pools_pool WHERE id = COALESCE(NEW.pool_id, OLD.pool_id))"},
             ),
             NeverDeletedTrigger("Workflows"),

@@ -48,6 +48,18 @@ def test_the_line_of_a_request_has_its_duration(client: Client, caplog: pytest.L
     assert "duration_ms" not in structlog.contextvars.get_contextvars()
 
 
+@pytest.mark.django_db
+def test_a_line_hides_what_an_address_may_have_of_secrets(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    query = "env_vars=A%3DCanary7value&priority=LOW&code=Canary7value&env_vars=Canary7value;"
+    with caplog.at_level(logging.INFO):
+        client.post(f"/api/pool/x/workflow?{query}")
+        client.get(f"/nowhere?{query}")
+    lines = [formatter("json").format(record) for record in caplog.records]
+    assert "env_vars=[hidden]&priority=LOW&code=[hidden]&env_vars=[hidden]" in "".join(lines)
+    assert "Canary7value" not in "".join(lines)
+    assert any('"request": "GET /nowhere?env_vars=[hidden]' in line for line in lines), "Django's own line"
+
+
 @pytest.fixture(scope="module")
 def env(template: Services) -> Iterator[dict[str, str]]:
     """The environment of commands on a database of their own, as its owner."""

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pools.models import LeafUsage, Pool, Reservation
+from pools.models import AuditEntry, LeafUsage, Pool, Reservation
 from scheduling.models import Workflow
 from tests.support.world import make_pool, workflow_file
 
@@ -172,6 +172,8 @@ def test_labels_and_variables_in_parameters_override_the_file(alice: Any) -> Non
     row = Workflow.objects.get()
     assert row.labels == {"project": "two", "keep": "yes", "osmo/simulated-runtime": "90s"}
     assert row.env_vars == {"A": "1", "B": "x=y"}
+    entry = AuditEntry.objects.get(object=f"workflow/{row.name}", action="workflow.submitted")
+    assert "env_vars" not in entry.after, "which often has passwords"
     assert row.simulated_runtime is not None
     assert row.simulated_runtime.total_seconds() == 90
 
