@@ -12,7 +12,7 @@ from scheduling.domain.judgement.podgroup_plan import (
     plan_pod_group,
     ranked_violations,
 )
-from scheduling.domain.judgement.podgroup_rules import is_valid, validate_pod_group
+from scheduling.domain.judgement.podgroup_rules import is_of_kai, is_valid, validate_pod_group
 from scheduling.scenario.batch import Batch, answer_sources
 from scheduling.scenario.bounds import FILE_BOUNDS, WEB_BOUNDS, ScenarioBounds
 from scheduling.structured_yaml.value_reader import DocumentMap
@@ -48,11 +48,15 @@ def validate_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch
 
 
 def _other_kind(value: Any) -> str | None:
-    """The kind of a Kubernetes object that is not a PodGroup; None for everything else."""
+    """The kind of a Kubernetes object that is not a PodGroup, or one of other software; None for everything else."""
     if value is None:
         return "empty document"
-    kind = value.get("kind") if isinstance(value, dict) and "apiVersion" in value else None
-    return kind[:63] if isinstance(kind, str) and kind.lower() != "podgroup" else None
+    kind, version = (value.get("kind"), value.get("apiVersion")) if isinstance(value, dict) else (None, None)
+    if not isinstance(kind, str) or version is None:
+        return None
+    if kind == "PodGroup" and isinstance(version, str) and not is_of_kai(version):
+        return f"PodGroup of {version.partition('/')[0][:63]}"
+    return kind[:63] if kind.lower() != "podgroup" else None
 
 
 def plan_files(sources: Iterable[str]) -> Batch:

@@ -1,4 +1,4 @@
-"""Labels of a workflow. They are copied to pods, so the rules of Kubernetes apply."""
+"""Labels of a workflow, by the rules of Kubernetes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pools.domain.errors import Fault
 from pools.domain.structured_input.faults import Faults, join_words, quote
 from scheduling.domain.cluster.devices import CLAIM_FIELDS
 from scheduling.domain.gang import tree_to_json
-from scheduling.domain.judgement.podgroup_rules import WARNING, PodGroup, is_structural
+from scheduling.domain.judgement.podgroup_rules import API_RULE, WARNING, PodGroup, is_of_kai, is_structural
 from scheduling.domain.judgement.podgroup_rules import read_pod_group as read_podgroup
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
@@ -43,12 +43,12 @@ _KIND_LINE = re.compile(rf"""^(["']?)kind\1[ \t]*:[ \t]*(["']?){KIND}\2[ \t]*(?:
 _LABEL = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _TOP = ("apiVersion", "kind", "metadata", "spec")
-_GROUP = "scheduling.run.ai"
 _METADATA = ("name", "namespace", "labels", "annotations")
 _SPEC = ("minMember", "minSubGroup", "subGroups", "priorityClassName")
 _SUB_GROUP = ("name", "parent", "minMember", "minSubGroup")
 _REASON_NOT_USED = {
     "queue": ": the work goes into the queue of the pool it is submitted to",
+    "topologyConstraint": ": the pods may run on any nodes; a workflow file requires topology keys of the pool",
     "preemptibility": ": work of priority LOW may be preempted, other work may not",
     "namespace": ": the work runs in the namespace of the pool's backend",
     "status": ": the state of work is read in its cluster",
@@ -135,8 +135,8 @@ class _ManifestReader:
 
     def _check_api(self, place: YamlCursor | None) -> None:
         text = place.text() if place is not None else None
-        if place is not None and text is not None and text.partition("/")[0] != _GROUP:
-            place.add_fault(Fault.BAD_VALUE, f"A PodGroup here is of {_GROUP}, as in `apiVersion: {_GROUP}/v2alpha2`.")
+        if place is not None and text is not None and not is_of_kai(text):
+            place.add_fault(Fault.BAD_VALUE, API_RULE)
 
     def _name(self) -> str:
         if "namespace" in self.meta:

@@ -13,7 +13,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, ROOT, GangTree, Growth
-from scheduling.domain.judgement.podgroup_rules import is_structural, read_pod_group
+from scheduling.domain.judgement.podgroup_rules import api_violations, is_structural, read_pod_group
 
 ACTIVE_STATES = ("Bound", "Running")
 MAX_ROOM = 10_000
@@ -99,6 +99,7 @@ def plan_pod_group(body: object) -> PlanAnswer:
     if unknown:
         raise BadInput.of(unknown)
     group, violations = read_pod_group(body.get("podgroup"))
+    violations = [*api_violations(body.get("podgroup")), *violations]
     if is_structural(violations):
         raise BadInput.of(violations)
     tree = group.tree()

@@ -29,6 +29,9 @@ MAX_CYCLE_NAMES = 20
 STRUCTURAL = frozenset({Fault.BAD_VALUE, Fault.DUPLICATE_NAME, Fault.UNKNOWN_PARENT, Fault.CYCLE})
 WARNING = "warning"
 
+API_GROUP = "scheduling.run.ai"
+API_RULE = f"A PodGroup here is of {API_GROUP}, as in `apiVersion: {API_GROUP}/v2alpha2`."
+
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
@@ -63,7 +66,20 @@ class PodGroup:
 
 def validate_pod_group(manifest: object) -> list[Violation]:
     """All violations of a PodGroup manifest; it is valid when none has severity `error`."""
-    return read_pod_group(manifest)[1]
+    return [*api_violations(manifest), *read_pod_group(manifest)[1]]
+
+
+def api_violations(manifest: object) -> list[Violation]:
+    """The fault of a manifest that is a PodGroup of other software. A manifest without `apiVersion` is one of KAI."""
+    version = manifest.get("apiVersion") if isinstance(manifest, Mapping) else None
+    if version is None or (isinstance(version, str) and is_of_kai(version)):
+        return []
+    return [Violation("apiVersion", Fault.BAD_VALUE, API_RULE)]
+
+
+def is_of_kai(version: str) -> bool:
+    """Whether an `apiVersion` is that of the PodGroups which are read here."""
+    return version.partition("/")[0] == API_GROUP
 
 
 def lenient_violations(manifest: Mapping[str, Any], found: Sequence[Violation], *, is_change: bool) -> list[Violation]:

@@ -129,7 +129,7 @@ def prepare_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submis
         unread = len(submissions) - len(files)
         raise file_refusal(faults[0]) if len(submissions) == 1 else batch_refusal(faults, unread=unread)
     specs = [parsed.spec for parsed in files if parsed.spec is not None]
-    warnings = read_warnings(leaf, specs, [submission.priority for submission in submissions])
+    warnings = read_warnings(leaf, specs, labels, [submission.priority for submission in submissions])
     limits = [single_worker_violations(leaf.root, spec) for spec in specs]
     if any(limits):
         raise worker_cap_refusal(limits)

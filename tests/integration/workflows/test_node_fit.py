@@ -89,6 +89,30 @@ def test_full_nodes_and_unknown_nodes_warn_of_nothing(alice: Any, two_nodes: Bac
     assert alice.submit("team", workflow_file(gpus=9))["warnings"] == []
 
 
+def test_a_name_in_nodes_excluded_of_no_node_is_told(alice: Any, two_nodes: Backend) -> None:
+    file = tasks("gpu: 1", "gpu: 1", fields=", nodesExcluded: [a1, bigg]")
+    sentence = (
+        "nodesExcluded of t0, t1 has 1 name of no node that cluster sim has now: nothing is excluded by that."
+        ' Did you mean "big"?'
+    )
+    for query in ("validation_only=True", "dry_run=True", ""):
+        assert alice.submit("team", file, query=query)["warnings"] == [sentence], query
+    Node.objects.all().delete()
+    assert alice.submit("team", file)["warnings"] == []
+
+
+def test_a_label_of_ours_that_nothing_reads_is_told(alice: Any, two_nodes: Backend) -> None:
+    file = workflow_file(gpus=1)
+    answer = alice.submit("team", file, query="validation_only=True&label=osmo/simulated-runtim=5m&label=mine=5m")
+    (warning,) = answer["warnings"]
+    assert warning.startswith('The label "osmo/simulated-runtim" is read by nothing')
+    assert warning.endswith('Did you mean "osmo/simulated-runtime"?')
+    assert alice.submit("team", file, query="validation_only=True&label=osmo/simulated-runtime=5m")["warnings"] == []
+    Backend.objects.update(kind="kubernetes")
+    (warning,) = alice.submit("team", file, query="validation_only=True&label=osmo/simulated-runtime=5m")["warnings"]
+    assert warning.startswith("The label osmo/simulated-runtime has no effect on cluster sim")
+
+
 def test_several_files_at_once_have_their_own_warnings(alice: Any, two_nodes: Backend) -> None:
     files = [{"file": workflow_file("fits", gpus=8)}, {"file": workflow_file("never", gpus=9)}]
     fits, never = alice.post("/api/pool/team/workflows", {"workflows": files})["workflows"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pools.domain.errors import BadInput
 from scheduling.domain.gang import GangTree, Growth, SubGroup
 from scheduling.domain.judgement.podgroup_plan import plan_pod_group
+from scheduling.domain.judgement.podgroup_rules import validate_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 INFERENCE = manifest(*REPLICAS, minSubGroup=3)
@@ -55,6 +56,23 @@ def test_two_running_replicas_need_one_more_not_both():
     answer = plan_pod_group({"podgroup": INFERENCE, "pods": body})
     assert [group["name"] for group in answer["sub_groups"]] == ["prefill-2", "prefill-3", "prefill-0", "prefill-1"]
     assert answer["next"] == [p["name"] for p in replica(2, "Pending")]
+
+
+def test_a_sentence_that_many_pods_have_is_said_once():
+    body = [{"name": f"p{i}", "state": "Sleeping", "gpus": -1} for i in range(9)]
+    with pytest.raises(BadInput) as refusal:
+        plan_pod_group({"podgroup": manifest(minMember=3), "pods": body})
+    assert len(refusal.value.details) == 18
+    assert refusal.value.message.count("A pod's state is one of") == 1
+    assert refusal.value.common == ""
+
+
+def test_a_pod_group_of_other_software_is_refused_by_plan_and_validation():
+    foreign = {**manifest(minMember=3), "apiVersion": "scheduling.volcano.sh/v1beta1"}
+    with pytest.raises(BadInput, match=r"scheduling\.run\.ai"):
+        plan_pod_group({"podgroup": foreign})
+    assert [each.path for each in validate_pod_group(foreign)] == ["apiVersion"]
+    assert not validate_pod_group({**foreign, "apiVersion": "scheduling.run.ai/v2alpha2"})
 
 
 PLAIN = manifest(minMember=3)

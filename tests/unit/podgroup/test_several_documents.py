@@ -42,6 +42,7 @@ def test_other_documents_without_a_kind_are_no_manifest() -> None:
         (QUEUE, 0, "1 Queue"),
         (f"{QUEUE}---\n{POD_GROUP.replace('2, ', '-2, ')}", 1, "1 Queue"),
         (POD_GROUP.replace("PodGroup", "podgroup"), 1, ""),
+        (POD_GROUP.replace("run.ai/v2alpha2", "volcano.sh/v1beta1"), 0, "1 PodGroup of scheduling.volcano.sh"),
     ],
 )
 def test_a_validation_skips_and_counts_other_kinds(tmp_path: Path, text: str, code: int, skipped: str) -> None:
