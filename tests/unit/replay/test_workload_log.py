@@ -187,6 +187,16 @@ def test_a_part_of_a_gpu_is_one() -> None:
     assert gpus_of_pod({"containers": [{}]}, {"gpu-fraction": "0.5"}) == (1, True)
 
 
+def test_init_containers_that_stay_count_with_those_after_them() -> None:
+    def container(gpus: int, **more: str) -> dict[str, object]:
+        return {"resources": {"limits": {"nvidia.com/gpu": gpus}}, **more}
+
+    sidecar, first, main = container(1, restartPolicy="Always"), container(4), container(2)
+    assert gpus_of_pod({"initContainers": [sidecar, first], "containers": [main]}, {}) == (5, False)
+    assert gpus_of_pod({"initContainers": [first, sidecar], "containers": [main]}, {}) == (4, False)
+    assert gpus_of_pod({"initContainers": [sidecar], "containers": [main]}, {}) == (3, False)
+
+
 DONE = (condition("Admitted", 30), condition("Finished", 90))
 
 

@@ -154,14 +154,17 @@ def gpus_of(amounts: Json) -> tuple[int, bool]:
 
 def gpus_of_pod(spec: Json, annotations: Json) -> tuple[int, bool]:
     """The GPUs of a pod, by its limits, else its requests: the sum of its containers, at least those of each init
-    container. A part of a GPU is one. Raises ValueError."""
-    whole, are_parts = 0, False
+    container with the ones before it that stay (`restartPolicy: Always`). A part of a GPU is one. Raises ValueError."""
+    whole, largest, are_parts = 0, 0, False
+    for container in entries(spec, "initContainers"):
+        gpus, have_parts = _gpus_of_container(container)
+        largest, are_parts = max(largest, whole + gpus), are_parts or have_parts
+        if container.get("restartPolicy") == "Always":
+            whole += gpus
     for container in entries(spec, "containers"):
         gpus, have_parts = _gpus_of_container(container)
         whole, are_parts = whole + gpus, are_parts or have_parts
-    for container in entries(spec, "initContainers"):
-        gpus, have_parts = _gpus_of_container(container)
-        whole, are_parts = max(whole, gpus), are_parts or have_parts
+    whole = max(whole, largest)
     if not whole and any(key in annotations for key in _SHARES):
         return 1, True
     return whole, are_parts
