@@ -81,6 +81,10 @@ class _OsmoReader:
             raise BadSource.at(place(""), "this must be a map of sections, such as pools and backends.")
         else:
             value, prefix = self._inside_of_values(value, place)
+        names = {_CAPITAL.sub(r"_\1", key).lower() for key in value}
+        if not prefix and names & set(SETTINGS_DEFAULTS) and not names & {*SECTION_BY_KEY, *FOREIGN_KEYS}:
+            self._read_settings(value, "", place)  # osmo config show WORKFLOW
+            return
         for key, section in value.items():
             name, path = _CAPITAL.sub(r"_\1", key).lower(), f"{prefix}{key}"
             if not section:
@@ -195,11 +199,23 @@ class _OsmoReader:
         return self.names["backends", foreign]
 
     def _read_backend(self, foreign: str, body: Mapping[str, Any], place: SourcePlace) -> None:
-        for key in BACKEND_STATE:
-            if key in body:
+        kept = dict(body)
+        for key, value in body.items():
+            if key in BACKEND_STATE:
                 self.result.state(_below(place, key), "what the backend reported, not configuration.")
+            elif value in (None, "", [], {}):
+                self.result.state(_below(place, key), "the value is empty.")
+            else:
+                continue
+            del kept[key]
+        settings = kept.get("scheduler_settings")
+        for key, value in settings.items() if isinstance(settings, dict) else ():
+            if (key, value) == ("scheduler_type", "kai"):
+                self.result.state(_below(place, f"scheduler_settings.{key}"), "clusters here have KAI.")
+            elif key != "scheduler_name":
+                self.result.lost(_below(place, f"scheduler_settings.{key}"), "OSMO Admin has no such configuration.")
         notes = ConfigurationFiles()
-        form = backend_form(foreign, {key: body[key] for key in body if key not in BACKEND_STATE}, notes)
+        form = backend_form(foreign, kept, notes)
         for note in notes.notes:
             self.result.lost(place, note)
         name = self._backend_name(foreign, place)
@@ -217,7 +233,7 @@ class _OsmoReader:
         ours = {key: section[key] for key in SETTINGS_DEFAULTS if key in section}
         for key in section:
             if key not in ours:
-                self.result.lost(place(f"{path}.{key}"), "OSMO Admin has no such configuration.")
+                self.result.lost(place(f"{path}.{key}".strip(".")), "OSMO Admin has no such configuration.")
         if ours:
             self._keep(OwnedKind.SETTINGS, SETTINGS_NAME, ours, place(path))
 

@@ -78,6 +78,26 @@ def test_the_cluster_that_the_installation_has_already() -> None:
     assert told(result, PartOutcome.TO_DECIDE).count("the files have the clusters x and y; all pools are on one.") == 1
 
 
+def test_each_answer_of_the_client() -> None:
+    """`osmo config show` for pools, backends and the workflow configuration, as they are."""
+    shown = {
+        "name": "default", "description": "", "version": "6.4", "k8s_namespace": "osmo", "dashboard_url": "",
+        "tests": [],
+        "scheduler_settings": {"scheduler_type": "kai", "scheduler_name": "kai-scheduler", "scheduler_timeout": 30},
+        "node_conditions": {"rules": None, "prefix": "osmo.nvidia.com/"}, "online": True,
+    }  # fmt: skip
+    workflow = {"max_num_tasks": 20, "max_retry_per_task": 2, "workflow_data": {"credential": None}}
+    texts = [{"pools": {"a": {"backend": "default"}}}, {"backends": [shown]}, workflow]
+    result = imported("osmo", *map(json.dumps, texts))
+    assert body(result, OwnedKind.SETTINGS, "workflow")["max_retry_per_task"] == 2
+    lost = told(result, PartOutcome.NO_COUNTERPART)
+    for words in ("max_num_tasks", "workflow_data", "scheduler_settings.scheduler_timeout", "node_conditions"):
+        assert words in lost
+    for words in ("dashboard_url", "tests", "scheduler_type"):
+        assert words not in lost
+        assert words in told(result, PartOutcome.STATE)
+
+
 def test_our_own_files_stay_the_same() -> None:
     first = file_texts(imported("osmo", VALUES).objects)
     again = imported("osmo", *first.values())
@@ -254,6 +274,6 @@ services:
 
 
 def test_every_key_does_something_or_stands_in_the_report() -> None:
-    named_with_the_part_around = (".service.", ".sth.", ".backend_images.", ".tests.", ".coscheduling")
+    named_with_the_part_around = (".service.", ".sth.", ".backend_images.", ".tests.")
     silent = silent_keys("osmo", EVERY_KEY)
     assert [key for key in silent if not any(part in key for part in named_with_the_part_around)] == []
