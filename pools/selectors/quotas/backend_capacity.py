@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from django.contrib.postgres.aggregates import JSONBAgg
-from django.db.models import BigIntegerField, IntegerField, JSONField, OuterRef, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Cast, Coalesce, JSONObject
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import BigIntegerField, JSONField, Q, QuerySet, Sum
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Coalesce
 
 from pools.domain.configuration.platforms import platforms_of
 from pools.domain.people.roles import Actor
@@ -21,77 +22,54 @@ from pools.domain.quota.capacity import (
 )
 from pools.domain.shortage.degraded import DegradedRule, Promise
 from pools.domain.values.amounts import DEFAULT_FLAVOR
-from pools.models import Backend, LeafUsage, Node, Pool
+from pools.models import Backend, LeafUsage, Node
 
 _OURS = Q(taint="") | Q(taint=DRAIN_TAINT)
+# As text, because each change of a pool reads them twice, and Django takes longer to build such a statement than
+# PostgreSQL to answer it.
+_COUNTED = "backend_id = pools_backend.id AND parent_id IS NULL AND NOT archived AND guarantee > 0"
+_QUOTAS = RawSQL(f"SELECT sum(guarantee) FROM pools_pool WHERE {_COUNTED}", ())
+_NODES = RawSQL(
+    """SELECT ARRAY[
+      coalesce(sum(gpus) FILTER (WHERE taint IN ('', %s)), 0),
+      coalesce(sum(gpus) FILTER (WHERE taint NOT IN ('', %s)), 0),
+      coalesce(sum(gpus) FILTER (WHERE taint = %s), 0), sum(advertised_gpus) FILTER (WHERE gpus = 0)]
+    FROM pools_node WHERE backend_id = pools_backend.id HAVING count(*) > 0""",
+    (DRAIN_TAINT, DRAIN_TAINT, DRAIN_TAINT),
+    ArrayField(BigIntegerField()),
+)
+_PROMISES = RawSQL(
+    f"""SELECT jsonb_agg(jsonb_build_object('pool', name, 'quota', guarantee, 'weight', weight,
+      'platforms', config -> 'platforms', 'flavors', flavors) ORDER BY name) FROM pools_pool WHERE {_COUNTED}""",
+    (),
+    JSONField(),
+)
 
 
 def read_capacities(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, BackendCapacity]:
     """The capacity of these backends, or of all, by id; one query, two where a backend names flavors. Archived pools,
     unlimited quotas and nodes whose taint keeps our pods away do not count."""
     rows = Backend.objects.all() if backend_ids is None else Backend.objects.filter(pk__in=backend_ids)
-    quotas = (
-        Pool.objects.roots()
-        .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
-        .order_by()
-        .values("backend")
-        .annotate(total=Cast(Sum("guarantee"), BigIntegerField()))
-        .values("total")
-    )
-    gpus = Node.objects.filter(backend=OuterRef("pk")).order_by().values("backend")
-    whole, tainted, drained = (
-        gpus.annotate(total=Cast(Coalesce(Sum("gpus", filter=condition), 0), BigIntegerField())).values("total")
-        for condition in (_OURS, ~_OURS, Q(taint=DRAIN_TAINT))
-    )
-    parts = (
-        gpus.filter(gpus=0, advertised_gpus__gt=0)
-        .annotate(total=Cast(Sum("advertised_gpus"), BigIntegerField()))
-        .values("total")
-    )
-    promises = (
-        Pool.objects.roots()
-        .filter(backend=OuterRef("pk"), archived=False, guarantee__gt=0)
-        .order_by()
-        .values("backend")
-        .annotate(
-            all=JSONBAgg(
-                JSONObject(
-                    pool="name", quota="guarantee", weight="weight", platforms="config__platforms", flavors="flavors"
-                ),
-                order_by="name",
-            )
-        )
-        .values("all")
-    )
     read = rows.order_by("name").values_list(
-        "pk",
-        "name",
-        Subquery(quotas, output_field=IntegerField()),
-        Subquery(whole, output_field=IntegerField()),
-        Subquery(tainted, output_field=IntegerField()),
-        Subquery(drained, output_field=IntegerField()),
-        Subquery(parts, output_field=IntegerField()),
-        "degraded",
-        "offline",
-        Subquery(promises, output_field=JSONField()),
-        "flavors",
-    )
-    found = [(*row[:-2], [each for pool in row[-2] or () for each in _promises(pool)], row[-1]) for row in read]
-    nodes = _node_gpus([pk for pk, *_, flavors in found if flavors])
-    return {
-        pk: BackendCapacity(
+        "pk", "name", _QUOTAS, _NODES, "degraded", "offline", _PROMISES, "flavors",
+    )  # fmt: skip
+    nodes = _node_gpus([row[0] for row in read if row[-1]])
+    found = {}
+    for pk, name, quota, gpus, rule, offline, promised, flavors in read:
+        whole, tainted, drained, parts = gpus or (None, 0, 0, 0)
+        promises = [each for pool in promised or () for each in _promises(pool)]
+        found[pk] = BackendCapacity(
             name,
             quota or 0,
-            total,
-            apart or 0,
+            whole,
+            tainted,
             DegradedRule(rule),
-            () if offline else tuple(pools),
-            closed or 0,
+            () if offline else tuple(promises),
+            drained,
             parts or 0,
-            _by_flavor([each["name"] for each in flavors], pools, nodes.get(pk, {})) if flavors else {},
+            _by_flavor([each["name"] for each in flavors], promises, nodes.get(pk, {})) if flavors else {},
         )
-        for pk, name, quota, total, apart, closed, parts, rule, offline, pools, flavors in found
-    }
+    return found
 
 
 def _promises(row: Mapping[str, Any]) -> Iterator[Promise]:
