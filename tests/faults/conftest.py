@@ -12,14 +12,15 @@ from tests.support import services
 from tests.support.own_servers import KillableServers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def worker_installation(
     worker_id: str,
     django_test_environment: None,
     tmp_path_factory: pytest.TempPathFactory,
     django_db_blocker: Any,
 ) -> Iterator[FaultyInstallation]:
-    """One installation for the fault tests of this pytest worker."""
+    """One installation for the fault tests of this pytest worker. It stops after the last of them, because its
+    processes would take time from all tests that follow."""
     number = services.current_services(None if worker_id == "master" else worker_id).number
     installation = FaultyInstallation(
         KillableServers.create(number), tmp_path_factory.mktemp("faults"), django_db_blocker
