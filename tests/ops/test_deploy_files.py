@@ -69,13 +69,12 @@ def test_the_page_about_settings_names_every_variable_and_no_other(without_varia
         assert f"…{name.partition('_CORP_')[2]}`" in sign_on or f"`{name}`" in sign_on, name
 
 
-@pytest.mark.parametrize("name", sorted(PAGE))
-def test_the_page_about_settings_has_the_default(
-    name: str, monkeypatch: pytest.MonkeyPatch, without_variables: None
-) -> None:
+def test_the_page_about_settings_has_the_default(monkeypatch: pytest.MonkeyPatch, without_variables: None) -> None:
     usual = load_environment()
-    monkeypatch.setenv(name, "" if PAGE[name] == "none" else PAGE[name].strip("`"))
-    assert load_environment() == usual
+    for name, default in PAGE.items():
+        with monkeypatch.context() as given:
+            given.setenv(name, "" if default == "none" else default.strip("`"))
+            assert load_environment() == usual, name
 
 
 def test_the_chart_knows_the_variables_of_the_page() -> None:

@@ -157,9 +157,8 @@ WHOLE_READERS: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("reader", WHOLE_READERS)
-@pytest.mark.parametrize("text", WHOLE)
-def test_whole_numbers(reader: str, text: str) -> None:
-    assert WHOLE_READERS[reader](text) == WHOLE[text]
+def test_whole_numbers(reader: str) -> None:
+    assert {text: WHOLE_READERS[reader](text) for text in WHOLE} == WHOLE
 
 
 def quota_of(value: Any) -> Any:
@@ -181,13 +180,12 @@ def csv_quota(text: str) -> Any:
     return quota_of(parse_quota_file(f"pool,subpool,quota\nteam,a,{text}\n").quotas["team--a"])
 
 
-@pytest.mark.parametrize("text", [text for text in DECIMAL if "%" not in text])
-def test_quotas_are_decimal_numbers_rounded_down(text: str) -> None:
-    expected = None if DECIMAL[text] is None else int(DECIMAL[text] or 0)
-    assert json_quota(text) == expected
-    if text[:1] not in "'[":
-        assert csv_quota(text) == expected
-        assert quota_of(typed_number(text)) == expected
+def test_quotas_are_decimal_numbers_rounded_down() -> None:
+    expected = {text: None if value is None else int(value) for text, value in DECIMAL.items() if "%" not in text}
+    assert {text: json_quota(text) for text in expected} == expected
+    plain = {text: value for text, value in expected.items() if text[:1] not in "'["}
+    assert {text: csv_quota(text) for text in plain} == plain
+    assert {text: quota_of(typed_number(text)) for text in plain} == plain
 
 
 def test_a_number_of_the_client_that_no_json_can_hold_stays_a_text() -> None:
@@ -200,32 +198,33 @@ def test_a_percentage_is_a_quota_everywhere() -> None:
     assert quota_of("1:30%") is quota_of("025%") is quota_of("1_0%") is None
 
 
-@pytest.mark.parametrize("text", [text for text in DECIMAL if text != str(2**63)])  # far below the bound of amounts
-def test_amounts_of_scenarios_are_decimal_numbers(text: str) -> None:
-    found = by_scenario("gpus", text)
-    assert (None if found is None else float(found)) == DECIMAL[text]
+def test_amounts_of_scenarios_are_decimal_numbers() -> None:
+    expected = {text: value for text, value in DECIMAL.items() if text != str(2**63)}  # far below the bound of amounts
+    found = {text: by_scenario("gpus", text) for text in expected}
+    assert {text: None if value is None else float(value) for text, value in found.items()} == expected
 
 
-@pytest.mark.parametrize("text", TIMES)
-def test_times(text: str) -> None:
-    quoted = text if text in ("90", "3.5", "1e1", "-5") else f'"{text}"'
-    readers = (by_rest, by_client, by_git)
-    assert [reader("default_exec_timeout", quoted) for reader in readers] == [TIMES[text]] * 3
-    assert [reader("default_exec_timeout", text) for reader in (by_client, by_git)] == [TIMES[text]] * 2
-    assert by_workflow("exec_timeout", text) == TIMES[text]
+@pytest.mark.parametrize("reader", [by_rest, by_client, by_git])
+def test_times(reader: Callable[[str, str], Any]) -> None:
+    quoted = {text: text if text in ("90", "3.5", "1e1", "-5") else f'"{text}"' for text in TIMES}
+    assert {text: reader("default_exec_timeout", quoted[text]) for text in TIMES} == TIMES
+    if reader is not by_rest:
+        assert {text: reader("default_exec_timeout", text) for text in TIMES} == TIMES
 
 
-@pytest.mark.parametrize("text", SIZES)
-def test_sizes(text: str) -> None:
-    assert parse_size(text) == SIZES[text]
-    assert by_workflow("memory", text) == SIZES[text]
+def test_times_and_flags_of_a_workflow() -> None:
+    assert {text: by_workflow("exec_timeout", text) for text in TIMES} == TIMES
+    assert {text: by_workflow("privileged", text) for text in FLAGS} == FLAGS
 
 
-@pytest.mark.parametrize("text", FLAGS)
-def test_flags(text: str) -> None:
-    readers = (by_rest, by_client, by_git)
-    assert [reader("enable_maintenance", text) for reader in readers] == [FLAGS[text]] * 3
-    assert by_workflow("privileged", text) == FLAGS[text]
+def test_sizes() -> None:
+    assert {text: parse_size(text) for text in SIZES} == SIZES
+    assert {text: by_workflow("memory", text) for text in SIZES} == SIZES
+
+
+@pytest.mark.parametrize("reader", [by_rest, by_client, by_git])
+def test_flags(reader: Callable[[str, str], Any]) -> None:
+    assert {text: reader("enable_maintenance", text) for text in FLAGS} == FLAGS
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00+23:00", "9999-12-31T23:59-05:00", "2026-13-01", "2026-12-01T24:00"])
