@@ -8,6 +8,7 @@ from django.test import Client
 from pools.models import Pool, User
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers
+from tests.support.world import ModuleData
 
 
 @pytest.fixture
@@ -22,10 +23,17 @@ def caller(db: None) -> Callers:
     return make
 
 
+@pytest.fixture(scope="module")
+def admin_once(module_data: ModuleData) -> ApiClient:
+    with module_data():
+        world.make_user("root", "osmo-admin")
+        return world.call_as("root")
+
+
 @pytest.fixture
-def admin(caller: Callers) -> ApiClient:
-    """An osmo-admin called root."""
-    return caller("root", "osmo-admin")
+def admin(admin_once: ApiClient, db: None) -> ApiClient:
+    """An osmo-admin called root, made once for a module."""
+    return ApiClient(admin_once.token)
 
 
 @pytest.fixture
@@ -52,10 +60,17 @@ def browser(db: None) -> Client:
     return world.sign_in(world.admin_actor().username)
 
 
+@pytest.fixture(scope="module")
+def team_once(module_data: ModuleData) -> Pool:
+    with module_data():
+        return world.make_pool("team", 100, a=30)
+
+
 @pytest.fixture
-def team(db: None) -> Pool:
-    """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, nothing ends by itself; subpool `a` has 30."""
-    return world.make_pool("team", 100, a=30)
+def team(team_once: Pool, db: None) -> Pool:
+    """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, made once for a module; nothing ends by itself; subpool
+    `a` has 30."""
+    return Pool.objects.get(pk=team_once.pk)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ API clients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +51,9 @@ SERVICES = (
     notice_targets, pools, queue_guard, saved_views, sign_on, subpool_quotas, subpools, user_actions, users,
     workflow_config,
 )  # fmt: skip
+
+ModuleData = Callable[[], AbstractContextManager[None]]
+"""What the fixture `module_data` is."""
 
 
 def apply_change(command: ChangeCommand, *, actor: Actor = SYSTEM, **options: Any) -> Any:

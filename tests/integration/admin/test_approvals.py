@@ -11,16 +11,21 @@ from pools.domain.changes.approvals import Withdraw
 from pools.domain.changes.pools import PatchPool
 from pools.models import ApprovalRequest, Pool
 from tests.integration.admin.conftest import actor_named, confirm_change
-from tests.support.world import apply_change
+from tests.support.world import ModuleData, apply_change
 
 RESIZE = "/pools/team/subpools/a/resize"
 LIST = "/activity/approvals"
 
 
+@pytest.fixture(scope="module")
+def limited_once(pools_and_users_once: None, module_data: ModuleData) -> None:
+    with module_data():
+        apply_change(PatchPool(name="team", patch={"approval_above": 10}))
+
+
 @pytest.fixture
-def limited(as_person: Callable[[str], Client]) -> Callable[[str], Client]:
+def limited(limited_once: None, as_person: Callable[[str], Client]) -> Callable[[str], Client]:
     """Changes of `team` above 10 GPUs need an approval."""
-    apply_change(PatchPool(name="team", patch={"approval_above": 10}))
     return as_person
 
 

@@ -20,19 +20,20 @@ from scheduling.domain.changes.nodes import DrainNode
 from scheduling.models import NodeSpan, Task, UsageProgress
 from scheduling.services.node_care import drain_node
 from tests.integration.admin.conftest import actor_named, submit_workflow
-from tests.support.world import apply_change, reconcile
+from tests.support.world import ModuleData, apply_change, reconcile
 
 NODES = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
 
 
-@pytest.fixture
-def busy(pools_and_users: None) -> None:
+@pytest.fixture(scope="module")
+def busy(pools_and_users_once: None, module_data: ModuleData) -> None:
     """NORMAL work of 8 GPUs in `team`, LOW work of 8 in `other`, and 16 GPUs that wait for quota."""
-    submit_workflow("team--a", gpus=8)
-    submit_workflow("other", gpus=8, username="root", priority="LOW", name="low")
-    for number in range(4):
-        submit_workflow("team--b", gpus=8, name=f"b{number}")
-    reconcile()
+    with module_data():
+        submit_workflow("team--a", gpus=8)
+        submit_workflow("other", gpus=8, username="root", priority="LOW", name="low")
+        for number in range(4):
+            submit_workflow("team--b", gpus=8, name=f"b{number}")
+        reconcile()
 
 
 def _fleet(client: Client) -> Any:

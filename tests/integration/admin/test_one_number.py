@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,24 +18,27 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.numbers import POOL_NUMBERS, TREE_NUMBERS
 from pools.domain.quota.usage_bar import BAR_PARTS
 from tests.integration.admin.conftest import submit_workflow
-from tests.support.world import apply_change, reconcile
+from tests.support.world import ModuleData, apply_change, reconcile, sign_in
+
+pytestmark = pytest.mark.django_db
 
 QUEUE = "/queue/other"
 
 
-@pytest.fixture
-def root(as_person: Callable[[str], Client]) -> Client:
+@pytest.fixture(scope="module")
+def root(pools_and_users_once: None, module_data: ModuleData) -> Client:
     """`team` and `other` in a cohort that may lend little, with work of all kinds; the platform admin's browser."""
-    apply_change(PutCohort(name="org", body={"quotas": []}))
-    apply_change(PatchPool(name="team", patch={"cohort": "org", "lending_limit": 5}))
-    apply_change(PatchPool(name="team-admin", patch={"cohort": "org"}))
-    apply_change(PatchPool(name="other", patch={"cohort": "org", "lending_limit": 10}))
-    submit_workflow("team--a", gpus=8)
-    submit_workflow("other--x", gpus=4, username="root", name="normal")
-    submit_workflow("other--x", gpus=8, username="root", priority="LOW", name="low")
-    submit_workflow("other--x", gpus=1, username="root", priority="LOW", name="low-1")
-    reconcile()
-    return as_person("root")
+    with module_data():
+        apply_change(PutCohort(name="org", body={"quotas": []}))
+        apply_change(PatchPool(name="team", patch={"cohort": "org", "lending_limit": 5}))
+        apply_change(PatchPool(name="team-admin", patch={"cohort": "org"}))
+        apply_change(PatchPool(name="other", patch={"cohort": "org", "lending_limit": 10}))
+        submit_workflow("team--a", gpus=8)
+        submit_workflow("other--x", gpus=4, username="root", name="normal")
+        submit_workflow("other--x", gpus=8, username="root", priority="LOW", name="low")
+        submit_workflow("other--x", gpus=1, username="root", priority="LOW", name="low-1")
+        reconcile()
+        return sign_in("root")
 
 
 def _nodes(root: Client) -> dict[tuple[str, str], dict[str, Any]]:

@@ -12,7 +12,7 @@ from django.utils.html import strip_tags
 
 from scheduling.models import Decision, Interruption, Workflow
 from tests.integration.admin.conftest import submit_workflow
-from tests.support.world import reconcile
+from tests.support.world import ModuleData, reconcile
 
 WORK = "/workflows"
 
@@ -27,15 +27,16 @@ def _detail(client: Client, name: str) -> Any:
     return client.get(f"/api/workflow/{name}").json()
 
 
-@pytest.fixture
-def victim(as_person: Callable[[str], Client]) -> str:
+@pytest.fixture(scope="module")
+def victim(pools_and_users_once: None, module_data: ModuleData) -> str:
     """LOW work of team--a has borrowed every node; one of them is reclaimed for `urgent-1` of another pool."""
-    for number in range(20):
-        submit_workflow("team--a", gpus=8, name=f"night{number}", priority="LOW")
-    reconcile()
-    submit_workflow("other--x", gpus=8, name="urgent", username="stranger")
-    reconcile()
-    return Decision.objects.get(action="reclaim").workflow.name
+    with module_data():
+        for number in range(20):
+            submit_workflow("team--a", gpus=8, name=f"night{number}", priority="LOW")
+        reconcile()
+        submit_workflow("other--x", gpus=8, name="urgent", username="stranger")
+        reconcile()
+        return Decision.objects.get(action="reclaim").workflow.name
 
 
 def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(

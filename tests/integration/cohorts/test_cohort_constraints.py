@@ -66,14 +66,15 @@ BROKEN = {
 }
 
 
-@pytest.fixture
-def cohort_tree() -> None:
+@pytest.fixture(scope="module")
+def cohort_tree(module_data: world.ModuleData) -> None:
     """top > left > leaf, with pool `p` of 10 GPUs in `leaf`, `alone` with a subpool in none, and `named` only named."""
-    create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
-    create_member_pool("p", "leaf", 10)
-    world.make_pool("alone", 10, a=5)
-    world.apply_change(PutCohort(name="below", body={"parent": "named"}))
-    world.check_deferred_constraints()
+    with module_data():
+        create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
+        create_member_pool("p", "leaf", 10)
+        world.make_pool("alone", 10, a=5)
+        world.apply_change(PutCohort(name="below", body={"parent": "named"}))
+        world.check_deferred_constraints()
 
 
 @pytest.mark.parametrize(("sql", "rule"), BROKEN.values(), ids=BROKEN)

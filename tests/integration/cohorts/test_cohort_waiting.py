@@ -15,7 +15,7 @@ from scheduling.models import Workflow
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import world
 from tests.support.api_client import ApiClient
-from tests.support.world import apply_change, reconcile, sign_in
+from tests.support.world import ModuleData, apply_change, reconcile, sign_in
 
 pytestmark = pytest.mark.django_db
 PROD = "/api/configs/cohort/prod"
@@ -31,16 +31,17 @@ def starting_and_blocked(answer: Any) -> tuple[list[str], list[str]]:
     return answer.body["could_start"], answer.body["could_no_longer_start"]
 
 
-@pytest.fixture
-def example_tree(db: None) -> None:
+@pytest.fixture(scope="module")
+def example_tree(module_data: ModuleData) -> None:
     """`serve` holds its 10 and borrows 4 of `train`, as much as `prod` may. Gangs of 2 and of 4 GPUs wait there."""
-    create_cohorts("corp 0", "  prod 0 borrow 4", "  research 0")
-    create_member_pool("serve", "prod", 10)
-    create_member_pool("train", "research", 16)
-    submit_low_work("serve", 14, "runs")
-    reconcile()
-    assert [submit_low_work("serve", 2, "two"), submit_low_work("serve", 4, "four")] == ["two-1", "four-1"]
-    reconcile()
+    with module_data():
+        create_cohorts("corp 0", "  prod 0 borrow 4", "  research 0")
+        create_member_pool("serve", "prod", 10)
+        create_member_pool("train", "research", 16)
+        submit_low_work("serve", 14, "runs")
+        reconcile()
+        assert [submit_low_work("serve", 2, "two"), submit_low_work("serve", 4, "four")] == ["two-1", "four-1"]
+        reconcile()
 
 
 def test_dry_run_of_a_limit(example_tree: None, admin: ApiClient) -> None:
@@ -152,11 +153,11 @@ def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
 
 
 def test_low_work_that_more_lenders_may_reclaim(admin: ApiClient) -> None:
-    """`serve` borrows 4 of what `prod` owns itself: no pool outside may reclaim them until `prod` owns less."""
-    create_cohorts("corp 0", "  prod 6", "  research 0")
-    for pool, cohort, quota in (("serve", "prod", 10), ("batch", "prod", 2), ("train", "research", 16)):
+    """`taker` borrows 4 of what `own` owns itself: no pool outside may reclaim them until `own` owns less."""
+    create_cohorts("top 0", "  own 6", "  outside 0")
+    for pool, cohort, quota in (("taker", "own", 10), ("small", "own", 2), ("giver", "outside", 16)):
         create_member_pool(pool, cohort, quota)
-    for pool, gpus, name in (("serve", 14, "over"), ("batch", 1, "within"), ("train", 3, "far")):
+    for pool, gpus, name in (("taker", 14, "over"), ("small", 1, "within"), ("giver", 3, "far")):
         submit_low_work(pool, gpus, name)
     reconcile()
 
@@ -166,14 +167,14 @@ def test_low_work_that_more_lenders_may_reclaim(admin: ApiClient) -> None:
         found: list[str] = answer["becomes_reclaimable"]
         return found
 
-    assert reclaimable_names(PROD, {"quotas": [gpu_quota_row(3)]}) == [], "15 of 15"
-    assert reclaimable_names(PROD, {"quotas": [gpu_quota_row(2)]}) == ["over-1"]
-    assert reclaimable_names(PROD, {"quotas": [gpu_quota_row(8)]}) == []
-    assert reclaimable_names("/api/configs/cohort/corp", {"quotas": [gpu_quota_row(5)]}) == []
+    assert reclaimable_names("/api/configs/cohort/own", {"quotas": [gpu_quota_row(3)]}) == [], "15 of 15"
+    assert reclaimable_names("/api/configs/cohort/own", {"quotas": [gpu_quota_row(2)]}) == ["over-1"]
+    assert reclaimable_names("/api/configs/cohort/own", {"quotas": [gpu_quota_row(8)]}) == []
+    assert reclaimable_names("/api/configs/cohort/top", {"quotas": [gpu_quota_row(5)]}) == []
     half = {"resources": {"gpu": {"guarantee": 0}}}
-    assert reclaimable_names("/api/configs/pool/batch", half) == ["within-1"], "prod keeps within its own 16"
-    assert reclaimable_names("/api/configs/pool/serve", {"cohort": "research"}) == []
-    typed = {"guarantee": "0", "maximum": "-1", "weight": "1", "cohort": "prod"}
-    page = post_form(reverse("admin:pools_pool_configure", args=["batch"]), typed)
+    assert reclaimable_names("/api/configs/pool/small", half) == ["within-1"], "own keeps within its own 16"
+    assert reclaimable_names("/api/configs/pool/taker", {"cohort": "outside"}) == []
+    typed = {"guarantee": "0", "maximum": "-1", "weight": "1", "cohort": "own"}
+    page = post_form(reverse("admin:pools_pool_configure", args=["small"]), typed)
     assert "LOW work that becomes reclaimable" in page
     assert ">within-1</a>" in page

@@ -28,7 +28,7 @@ from scheduling.tasks import find_cohort_cycles
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers
-from tests.support.world import apply_change, reconcile, sign_in
+from tests.support.world import ModuleData, apply_change, reconcile, sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(120)]
 TRY = {"dry_run": "True"}
@@ -49,16 +49,17 @@ def total_usage_by_pool() -> dict[str, int]:
     return dict(held.values_list("pool__name", "total_usage"))
 
 
-@pytest.fixture
-def cycle(db: None) -> None:
-    create_cohorts("a 0", "  b 2", "    c 1")
-    for pool, cohort in (("p", "b"), ("q", "c"), ("free", "elsewhere")):
-        create_member_pool(pool, cohort, 4)
-        world.submit_workflow(world.admin_actor(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
-    reconcile()
-    past_the_triggers(SQL)
-    for pool in ("p", "q", "free"):
-        world.submit_workflow(world.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
+@pytest.fixture(scope="module")
+def cycle(module_data: ModuleData) -> None:
+    with module_data():
+        create_cohorts("a 0", "  b 2", "    c 1")
+        for pool, cohort in (("p", "b"), ("q", "c"), ("free", "elsewhere")):
+            create_member_pool(pool, cohort, 4)
+            world.submit_workflow(world.admin_actor(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
+        reconcile()
+        past_the_triggers(SQL)
+        for pool in ("p", "q", "free"):
+            world.submit_workflow(world.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
 
 
 def test_nothing_is_admitted_there_and_running_work_continues(cycle: None) -> None:

@@ -33,6 +33,12 @@ def gpus(amounts: Any) -> Any:
     return amounts[GPU]
 
 
+@pytest.fixture
+def team(db: None) -> Pool:
+    """Made anew for each test, since some make a pool of this name themselves."""
+    return world.make_pool("team", 100, a=30)
+
+
 def test_queues_have_their_logical_names_and_scheduling_quotas(split_team: Pool) -> None:
     Pool.objects.filter(pk=split_team.pk).update(maximum=120, weight=3)
     live = of(split_team)

@@ -17,36 +17,38 @@ from pools.signals import effect_confirmed
 from scheduling.models import Group, PromisedStart, ShownEffect
 from scheduling.selectors.what_if.impact import _seen_tokens
 from tests.integration.engine.conftest import Cluster
+from tests.support.world import ModuleData
 
 pytestmark = pytest.mark.django_db
 
 LIST, PAGE = "/api/outcomes", "/activity/outcomes"
 
 
-@pytest.fixture
-def cluster(db: None) -> Cluster:
+@pytest.fixture(scope="module")
+def cluster(module_data: ModuleData) -> Cluster:
     """Of pools a and b: a promised start in each, and two previews, one of which came true."""
-    cluster = Cluster({"n1": 8}, {"a": 4, "b": 4})
-    now = timezone.now()
-    for pool in ("a", "b"):
-        cluster.submit(f"waits-{pool}", pool, gpus=4)
-        group = Group.objects.get(workflow__spec_name=f"waits-{pool}")
-        PromisedStart.objects.create(
-            group=group, backend_id=cluster.backend.pk, gang=f"waits-{pool}-1", waits_since=group.ready_at,
-            made_at=now - timedelta(hours=2), latest_start=now + timedelta(hours=1),
-        )  # fmt: skip
-    PromisedStart.objects.filter(gang="waits-b-1").update(outcome="kept", ended_at=now)
-    effect = {
-        "backend_id": cluster.backend.pk, "user_id": User.objects.get(username="root").pk, "shown_at": now,
-        "made_at": now - timedelta(hours=1), "tokens": {}, "lost": ["1"], "started": ["2", "3"],
-    }  # fmt: skip
-    for title, ended in (
-        ("Configure a", {"outcome": "kept", "found_lost": ["1"], "found_started": ["2", "3"], "ended_at": now}),
-        ("Configure b", {"outcome": "broken", "found_lost": [], "found_started": ["2"], "ended_at": now}),
-    ):
-        row = ShownEffect.objects.create(title=title, **effect)
-        ShownEffect.objects.filter(pk=row.pk).update(**ended)
-    return cluster
+    with module_data():
+        cluster = Cluster({"n1": 8}, {"a": 4, "b": 4})
+        now = timezone.now()
+        for pool in ("a", "b"):
+            cluster.submit(f"waits-{pool}", pool, gpus=4)
+            group = Group.objects.get(workflow__spec_name=f"waits-{pool}")
+            PromisedStart.objects.create(
+                group=group, backend_id=cluster.backend.pk, gang=f"waits-{pool}-1", waits_since=group.ready_at,
+                made_at=now - timedelta(hours=2), latest_start=now + timedelta(hours=1),
+            )  # fmt: skip
+        PromisedStart.objects.filter(gang="waits-b-1").update(outcome="kept", ended_at=now)
+        effect = {
+            "backend_id": cluster.backend.pk, "user_id": User.objects.get(username="root").pk, "shown_at": now,
+            "made_at": now - timedelta(hours=1), "tokens": {}, "lost": ["1"], "started": ["2", "3"],
+        }  # fmt: skip
+        for title, ended in (
+            ("Configure a", {"outcome": "kept", "found_lost": ["1"], "found_started": ["2", "3"], "ended_at": now}),
+            ("Configure b", {"outcome": "broken", "found_lost": [], "found_started": ["2"], "ended_at": now}),
+        ):
+            row = ShownEffect.objects.create(title=title, **effect)
+            ShownEffect.objects.filter(pk=row.pk).update(**ended)
+        return cluster
 
 
 def listed(cluster: Cluster, query: str = "", name: str = "root", *roles: str) -> list[str]:

@@ -28,19 +28,20 @@ pytestmark = pytest.mark.django_db
 LIMIT = timedelta(hours=3)
 
 
-@pytest.fixture
-def cluster(db: None) -> Cluster:
+@pytest.fixture(scope="module")
+def cluster(module_data: world.ModuleData) -> Cluster:
     """Two nodes of 8; four NORMAL jobs of 2 GPUs with a time limit on each, and a HIGH gang of 8+8 that waits for two
     hours."""
-    cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16})
-    for n in range(8):
-        cluster.submit(f"s{n}", "team", gpus=2)
-    cluster.reconcile()
-    for n in range(8):
-        limit(f"s{n}")
-    cluster.submit("big", "team", "HIGH", file=GANG)
-    wait_since("big", 2)
-    return cluster
+    with module_data():
+        cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16})
+        for n in range(8):
+            cluster.submit(f"s{n}", "team", gpus=2)
+        cluster.reconcile()
+        for n in range(8):
+            limit(f"s{n}")
+        cluster.submit("big", "team", "HIGH", file=GANG)
+        wait_since("big", 2)
+        return cluster
 
 
 def limit(name: str, span: timedelta = LIMIT) -> None:
@@ -276,31 +277,6 @@ def test_a_plan_that_was_not_carried_out_promises_nothing(cluster: Cluster, monk
         broken.setattr(PlanExecution, "apply", drops)
         assert not reconcile_backend(cluster.backend.pk)["settled"]
     assert promises() == [(PromiseOutcome.OPEN, "")]
-
-
-def test_a_reservation_keeps_the_time_at_which_its_nodes_were_chosen(db: None) -> None:
-    cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16, "other": 16})
-    for n in range(4):
-        cluster.submit(f"s{n}", "team", gpus=2)
-        cluster.submit(f"o{n}", "other", gpus=2)
-    cluster.reconcile()
-    cluster.submit("big", "team", file=GANG)
-    wait_since("big", 2)
-    cluster.reconcile()
-    row = StartReservation.objects.get()
-    assert (row.nodes, row.placed_at) == (None, None), "the quota is in use"
-    StartReservation.objects.update(since=row.since - timedelta(hours=1))
-    for n in range(4):
-        cluster.end(f"s{n}")
-    cluster.reconcile()
-    placed = StartReservation.objects.get()
-    assert placed.nodes is not None
-    assert placed.placed_at is not None
-    StartReservation.objects.update(placed_at=placed.placed_at - timedelta(minutes=7))
-    cluster.end("o0")
-    cluster.reconcile()
-    kept = StartReservation.objects.get()
-    assert (kept.since, kept.placed_at) == (row.since - timedelta(hours=1), placed.placed_at - timedelta(minutes=7))
 
 
 def test_old_promises_are_forgotten(cluster: Cluster) -> None:

@@ -40,18 +40,19 @@ ADDRESS = "/pools/{}/configuration"
 TYPED = {"guarantee": "16", "maximum": "-1", "weight": "1", "description": "for the test"}
 
 
-@pytest.fixture
-def cluster(db: None) -> Cluster:
+@pytest.fixture(scope="module")
+def cluster(module_data: world.ModuleData) -> Cluster:
     """32 GPUs. `a` and `c` use their quotas of 8, so more work of them waits; LOW work of `b` has the other nodes."""
-    cluster = Cluster({"n1": 8, "n2": 8, "n3": 8, "n4": 8}, {"a": 8, "b": 0, "c": 8})
-    for name in ("low1", "low2"):
-        cluster.submit(name, "b", "LOW", gpus=8)
-    for pool in ("a", "c"):
-        cluster.submit(f"has-{pool}", pool, gpus=8)
-        cluster.submit(f"wants-{pool}", pool, gpus=8)
-    cluster.reconcile()
-    cluster.assert_running("has-a", "has-c", "low1", "low2")
-    return cluster
+    with module_data():
+        cluster = Cluster({"n1": 8, "n2": 8, "n3": 8, "n4": 8}, {"a": 8, "b": 0, "c": 8})
+        for name in ("low1", "low2"):
+            cluster.submit(name, "b", "LOW", gpus=8)
+        for pool in ("a", "c"):
+            cluster.submit(f"has-{pool}", pool, gpus=8)
+            cluster.submit(f"wants-{pool}", pool, gpus=8)
+        cluster.reconcile()
+        cluster.assert_running("has-a", "has-c", "low1", "low2")
+        return cluster
 
 
 def preview(client: Client, pool: str = "a", **typed: str) -> Any:

@@ -163,6 +163,31 @@ def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
     assert start_about_sentence(gang.start_times, timezone.now()).endswith(" at the latest.")
 
 
+def test_a_reservation_keeps_the_time_at_which_its_nodes_were_chosen(db: None) -> None:
+    cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16, "other": 16})
+    for n in range(4):
+        cluster.submit(f"s{n}", "team", gpus=2)
+        cluster.submit(f"o{n}", "other", gpus=2)
+    cluster.reconcile()
+    cluster.submit("big", "team", file=GANG)
+    wait_since("big", 2)
+    cluster.reconcile()
+    row = StartReservation.objects.get()
+    assert (row.nodes, row.placed_at) == (None, None), "the quota is in use"
+    StartReservation.objects.update(since=row.since - timedelta(hours=1))
+    for n in range(4):
+        cluster.end(f"s{n}")
+    cluster.reconcile()
+    placed = StartReservation.objects.get()
+    assert placed.nodes is not None
+    assert placed.placed_at is not None
+    StartReservation.objects.update(placed_at=placed.placed_at - timedelta(minutes=7))
+    cluster.end("o0")
+    cluster.reconcile()
+    kept = StartReservation.objects.get()
+    assert (kept.since, kept.placed_at) == (row.since - timedelta(hours=1), placed.placed_at - timedelta(minutes=7))
+
+
 def test_an_expected_start_is_told_apart_from_the_forecast(cluster: Cluster) -> None:
     with world.triggers_off():
         for work in Workflow.objects.filter(spec_name__startswith="s"):

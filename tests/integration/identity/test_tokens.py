@@ -11,6 +11,7 @@ from pools.domain.changes.users import RevokeRole
 from pools.models import AccessToken, AuditEntry
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers
+from tests.support.world import ModuleData
 
 MINE = "/api/auth/access_token"
 BOBS = "/api/auth/user/bob/access_token"
@@ -31,11 +32,18 @@ def _last_used(bob: ApiClient) -> Any:
     return listed["last_used_at"]
 
 
+@pytest.fixture(scope="module")
+def bob_once(module_data: ModuleData) -> ApiClient:
+    with module_data():
+        world.make_pool("team")
+        world.make_user("bob", "osmo-team-user", "osmo-viewer")
+        return world.call_as("bob")
+
+
 @pytest.fixture
-def bob(caller: Callers) -> ApiClient:
+def bob(bob_once: ApiClient, db: None) -> ApiClient:
     """Somebody with two roles."""
-    world.make_pool("team")
-    return caller("bob", "osmo-team-user", "osmo-viewer")
+    return ApiClient(bob_once.token)
 
 
 class TestMaking:

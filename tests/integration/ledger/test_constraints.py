@@ -74,15 +74,16 @@ BROKEN = {
 }
 
 
-@pytest.fixture
-def pool_tree() -> None:
+@pytest.fixture(scope="module")
+def pool_tree(module_data: world.ModuleData) -> None:
     """A pool with an ACTIVE, a DELETING and an ARCHIVED subpool, and another pool without any."""
-    world.make_pool("team", 100, a=30, drains=10, old=5)
-    world.make_pool("other", 10)
-    world.submit_workflow(world.admin_actor(), "team--drains")
-    for name in ("drains", "old"):
-        world.apply_change(DeleteSubpool(parent="team", subpool_name=name))
-    world.check_deferred_constraints()
+    with module_data():
+        world.make_pool("team", 100, a=30, drains=10, old=5)
+        world.make_pool("other", 10)
+        world.submit_workflow(world.admin_actor(), "team--drains")
+        for name in ("drains", "old"):
+            world.apply_change(DeleteSubpool(parent="team", subpool_name=name))
+        world.check_deferred_constraints()
 
 
 def _at_commit(sql: str) -> None:

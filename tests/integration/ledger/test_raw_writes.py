@@ -111,41 +111,42 @@ OURS = sorted(
 )
 
 
-@pytest.fixture
-def filled() -> None:
+@pytest.fixture(scope="module")
+def filled(module_data: world.ModuleData) -> None:
     """At least one row in every table whose rows must stay."""
-    admin = world.admin_actor()
-    world.apply_change(PutCohort(name="corp", body={"quotas": []}))
-    root = world.make_pool("team", 100, a=30)
-    world.apply_change(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}))
-    world.submit_workflow(admin, "team--a", 8, name="runs")
-    world.submit_workflow(admin, "team--a", 8, name="taken")
-    assert root.backend_id is not None
-    reconcile_backend(root.backend_id)
-    world.submit_workflow(admin, "team--a", 8, name="ended")
-    world.apply_change(CancelWorkflow(name="ended-1"), actor=admin)
-    world.apply_change(CancelWorkflow(name="taken-1"), actor=world.make_user("other", "osmo-admin"))
-    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}))
-    world.apply_change(AllocateWorker(namespace="ns", id="w1"), actor=admin)
-    world.apply_change(CreateToken(owner=admin.username, name="laptop"), actor=admin)
-    Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
-    Reservation.objects.filter(workflow_name="runs-1").update(by_flavor={"h100": [8, 8]})
-    world.request_quota(admin, "team", "a", 90)
-    now = timezone.now()
-    PromisedStart.objects.create(
-        group=Group.objects.get(workflow__name="runs-1"), backend_id=1, gang="runs-1", waits_since=now, made_at=now,
-        latest_start=now,
-    )  # fmt: skip
-    ShownEffect.objects.create(backend_id=1, title="x", shown_at=now, made_at=now, tokens={}, lost=[], started=[])
-    SchedulerDifference.objects.create(
-        backend_id=root.backend_id,
-        pool=root,
-        workflow=Workflow.objects.get(name="runs-1"),
-        time=now,
-        kind="started",
-        gpus=1,
-    )
-    world.check_deferred_constraints()
+    with module_data():
+        admin = world.admin_actor()
+        world.apply_change(PutCohort(name="corp", body={"quotas": []}))
+        root = world.make_pool("team", 100, a=30)
+        world.apply_change(PutPool(name="plain", body={"backend": "sim", "resources": {"gpu": {"guarantee": 4}}}))
+        world.submit_workflow(admin, "team--a", 8, name="runs")
+        world.submit_workflow(admin, "team--a", 8, name="taken")
+        assert root.backend_id is not None
+        reconcile_backend(root.backend_id)
+        world.submit_workflow(admin, "team--a", 8, name="ended")
+        world.apply_change(CancelWorkflow(name="ended-1"), actor=admin)
+        world.apply_change(CancelWorkflow(name="taken-1"), actor=world.make_user("other", "osmo-admin"))
+        world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"maxWorkers": 9}}))
+        world.apply_change(AllocateWorker(namespace="ns", id="w1"), actor=admin)
+        world.apply_change(CreateToken(owner=admin.username, name="laptop"), actor=admin)
+        Pool.objects.filter(pk=root.pk).update(config={"approval_above": 10})
+        Reservation.objects.filter(workflow_name="runs-1").update(by_flavor={"h100": [8, 8]})
+        world.request_quota(admin, "team", "a", 90)
+        now = timezone.now()
+        PromisedStart.objects.create(
+            group=Group.objects.get(workflow__name="runs-1"), backend_id=1, gang="runs-1", waits_since=now, made_at=now,
+            latest_start=now,
+        )  # fmt: skip
+        ShownEffect.objects.create(backend_id=1, title="x", shown_at=now, made_at=now, tokens={}, lost=[], started=[])
+        SchedulerDifference.objects.create(
+            backend_id=root.backend_id,
+            pool=root,
+            workflow=Workflow.objects.get(name="runs-1"),
+            time=now,
+            kind="started",
+            gpus=1,
+        )
+        world.check_deferred_constraints()
 
 
 def run_at_commit(*statements: str) -> None:
@@ -265,20 +266,20 @@ class TestOurOwnPaths:
         world.make_pool("unused", 4)
         assert world.apply_change(DeletePool(name="unused")) is None
         world.check_deferred_constraints()
-        assert not LeafUsage.objects.exists()
-        assert not Pool.objects.exists()
+        assert not LeafUsage.objects.filter(pool__name="unused").exists()
+        assert not Pool.objects.filter(name="unused").exists()
 
     def test_a_backend_with_pods(self) -> None:
         """Its pods are released first; the counters of their namespaces follow."""
         backend = world.make_backend("gone")
-        row: Any = world.apply_change(AllocateWorker(namespace="ns", id="pod"))
+        row: Any = world.apply_change(AllocateWorker(namespace="pods", id="pod"))
         with world.triggers_off():
             type(row).objects.filter(pk=row.pk).update(source="pod", backend=backend)
-        assert GpuUsage.objects.get(pk="ns").workers == 1
+        assert GpuUsage.objects.get(pk="pods").workers == 1
         world.apply_change(DeleteBackend(name="gone"))
         world.check_deferred_constraints()
-        assert GpuUsage.objects.get(pk="ns").workers == 0
-        assert not type(row).objects.exists()
+        assert GpuUsage.objects.get(pk="pods").workers == 0
+        assert not type(row).objects.filter(pk=row.pk).exists()
 
     def test_an_ended_workflow_has_no_reservation(self, filled: None) -> None:
         assert Workflow.objects.get(name="ended-1").status == "FAILED_CANCELED"

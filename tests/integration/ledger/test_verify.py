@@ -44,18 +44,19 @@ BENT = {
 }
 
 
-@pytest.fixture
-def pool_tree() -> None:
+@pytest.fixture(scope="module")
+def pool_tree(module_data: world.ModuleData) -> None:
     """Running and waiting work on a subpool, and a subpool that drains with nothing on it."""
-    root = world.make_pool("team", 100, a=30, left=5)
-    admin = world.admin_actor()
-    world.submit_workflow(admin, "team--a", 8)
-    assert root.backend_id is not None
-    reconcile_backend(root.backend_id)
-    world.submit_workflow(admin, "team--a", 2, name="later", priority=world.Priority.LOW)
-    world.apply_change(AllocateWorker(namespace="team-a", id="w1"), actor=admin)
-    Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
-    world.check_deferred_constraints()
+    with module_data():
+        root = world.make_pool("team", 100, a=30, left=5)
+        admin = world.admin_actor()
+        world.submit_workflow(admin, "team--a", 8)
+        assert root.backend_id is not None
+        reconcile_backend(root.backend_id)
+        world.submit_workflow(admin, "team--a", 2, name="later", priority=world.Priority.LOW)
+        world.apply_change(AllocateWorker(namespace="team-a", id="w1"), actor=admin)
+        Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
+        world.check_deferred_constraints()
 
 
 DELETED = {

@@ -17,15 +17,23 @@ from pools.services.changes.secret_key import list_sealed_with_former_keys, seal
 from pools.services.people import notice_targets
 from tests.support import world
 from tests.support.api_client import ApiAnswer, ApiClient, Callers
+from tests.support.world import ModuleData
 
 TARGETS, NOTICES = "/api/notices/target", "/api/notices"
 HOOK = {"name": "ci", "channel": "webhook", "address": "https://ci.example.com/hooks/s3cret?token=t0ken"}
 
 
+@pytest.fixture(scope="module")
+def bob_once(module_data: ModuleData) -> ApiClient:
+    with module_data():
+        world.make_pool("team")
+        world.make_user("bob", "osmo-team-user")
+        return world.call_as("bob")
+
+
 @pytest.fixture
-def bob(caller: Callers) -> ApiClient:
-    world.make_pool("team")
-    return caller("bob", "osmo-team-user")
+def bob(bob_once: ApiClient, db: None) -> ApiClient:
+    return ApiClient(bob_once.token)
 
 
 @pytest.fixture

@@ -8,15 +8,26 @@ import pytest
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
-from tests.support.world import apply_change
+from tests.support.world import ModuleData, apply_change
 
 
-@pytest.fixture
-def sim(db: None) -> str:
+def make_sim() -> str:
     """A simulated backend of 4 nodes of 32 GPUs; work ends only by a report."""
     nodes = [{"name": f"n{number}", "gpus": 32} for number in range(1, 5)]
     apply_change(PutBackend(name="sim", body={"namespace": "ns", "nodes": nodes, "auto_end": False}))
     return "sim"
+
+
+@pytest.fixture(scope="module")
+def sim_once(module_data: ModuleData) -> str:
+    with module_data():
+        return make_sim()
+
+
+@pytest.fixture
+def sim(sim_once: str, db: None) -> str:
+    """The backend of :func:`make_sim`, made once for a module."""
+    return sim_once
 
 
 def pool_config(guarantee: int, maximum: int = -1, weight: int = 1, **more: Any) -> dict[str, Any]:

@@ -23,29 +23,38 @@ from tests.integration.pools.conftest import pool_config
 from tests.support import world
 from tests.support.api_client import ApiAnswer, ApiClient, Callers
 from tests.support.shapes import assert_has_shape
+from tests.support.world import ModuleData
 
 POOL = "/api/configs/pool/team"
 SUBPOOL = f"{POOL}/subpool/a"
+THIRD = "/api/configs/pool/third"
 APPROVALS = "/api/configs/approval"
 ASK = "?request_approval=true"
 
 
+@pytest.fixture(scope="module")
+def limited_team_once(sim_once: str, module_data: ModuleData) -> None:
+    with module_data():
+        world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10)))
+        world.make_subpool("team", "a", 10)
+        world.apply_change(PutPool(name="other", body=pool_config(1)))
+        for name in ("alice", "bob"):
+            world.make_user(name, "osmo-team-admin")
+
+
 @pytest.fixture
-def limited_team(sim: str) -> None:
+def limited_team(limited_team_once: None, db: None) -> None:
     """Pool `team` of 100 GPUs and its subpool `a` of 10; changes of more than 10 GPUs need an approval."""
-    world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10)))
-    world.make_subpool("team", "a", 10)
-    world.apply_change(PutPool(name="other", body=pool_config(1)))
 
 
 @pytest.fixture
-def alice(caller: Callers) -> ApiClient:
+def alice(limited_team: None, caller: Callers) -> ApiClient:
     """An admin of the pool."""
     return caller("alice", "osmo-team-admin")
 
 
 @pytest.fixture
-def bob(caller: Callers) -> ApiClient:
+def bob(limited_team: None, caller: Callers) -> ApiClient:
     """Another admin of the pool."""
     return caller("bob", "osmo-team-admin")
 
@@ -213,26 +222,26 @@ def test_an_archived_pool_keeps_its_limit(limited_team: None, admin: ApiClient, 
 
 def test_a_cohort_with_the_pool_is_not_removed_alone(sim: str, admin: ApiClient) -> None:
     world.apply_change(PutCohort(name="org", body={}))
-    world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org")))
+    world.apply_change(PutPool(name="third", body=pool_config(100, approval_above=10, cohort="org")))
     answer = admin("DELETE", "/api/configs/cohort/org?orphan=true")
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
 
 
 def test_a_move_to_another_cohort_is_a_change_of_its_limits(sim: str, admin: ApiClient) -> None:
-    world.apply_change(PutPool(name="team", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0)))
-    answer = admin("PATCH", POOL, {"cohort": "lab"})
+    world.apply_change(PutPool(name="third", body=pool_config(100, approval_above=10, cohort="org", borrowing_limit=0)))
+    answer = admin("PATCH", THIRD, {"cohort": "lab"})
     (fault,) = answer.body["details"]
     assert (answer.status, fault["code"], fault["amount"]) == (409, "approval_needed", "lending limit")
     assert "from 100 GPUs in cohort org to 100 GPUs in cohort lab" in fault["message"]
-    request = admin("PATCH", POOL + ASK, {"cohort": "lab"})
+    request = admin("PATCH", THIRD + ASK, {"cohort": "lab"})
     assert_has_shape(request.body, ApprovalAnswer)
     assert [(need["before_in"], need["after_in"]) for need in request.body["needs"]] == [("cohort org", "cohort lab")]
 
 
 def test_a_rollback_needs_the_approval(sim: str, admin: ApiClient) -> None:
-    admin("PUT", POOL, pool_config(50))
+    admin("PUT", THIRD, pool_config(50))
     revision = ConfigRevision.objects.latest("revision").revision
-    admin("PUT", POOL, pool_config(100, approval_above=10))
+    admin("PUT", THIRD, pool_config(100, approval_above=10))
     answer = admin("POST", "/api/configs/history/rollback", {"config_type": "POOL", "revision": revision})
     assert (answer.status, {code for _, code in answer.codes}) == (409, {"approval_needed"})
 

@@ -10,6 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from pools.models import AuditEntry, Node
 from tests.support import world
 from tests.support.api_client import ApiClient
+from tests.support.world import ModuleData
 
 BACKEND = "/api/configs/backend"
 FLAVORS = [
@@ -24,11 +25,17 @@ NODES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def mixed_once(sim_once: str, admin_once: ApiClient, module_data: ModuleData) -> str:
+    with module_data():
+        assert admin_once("PUT", f"{BACKEND}/sim", {"nodes": NODES, "flavors": FLAVORS}).status == 200
+    return sim_once
+
+
 @pytest.fixture
-def mixed(sim: str, admin: ApiClient) -> str:
+def mixed(mixed_once: str, db: None) -> str:
     """The backend with nodes of several flavors."""
-    assert admin("PUT", f"{BACKEND}/sim", {"nodes": NODES, "flavors": FLAVORS}).status == 200
-    return sim
+    return mixed_once
 
 
 def kinds() -> dict[str, str]:

@@ -8,12 +8,18 @@ import pytest
 
 from pools.models import AuditEntry, Backend, Node
 from scheduling.services.seed import seed_defaults
-from tests.integration.pools.conftest import pool_config
+from tests.integration.pools.conftest import make_sim, pool_config
 from tests.support import world
 from tests.support.api_client import ApiClient
 
 BACKEND = "/api/configs/backend"
 NODE = {"name": "n1", "gpus": 8, "cpu": 128, "memory": "1Ti", "storage": "4Ti", "platform": "default"}
+
+
+@pytest.fixture
+def sim(db: None) -> str:
+    """Made anew for each test, since others begin without a backend."""
+    return make_sim()
 
 
 def test_put_creates_a_backend_and_returns_it(admin: ApiClient) -> None:

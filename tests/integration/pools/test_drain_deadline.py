@@ -15,19 +15,21 @@ from pools.models import AuditEntry, Pool
 from pools.services.configuration.subpools import archive_drained, delete_subpool, set_drain_deadline
 from scheduling.domain.changes.workflows import CancelWorkflow
 from tests.support import world
-from tests.support.world import apply_change, make_subpool, sign_in
+from tests.support.world import ModuleData, apply_change, make_subpool, sign_in
 
+pytestmark = pytest.mark.django_db
 ONE = "/api/configs/pool/team/subpool/a"
 
 
-@pytest.fixture
-def bob(db: None) -> Actor:
-    world.make_pool("team", 100, a=30, b=20)
-    return world.make_user("bob", "osmo-team-user")
+@pytest.fixture(scope="module")
+def bob(module_data: ModuleData) -> Actor:
+    with module_data():
+        world.make_pool("team", 100, a=30, b=20)
+        return world.make_user("bob", "osmo-team-user")
 
 
 @pytest.fixture
-def work(bob: Actor) -> str:
+def work(bob: Actor, db: None) -> str:
     """Live work of subpool a."""
     return world.submit_workflow(bob, "team--a", 4, name="long").name
 

@@ -11,13 +11,21 @@ from django.db import connection
 
 from pools.models import Pool
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.support.api_client import ApiClient, Callers
+from tests.support.api_client import ApiClient
+from tests.support.world import ModuleData, call_as, make_user
+
+
+@pytest.fixture(scope="module")
+def alice_once(team_once: Pool, module_data: ModuleData) -> ApiClient:
+    with module_data():
+        make_user("alice", "osmo-team-user")
+        return call_as("alice")
 
 
 @pytest.fixture
-def alice(team: Pool, caller: Callers) -> ApiClient:
+def alice(alice_once: ApiClient, team: Pool) -> ApiClient:
     """Submits to `team`."""
-    return caller("alice", "osmo-team-user")
+    return ApiClient(alice_once.token)
 
 
 @pytest.fixture

@@ -75,10 +75,10 @@ def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: 
 
 @pytest.mark.django_db
 def test_a_gang_of_a_pool_with_flavors_has_a_forecast() -> None:
-    backend = make_flavored_pool().backend_id or 0
-    worker = world.make_user("worker", "osmo-team-user")
+    backend = make_flavored_pool("kinds", backend="mixed").backend_id or 0
+    worker = world.make_user("worker", "osmo-kinds-user")
     for _ in range(2):
-        submit_gpus(worker, 8, "a100")
+        submit_gpus(worker, 8, "a100", to="kinds--a")
         reconcile_backend(backend)
 
     assert forecast_starts() == 1

@@ -132,30 +132,31 @@ def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any, query: 
 
 def test_a_pool_with_gpu_flavors_shows_sums_and_judges_by_flavor(db: None) -> None:
     """16 h100 GPUs, the nodes of platform hopper, and 32 a100; 8 and 8 of them are the quota of subpool a."""
-    make_flavored_pool()
+    make_flavored_pool("kinds", backend="mixed")
     Node.objects.filter(name__startswith="h").update(platform="hopper")
-    world.apply_change(PatchPool(name="team", patch={"platforms": {"default": {}, "hopper": {}}}))
-    osmo = logged_in("alice", "osmo-team-user")
-    for number, pool in enumerate(("team", "team--a")):
+    world.apply_change(PatchPool(name="kinds", patch={"platforms": {"default": {}, "hopper": {}}}))
+    osmo = logged_in("alice", "osmo-kinds-user")
+    for number, pool in enumerate(("kinds", "kinds--a")):
         submit(osmo, world.workflow_file(f"w{number}", gpus=8), pool=pool)
-        world.reconcile()
+        world.reconcile("mixed")
     answer = osmo.call("GET", "api/pool_quota", {"all_pools": True})
     rows = {
         row["name"]: numbers(row["resource_usage"]) for node_set in answer["node_sets"] for row in node_set["pools"]
     }
-    assert rows == {"team": [8, 24, 32, 8, 48, 32], "team--a": [8, 8, 16, 8, 48, 32]}
-    kinds = Pool.objects.get(name="team").flavors
-    assert sum(row["quota"] for row in kinds) == rows["team"][2] + rows["team--a"][2] == 48
+    assert rows == {"kinds": [8, 24, 32, 8, 48, 32], "kinds--a": [8, 8, 16, 8, 48, 32]}
+    kinds = Pool.objects.get(name="kinds").flavors
+    assert sum(row["quota"] for row in kinds) == rows["kinds"][2] + rows["kinds--a"][2] == 48
     assert not any(word in str(answer) for word in ("flavor", "h100", "a100"))
 
     on_hopper = world.workflow_file("big", gpus=8).replace("gpu: 8", "gpu: 8, platform: hopper")
-    assert "h100" in refusal_of(osmo, on_hopper) and "a100" not in refusal_of(osmo, on_hopper)
-    assert submit(osmo, world.workflow_file("big", gpus=8))["name"] == "big-1"
+    refusal = refusal_of(osmo, on_hopper, pool="kinds")
+    assert "h100" in refusal and "a100" not in refusal
+    assert submit(osmo, world.workflow_file("big", gpus=8), pool="kinds")["name"] == "big-1"
 
 
-def refusal_of(osmo: StockClient, file: str) -> str:
+def refusal_of(osmo: StockClient, file: str, pool: str) -> str:
     with pytest.raises(ClientExit) as end:
-        submit(osmo, file.replace("gpu: 8", "gpu: 9"))
+        submit(osmo, file.replace("gpu: 8", "gpu: 9"), pool=pool)
     return end.value.text
 
 

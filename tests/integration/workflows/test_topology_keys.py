@@ -73,11 +73,11 @@ class TestChangedKeys:
 
     @pytest.fixture
     def harness(self, db: None) -> AgentHarness:
-        return AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
+        return AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo", pool="racks")
 
     def _put(self, keys: list[dict[str, str]]) -> tuple[str, ...]:
         body = {"backend": "lab", "resources": {"gpu": {"guarantee": 100}}, "topology_keys": keys}
-        return world.apply_change(PutPool(name="team", body=body), actor=world.admin_actor()).warnings
+        return world.apply_change(PutPool(name="racks", body=body), actor=world.admin_actor()).warnings
 
     def test_the_change_names_the_waiting_work(self, harness: AgentHarness) -> None:
         set_keys(harness.pool, RACK)

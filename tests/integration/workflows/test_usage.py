@@ -19,7 +19,16 @@ from scheduling.services.usage import close_hours, compute_hours, note_wait_caus
 from scheduling.services.verify import verify
 from tests.support.api_client import ApiClient, Callers
 from tests.support.kube_server import wait_for
-from tests.support.world import apply_change, make_backend, make_pool, reconcile, submit_workflow
+from tests.support.world import (
+    ModuleData,
+    apply_change,
+    call_as,
+    make_backend,
+    make_pool,
+    make_user,
+    reconcile,
+    submit_workflow,
+)
 
 pytestmark = pytest.mark.django_db
 STATES = [
@@ -32,10 +41,17 @@ def root(caller: Callers) -> ApiClient:
     return caller("root", "osmo-admin")
 
 
+@pytest.fixture(scope="module")
+def worker_once(module_data: ModuleData) -> ApiClient:
+    with module_data():
+        make_pool("team", 16, on=make_backend(nodes=2, gpus=16), a=8)
+        make_user("worker", "osmo-team-user")
+        return call_as("worker")
+
+
 @pytest.fixture
-def worker(caller: Callers) -> ApiClient:
-    make_pool("team", 16, on=make_backend(nodes=2, gpus=16), a=8)
-    return caller("worker", "osmo-team-user")
+def worker(worker_once: ApiClient, db: None) -> ApiClient:
+    return ApiClient(worker_once.token)
 
 
 def move_back(workflow: Workflow, hours: float) -> None:
