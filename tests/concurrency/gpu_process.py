@@ -1,17 +1,25 @@
-"""One process of a race: it waits at a gate in the database, then makes one allocation in the test's namespace.
+"""The processes of a race: each waits at a gate in the database, then makes one allocation in the test's namespace.
 
-    python -m tests.concurrency.gpu_process GATE NAMESPACE NAME TFLOPS [unlocked]
+    python -m tests.concurrency.gpu_process GATE NAMESPACE TFLOPS locked|unlocked NAME...
 
-Prints `state` of the allocation, or the code of the first broken rule. `unlocked` reads the namespace without its lock,
-prints `read`, and waits at a second gate (GATE + 1) until all processes have read.
+They are forked from one that has loaded the program, which takes seconds. Each prints a line `ready`, and one with the
+`state` of its allocation, or the code of the first broken rule. `unlocked` reads the namespace without its lock, prints
+`read`, and waits at a second gate (GATE + 1) until all processes have read.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 
 
-def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked") -> None:
+def say(word: str) -> None:
+    """One write for the whole line, which no other process can divide."""
+    os.write(1, f"{word}\n".encode())
+
+
+def main(gate: str, namespace: str, tflops: str, how: str, *names: str) -> None:
     import django
 
     django.setup()
@@ -33,27 +41,31 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
 
     def read_without_lock(name: str, _worker: str) -> tuple[GpuNamespace, None]:
         found = read_namespaces([name])[name]
-        print("read", flush=True)
+        say("read")
         pass_gate(int(gate) + 1)
         return found, None
 
     if how == "unlocked":
         gpu_allocations.lock_namespace_and_worker = read_without_lock
     worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity(tflops)))
-    connection.ensure_connection()
-    print("ready", flush=True)
-    pass_gate(int(gate))
-    try:
-        print(
-            gpu_allocations.allocate(
-                AllocateWorker(
-                    namespace=namespace, id=name, request=worker.request, limit=worker.limit, count=worker.count
-                ),
-                actor=SYSTEM,
-            ).state
+
+    def race(name: str) -> None:
+        connection.ensure_connection()
+        say("ready")
+        pass_gate(int(gate))
+        command = AllocateWorker(
+            namespace=namespace, id=name, request=worker.request, limit=worker.limit, count=worker.count
         )
-    except DomainError as refusal:
-        print(refusal.details[0].code)
+        try:
+            say(gpu_allocations.allocate(command, actor=SYSTEM).state)
+        except DomainError as refusal:
+            say(refusal.details[0].code)
+
+    racers = [multiprocessing.get_context("fork").Process(target=race, args=(name,)) for name in names]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -199,31 +200,28 @@ def _six_processes(template: Services, mode: str) -> list[str]:
     with connection.cursor() as cursor:
         for gate in gates:
             cursor.execute("SELECT pg_advisory_lock(%s)", [gate])
-        children = [_process(address, f"w{number}", mode) for number in range(6)]
-        try:
-            for gate, word in zip(gates, ("ready", "read"), strict=True):
-                if gate == GATE or mode == "unlocked":
-                    assert [child.stdout.readline() for child in children if child.stdout] == [f"{word}\n"] * 6
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
-            return sorted(child.communicate(timeout=200)[0].strip() for child in children)
-        finally:
-            for child in children:
-                child.kill()
-                with child:  # waits and closes its pipe
-                    pass
-
-
-def _process(address: str, name: str, mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", name, "10", mode],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DATABASE_URL": address,
-            "OSMO_LOCK_TIMEOUT_MS": str(5 * LOCK_TIMEOUT_MS),  # six processes may be slow to pass one row
-            "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
-            "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        names = [f"w{number}" for number in range(6)]
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", "10", mode, *names],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DATABASE_URL": address,
+                "OSMO_LOCK_TIMEOUT_MS": str(5 * LOCK_TIMEOUT_MS),  # six processes may be slow to pass one row
+                "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
+                "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as children:
+            assert children.stdout is not None
+            try:
+                for gate, word in zip(gates, ("ready", "read"), strict=True):
+                    if gate == GATE or mode == "unlocked":
+                        assert [children.stdout.readline() for _ in names] == [f"{word}\n"] * 6
+                    cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
+                return sorted(children.communicate(timeout=200)[0].split())
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(children.pid, signal.SIGKILL)
