@@ -140,11 +140,6 @@ class Operation:
     call: Line
     answer: Line | None
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether a complete answer arrived."""
-        return self.answer is not None and self.answer["kind"] == "answer"
-
 
 @dataclass(slots=True)
 class Record:

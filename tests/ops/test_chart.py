@@ -94,7 +94,6 @@ DIRECTORIES: Mapping[str, Any] = {
     "signOn.passwordLogin": "admins",
     "signOn.ports[0]": 636,
 }
-DIRECTORY_WITHOUT_GROUPS = {f"{DIRECTORY}.urls[0]": "ldaps://a", f"{DIRECTORY}.userBase": "ou=people"}
 EVERYTHING = dict.fromkeys(SWITCHES, True) | {key: value for more in SWITCHES.values() for key, value in more.items()}
 COMPONENTS = {"web", "worker", "beat", "clusters", "webhook", "migrate", "follow", "backup"}
 

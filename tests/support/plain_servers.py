@@ -104,10 +104,6 @@ class PlainPostgres(_Server):
             ):
                 self.query(statement)
 
-    def promote(self) -> None:
-        """Make the standby a primary; writes are possible when this returns."""
-        self.query("SELECT pg_promote(true)")
-
     def query(self, text: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Rows of a query of the superuser."""
         address = f"postgresql://postgres@127.0.0.1:{self.port}/{database}"

@@ -13,7 +13,6 @@ from tests.support.services import ROOT
 from tests.support.stack import Stack, find_free_port
 
 BODY_SECONDS = 0.5
-BODY_LIMIT = 1024 * 1024
 
 
 @pytest.fixture(scope="module")

@@ -78,9 +78,6 @@ GROUP = {
 }  # fmt: skip
 
 
-NOT_ADMITTED = condition("Admitted", 20, "False")
-
-
 def test_the_snapshots_of_one_workload_are_one_job(tmp_path: Path) -> None:
     text = lines(
         workload("w"),
