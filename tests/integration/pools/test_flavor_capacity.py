@@ -9,7 +9,8 @@ import pytest
 
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.changes.pools import PatchPool
-from pools.models import Node
+from pools.domain.quota.capacity import DRAIN_TAINT
+from pools.models import Node, Pool
 from pools.selectors.quotas.backend_capacity import read_capacities
 from scheduling.models import NodeState
 from scheduling.selectors.status.overview import read_overview
@@ -44,6 +45,23 @@ def test_idle_gpus_of_one_flavor_hide_no_missing_ones_of_another() -> None:
     assert found["osmo_backend_promised_gpus"] == {("sim", "h100"): 24, ("sim", "a100"): 24}
     assert found["osmo_backend_missing_gpus"] == {("sim", "h100"): 8, ("sim", "a100"): 0}
     assert found["osmo_pool_missing_gpus"] == {("team", "h100"): 8}
+
+
+def test_what_counts() -> None:
+    """Archived pools, unlimited quotas, subpools and nodes whose taint keeps our pods away do not."""
+    backend, empty = world.make_backend(nodes=4, gpus=8), world.make_backend("empty", nodes=0)
+    for name, quota in (("counts", 10), ("unlimited", -1), ("gone", 7)):
+        world.make_pool(name, quota, on=backend)
+    world.make_subpool("counts", "a", 5)
+    with world.triggers_off():
+        Pool.objects.filter(name="gone").update(archived=True)
+    Node.objects.filter(name="sim-n1").update(taint="of-others")
+    Node.objects.filter(name="sim-n2").update(taint=DRAIN_TAINT)
+    Node.objects.filter(name="sim-n3").update(gpus=0, advertised_gpus=3)
+    found = read_capacities()
+    numbers = {pk: (each.quota, each.gpus, each.tainted, each.drained, each.parts) for pk, each in found.items()}
+    assert numbers == {backend.pk: (10, 16, 8, 8, 3), empty.pk: (0, None, 0, 0, 0)}
+    assert [each.pool for each in found[backend.pk].promises] == ["counts"]
 
 
 def test_a_quota_that_moves_to_a_full_flavor_is_warned_about() -> None:
