@@ -12,9 +12,10 @@ from osmo_admin.cli.base import login_file
 from osmo_admin.cli.base.client_errors import REFUSED, REFUSED_SUBMISSION, SERVER_FAILED, ClientError
 from osmo_admin.cli.base.http import HttpClient, url_path
 from osmo_admin.cli.base.login_file import StoredLogin, TokenLogin
+from pools.domain.errors import Fault
 
 UNKNOWN_NAME_STATUSES = (403, 404)
-UNKNOWN_NAME_CODES = ("unknown_name", "unknown_pool", "unknown_role")
+UNKNOWN_NAME_CODES = (Fault.UNKNOWN_NAME, Fault.UNKNOWN_POOL, Fault.UNKNOWN_ROLE)
 NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
 
 
