@@ -105,11 +105,14 @@ class Informer(Generic[Key]):
         backoff = Backoff(self._timing.first_pause, self._timing.max_pause)
         while not stop.is_set():
             try:
-                self._follow_once(stop)
+                self._follow_once(stop, backoff)
+            except errors.SilentWatch:
+                self._since = ""  # nothing happened, or the connection is dead: a list tells
             except ClusterError as error:
-                self._record_error(error)
-                # A first broken connection may lose nothing, so the watch is resumed. After anything else, list again.
-                if backoff.failures or not isinstance(error, errors.Unreachable):
+                # A first broken connection may lose nothing, so the watch is resumed, and the next call tells whether
+                # the cluster answers. After anything else, list again.
+                if backoff.failures or not self.has_synced or not isinstance(error, errors.Unreachable):
+                    self._record_error(error)
                     self._since = ""
                 self._pause(stop, backoff.next_pause(error.retry_after))
             else:
@@ -127,8 +130,8 @@ class Informer(Generic[Key]):
             if self._retry.wait(min(left, _STOP_CHECK_SECONDS)):
                 return
 
-    def _follow_once(self, stop: threading.Event) -> None:
-        """One list if it is due, then one watch."""
+    def _follow_once(self, stop: threading.Event, backoff: Backoff) -> None:
+        """One list if it is due, then one watch. Each answer ends the error before it."""
         cluster = self._connected()
         if not self._since or self._is_list_due():
             self._since = self._list(cluster)
@@ -144,6 +147,8 @@ class Informer(Generic[Key]):
             if event.type is not WatchEventType.BOOKMARK:
                 self._apply_event(event.object, is_deleted=event.type is WatchEventType.DELETED)
             self._since = event.resource_version
+            self.error = None
+            backoff.reset()
             if stop.is_set():
                 break
 

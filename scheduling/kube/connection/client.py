@@ -57,7 +57,7 @@ _ERROR_NUMBER = re.compile(r"\[Errno -?\d+\] ")
 class Timeouts:
     """Seconds to wait for a connection, for a whole answer, and for the next event of a watch.
 
-    An API server sends a bookmark about once a minute, so a watch that is silent for longer is broken.
+    An API server sends a bookmark about once a minute, so a watch that is silent for longer may be broken.
     """
 
     connect: float = CONNECT_TIMEOUT_SECONDS
@@ -85,7 +85,7 @@ class KubernetesReader:
         self._limiter = limiter or CallLimiter()
         settings = official.Configuration()
         settings.retries = False
-        settings.connection_pool_maxsize = 8
+        settings.connection_pool_maxsize = 16  # an observer has eight watches, and calls beside them
         try:
             if isinstance(access, InClusterAccess):
                 official_config.load_incluster_config(client_configuration=settings)
@@ -167,8 +167,11 @@ class KubernetesReader:
         ):
             if response.status != 200:
                 raise _error(_read_answer(response, time.monotonic() + self._timeouts.call))
-            for line in _lines(response):
-                yield _event(kind, line)
+            try:
+                for line in _lines(response):
+                    yield _event(kind, line)
+            except urllib3.exceptions.ReadTimeoutError as error:
+                raise errors.SilentWatch(_network_message(error)) from error
 
     def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """See the port."""

@@ -40,6 +40,10 @@ class Unreachable(ClusterError):
     """No answer in time: it is unknown whether the call took effect."""
 
 
+class SilentWatch(Unreachable):
+    """A watch that the API server accepted brought nothing for too long: it has nothing to say, or is dead."""
+
+
 class ServerError(Unreachable):
     """The API server answered 5xx: it is unknown whether the call took effect."""
 

@@ -103,8 +103,8 @@ class ClusterReader(Protocol):
         """Changes after `resource_version`, as they come, for about `timeout_seconds`; then the watch ends without an
         error.
 
-        The API server sends bookmarks when there are no changes. A connection that is silent for too long raises
-        Unreachable. ResourceVersionExpired means: list again.
+        The API server sends bookmarks when there are no changes, but not all do. A connection that is silent for too
+        long raises SilentWatch. It and ResourceVersionExpired mean: list again.
         """
         ...
 

@@ -186,6 +186,14 @@ def test_a_watch_that_falls_silent_is_dead(through: Callable[..., Cluster], prox
         )
 
 
+def test_a_watch_of_a_kind_without_events_is_silent(kube_server: KubeServer) -> None:
+    """The API server sends no bookmark of it at once: that is no broken connection."""
+    cluster = kube_server.connect(limits=Timeouts(connect=30, call=0.5, watch_silence=0.5))
+    since = cluster.list(QUEUE).resource_version
+    with pytest.raises(errors.SilentWatch):
+        list(cluster.watch(QUEUE, resource_version=since, timeout_seconds=100))
+
+
 def test_errors_of_authentication_and_authorization(kube_server: KubeServer) -> None:
     body: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {}}
     with pytest.raises(errors.AccessDenied):
