@@ -81,6 +81,14 @@ PROMISE_COLUMNS = list_columns(
 )  # fmt: skip
 """Of the quotas of a cluster's pools while it has too few GPUs."""
 
+UNASSIGNED_COLUMNS = list_columns(
+    Column("queue", "Queue or namespace"),
+    Column("workloads", is_right=True),
+    Column("gpus", "GPUs", is_right=True),
+    Column("note", "Why"),
+)
+"""Of the queues of an observed cluster that no pool takes."""
+
 ARCHIVED_SUBPOOL_COLUMNS = list_columns("subpool", Column("last_quota", is_right=True), "archived")
 
 HOLDER_COLUMNS = list_columns("workflow", "owner", "priority", Column("holds", is_right=True), "how_long", "submitted")

@@ -8,6 +8,8 @@ from django.db import models
 from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.configuration.queue_pools import QUEUE_PATTERN
+from pools.domain.names import SHORT_NAME_PATTERN
 from pools.models.backend import Backend
 from pools.models.change_tokens import MoveTokensTrigger, TokenKind, plan_of_backends
 from pools.models.ownership import OwnedTrigger
@@ -53,6 +55,24 @@ MODE_WITHOUT_WORK = pgtrigger.Trigger(
     """,
 )
 
+CHECK_QUEUE_POOLS = pgtrigger.Trigger(
+    name="check_queue_pools",
+    operation=pgtrigger.Insert | pgtrigger.UpdateOf("queue_pools"),
+    when=pgtrigger.Before,
+    func=f"""
+        IF jsonb_typeof(NEW.queue_pools) <> 'object' THEN
+            {raise_message("cluster_queue_pools", "The pools of a cluster's queues are by their names.")}
+        END IF;
+        IF EXISTS (
+            SELECT FROM jsonb_each(NEW.queue_pools) each
+            WHERE each.key !~ '{QUEUE_PATTERN}' OR jsonb_typeof(each.value) <> 'string'
+                OR NOT (each.value #>> '{{}}') ~ '{SHORT_NAME_PATTERN}'
+        ) THEN
+            {raise_message("cluster_queue_pools", "Each queue of a cluster that is named has the name of a pool.")}
+        END IF;
+        RETURN NEW;
+    """,
+)
 
 MOVE_TOKENS = MoveTokensTrigger(
     plan_of_backends("NEW.backend_id", TokenKind.QUOTAS), operation=pgtrigger.Insert | pgtrigger.Update
@@ -67,7 +87,9 @@ class KubernetesSettings(models.Model):
     address in the kubeconfig, empty for a kubeconfig file. `node_pool_key` and `node_pool` are the label by which a KAI
     shard selects its nodes, queues and PodGroups; an empty `node_pool` means the shard without a label value.
 
-    A cluster in `mode` observe is read and never written: its own scheduler decides.
+    A cluster in `mode` observe is read and never written: its own scheduler decides. `queue_pools` has the leaf in
+    which the work of a queue there counts, by the name of the queue, `owner_label` the label that names
+    the owner of work.
     """
 
     class ClusterMode(models.TextChoices):
@@ -96,6 +118,8 @@ class KubernetesSettings(models.Model):
     node_pool_key = models.TextField(default=cluster_config.NODE_POOL_KEY)
     node_pool = models.TextField(blank=True)
     sync_mode = models.TextField(choices=Sync.choices, default=Sync.APPLY)
+    queue_pools = models.JSONField(default=dict, db_default={})
+    owner_label = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         constraints = [
@@ -117,6 +141,7 @@ class KubernetesSettings(models.Model):
         triggers = [
             ONE_BACKEND_PER_NAMESPACE,
             MODE_WITHOUT_WORK,
+            CHECK_QUEUE_POOLS,
             MOVE_TOKENS,
             AuditTrigger(
                 subject="'backend/' || COALESCE((SELECT name FROM pools_backend"

@@ -23,4 +23,5 @@ def is_observed(backend: Backend | None) -> bool:
 
 def observed_clusters() -> QuerySet[Backend]:
     """The Kubernetes clusters that we only read."""
-    return Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__mode=KubernetesSettings.ClusterMode.OBSERVE)
+    rows = Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__mode=KubernetesSettings.ClusterMode.OBSERVE)
+    return rows.select_related("kubernetes")

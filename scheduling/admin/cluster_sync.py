@@ -19,10 +19,18 @@ from pools.domain.errors import DomainError
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Pool
 from pools.permissions import require_platform
+from pools.selectors.clusters import is_observed
 from pools.services.configuration.backends import read_backend
 from scheduling.domain.list_columns import DRIFT_COLUMNS, SYNC_COLUMNS
 from scheduling.domain.queues.adoption import Adoption, find_adoption
-from scheduling.domain.queues.sync_advice import SyncAdvice, SyncFacts, advise_sync, rights_commands
+from scheduling.domain.queues.sync_advice import (
+    OBSERVED,
+    SyncAdvice,
+    SyncFacts,
+    advise_sync,
+    observer_commands,
+    rights_commands,
+)
 from scheduling.models import QueueDrift, QueueSync
 from scheduling.selectors.cluster.queue_sync_state import QueueSyncAnswer, find_queue_sync, list_drift, queue_sync_body
 from scheduling.services.kubernetes.connection_test import request_connection_test, require_cluster
@@ -90,12 +98,15 @@ class ClusterSyncAdmin(PolicyAdmin):
             row=row,
             state=shown.state,
             advice=shown.advice,
-            rights_commands=rights_commands(backend.name, backend.namespace),
+            is_observed=is_observed(backend),
+            rights_commands=observer_commands("osmo")
+            if is_observed(backend)
+            else rights_commands(backend.name, backend.namespace),
             open_drift=shown.open_drift,
             columns=DRIFT_COLUMNS,
             drift=_drift_rows(backend, list_drift(backend)),
             is_testing=is_testing,
-            is_soon=is_testing or row.attempted_at is None,
+            is_soon=is_testing or (row.attempted_at is None and not is_observed(backend)),
             script=script_media("copy"),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
@@ -125,9 +136,8 @@ class ClusterSyncAdmin(PolicyAdmin):
 def _sync_row(backend: Backend) -> SyncRow:
     state = queue_sync_body(backend)
     open_drift = sum(each["reapplied_at"] is None for each in state["drift"])
-    facts = SyncFacts(
-        backend.name, backend.namespace, state["condition"]["reason"], state["mode"] is not None, open_drift
-    )
+    reason = OBSERVED if is_observed(backend) else state["condition"]["reason"]
+    facts = SyncFacts(backend.name, backend.namespace, reason, state["mode"] is not None, open_drift)
     return SyncRow(backend, state, open_drift, advise_sync(facts))
 
 

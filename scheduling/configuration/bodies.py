@@ -63,6 +63,8 @@ CLUSTER_DEFAULTS: Final = {
     "node_pool": "",
     "sync_mode": cluster_config.APPLY,
     "mode": cluster_config.MANAGE,
+    "queue_pools": {},
+    "owner_label": "",
 }
 _NODE_DEFAULTS: Final = {
     "cpu": DEFAULT_CPU,
@@ -182,13 +184,11 @@ def kubernetes_body(
 def full_backend_body(body: Body) -> dict[str, Any]:
     """The JSON of a PUT that gives a backend exactly this form: with every default."""
     if body["type"] == KUBERNETES:
-        defaults = {**dict.fromkeys(CLUSTER_DEFAULTS, ""), "degraded": POLICY_DEFAULTS["degraded"]}
         return {
             "description": "",
             "flavors": [],
-            **defaults,
-            "sync_mode": cluster_config.APPLY,
-            "mode": cluster_config.MANAGE,
+            **CLUSTER_DEFAULTS,
+            "degraded": POLICY_DEFAULTS["degraded"],
             **body,
         }
     return {"description": "", "flavors": [], "auto_end": True, **POLICY_DEFAULTS, **body}

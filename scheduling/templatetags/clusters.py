@@ -3,7 +3,7 @@
 {% load clusters %}
 {% unjudged_clusters as unjudged %}     the names of the connected clusters that nobody has judged yet; one query
 {% cluster_badge backend unjudged %}    the state of a cluster
-{% uncounted_work backend as uncounted %}  what of an observed cluster counts in no pool; one query
+{% observed_state backend as observed %}  what of an observed cluster counts in no pool, and its error; one query
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def unjudged_clusters() -> frozenset[str]:
 
 
 @register.simple_tag
-def uncounted_work(backend: Backend) -> dict[str, Any]:
-    """The queues and namespaces of an observed cluster that no pool has (`unassigned`), and its objects that cannot
-    count (`unread`)."""
+def observed_state(backend: Backend) -> dict[str, Any]:
+    """The queues and namespaces of an observed cluster that no pool takes (`unassigned`), its objects that cannot count
+    (`unread`), and why it does not answer (`error`)."""
     row = ClusterState.objects.filter(backend=backend).first() or ClusterState()
-    return {"unassigned": row.unassigned, "unread": row.unread}
+    return {"unassigned": row.unassigned, "unread": row.unread, "error": row.error}
 
 
 @register.simple_tag

@@ -69,6 +69,8 @@ def _labels(form_class: type[ChangeForm]) -> Callable[[str], str]:
             return f"Node {path.removeprefix('nodes.')}"
         if path.startswith("flavors."):
             return f"Flavor {path.removeprefix('flavors.')}"
+        if path.startswith("queue_pools."):
+            return f"Pool of queue {path.removeprefix('queue_pools.')}"
         return {"server": "Address of the cluster"}.get(path) or label_of(path)
 
     return node_or_field
@@ -77,15 +79,14 @@ def _labels(form_class: type[ChangeForm]) -> Callable[[str], str]:
 def _state(name: str) -> dict[str, Any]:
     row = Backend.objects.filter(name=name).first()
     if row is None:
-        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "live": 0, "capacity": None, "node_flavors": {}}
+        return {CONFIGS: None, "name": name, "pools": [], "running": 0, "capacity": None, "node_flavors": {}}
     pools = Pool.objects.roots().filter(backend=row, archived=False).order_by("name")
-    live = Reservation.objects.filter(Q(pool__backend=row) | Q(pool__parent__backend=row))
+    held = Reservation.objects.filter(Q(pool__backend=row) | Q(pool__parent__backend=row), held_gpus__gt=0)
     return {
         CONFIGS: _configuration(row),
         "name": name,
         "pools": list(pools.values_list("name", flat=True)),
-        "running": live.filter(held_gpus__gt=0).count(),
-        "live": live.count(),
+        "running": held.count(),
         "capacity": read_capacities([row.pk]).get(row.pk),
         "node_flavors": dict(row.nodes.order_by("name").values_list("name", "flavor")),
     }
@@ -112,7 +113,7 @@ def _configuration(row: Backend) -> dict[str, Any]:
     mark = cluster.credential_mark
     return (
         found
-        | {key: getattr(cluster, key) for key in (*keys, "mode", "sync_mode")}
+        | {key: getattr(cluster, key) for key in (*keys, "mode", "sync_mode", "queue_pools", "owner_label")}
         | {"kubeconfig": f"stored, fingerprint {mark[:8]}" if mark else ""}
     )
 
@@ -133,7 +134,7 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         return
     if old == new:
         return
-    yield _pools_text(name, after["pools"], after["running"])
+    yield _pools_text(name, after["pools"], before["running"])
     former = before["capacity"]
     if capacity and former and capacity.gpus != former.gpus:
         yield (
@@ -148,10 +149,12 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     yield from _policy_messages(old, new)
     if "mode" in new and any(old.get(key) != new[key] for key in ("mode", "sync_mode")):
         yield _mode_effect(new)
-    if old.get("mode") == cluster_config.OBSERVE != new.get("mode") and before["live"]:
+    if old.get("mode") == cluster_config.OBSERVE != new.get("mode"):
+        yield "An account that only reads is not enough for that: give it the rights of the manifest before."
+    if old.get("queue_pools") != new.get("queue_pools") and new["mode"] == cluster_config.OBSERVE:
         yield (
-            f"{counted(before['live'], 'observed workflow')} of its own scheduler leave the record: they go on in the "
-            "cluster, nothing stops them, and their pods count on the nodes as those of others until they end."
+            "Work of these queues counts in these pools from the next look on. What is on record elsewhere ends there, "
+            "and the work goes on."
         )
     if old.get("server") and old["server"] != new.get("server"):
         yield f"OSMO Admin connects to {new.get('server')} instead of {old['server']}."

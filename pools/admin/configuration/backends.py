@@ -23,7 +23,7 @@ from pools.domain.configuration.cluster_config import KUBECONFIG
 from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text, labels_from_words
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.errors import Conflict
-from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS, PROMISE_COLUMNS
+from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS, PROMISE_COLUMNS, UNASSIGNED_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
@@ -204,6 +204,7 @@ class BackendAdmin(PolicyAdmin):
             columns=MACHINE_COLUMNS,
             degraded=read_degraded([backend.pk]).get(backend.pk),
             promise_columns=PROMISE_COLUMNS,
+            unassigned_columns=UNASSIGNED_COLUMNS,
             nodes=list(backend.nodes.order_by("name")),
             pools=pools[: count if count <= MAX_POOLS_SHOWN else SOME_POOLS],
             pool_count=count,
@@ -228,7 +229,11 @@ class BackendAdmin(PolicyAdmin):
         require_platform(actor)
         name = typed_input(request).get("name", "").strip()
         is_cluster = issubclass(form_class, cluster_forms.ClusterForm)
-        words = {"connect_commands": cluster_forms.CONNECT_COMMANDS, "script": forms.script_media("copy")}
+        words = {
+            "connect_commands": cluster_forms.CONNECT_COMMANDS,
+            "observe_commands": cluster_forms.OBSERVE_COMMANDS,
+            "script": forms.script_media("copy"),
+        }
 
         def create(command: PutBackend, **note: Any) -> BackendResult:
             if Backend.objects.filter(name=name).exists():
@@ -277,13 +282,18 @@ _CLUSTER_PAGES: tuple[tuple[str, str], ...] = (
     ("Sync", "admin:scheduling_queuesync_change"),
     ("Webhooks", "admin:scheduling_queueguard_change"),
 )
+_OBSERVED_PAGES: tuple[tuple[str, str], ...] = (
+    ("Differences", "admin:scheduling_schedulerdifference_change"),
+    ("Connection", "admin:scheduling_queuesync_change"),
+)
 
 
 def cluster_tabs(request: HttpRequest, backend: Backend) -> list[dict[str, Any]]:
-    """The pages of a cluster as tabs in the head of each of them; a simulated one has no queues and no webhooks."""
+    """The pages of a cluster as tabs in the head of each of them; a simulated one has no queues and no webhooks, and of
+    an observed one neither are ours."""
     more = _CLUSTER_PAGES if backend.kind == Backend.Kind.KUBERNETES else ()
     if is_observed(backend):
-        more = (("Differences", "admin:scheduling_schedulerdifference_change"), *more)
+        more = _OBSERVED_PAGES
     pages = [(title, reverse(view, args=[backend.name])) for title, view in (*_PAGES, *more)]
     return [{"title": title, "link": link, "active": link == request.path} for title, link in pages]
 
@@ -297,6 +307,9 @@ def _saved_address(result: BackendResult) -> str:
 
 
 def _sync_address(result: BackendResult) -> str:
+    """Where the next step is: of an observed cluster no queue is synced, and its page says what counts in no pool."""
+    if is_observed(result.row):
+        return _saved_address(result)
     return reverse("admin:scheduling_queuesync_change", args=[result.row.name])
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.forms import Field, Textarea
+from django.core.exceptions import ValidationError
+from django.forms import BoundField, Field, Textarea
 
 from pools.admin import forms
 from pools.admin.command_forms import reason_field
@@ -15,6 +16,7 @@ from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
 from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text
+from pools.domain.configuration.queue_pools import queue_pools_from_text, queue_pools_text
 from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 
@@ -59,6 +61,13 @@ def flavors_field() -> Any:
     return forms.code_field(about.label, rows=3, max_length=100_000, help_text=f"{about.help} {words}")
 
 
+def queue_pools_field() -> Any:
+    """The pools of queues, one queue a line."""
+    about = BACKEND_KEYS["queue_pools"]
+    words = "One queue a line: QUEUE = POOL."
+    return forms.code_field(about.label, rows=4, max_length=1_000_000, help_text=f"{about.help} {words}")
+
+
 class SealedTextarea(Textarea):
     """An input that is never sent back to the page, not even when the form is refused."""
 
@@ -91,6 +100,11 @@ class ClusterForm(ChangeForm):
     groups = (
         FieldGroup("Cluster", ("name", "namespace", "about")),
         FieldGroup("Mode, queues and reason", ("mode", "sync_mode", "description")),
+        FieldGroup(
+            "Queues and owners of an observed cluster",
+            ("queue_pools", "owner_label"),
+            usual={"queue_pools": "", "owner_label": ""},
+        ),
         FieldGroup("Connection", ("access", "kubeconfig", "kubeconfig_file", "context")),
         FieldGroup(
             "Scheduler and state: the defaults fit KAI as it is installed",
@@ -116,8 +130,25 @@ class ClusterForm(ChangeForm):
     flavors = flavors_field()
     mode = backend_field("mode", partial(forms.choice_field, choices=_MODE_CHOICES, required=False))
     sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
+    queue_pools = queue_pools_field()
+    owner_label = backend_field("owner_label")
     description = reason_field()
     field_by_path = {"description": "about"}
+
+    def grouped_fields(self) -> list[tuple[FieldGroup, list[BoundField], bool]]:
+        """What only an observed cluster has is open where it is one."""
+        is_observed = self["mode"].value() == cluster_config.OBSERVE
+        return [
+            (group, fields, is_open or (is_observed and "queue_pools" in group.names))
+            for group, fields, is_open in super().grouped_fields()
+        ]
+
+    def clean_queue_pools(self) -> dict[str, str]:
+        """The pools by queue."""
+        try:
+            return queue_pools_from_text(self.cleaned_data["queue_pools"])
+        except ValueError as error:
+            raise ValidationError("A queue has two lines; give it one pool.") from error
 
     def body(self) -> dict[str, Any]:
         """The configuration for the service."""
@@ -149,6 +180,13 @@ CONNECT_COMMANDS = (
 )
 """The check of a cluster, the namespace of its work, and the kubeconfig to paste."""
 
+OBSERVE_COMMANDS = (
+    "kubectl create namespace osmo",
+    "kubectl apply -f deploy/observer.yaml",
+    "kubectl -n osmo create token osmo-admin-observer --duration=8760h",
+)
+"""The account of an observed cluster, and the token for its kubeconfig."""
+
 NEW_CLUSTER_VALUES: dict[str, Any] = {
     "namespace": "osmo",
     "access": cluster_config.KUBECONFIG,
@@ -169,4 +207,5 @@ def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[
         "degraded": backend.degraded,
         "flavors": flavors_text(flavors_of(backend.flavors)),
         **{key: getattr(settings, key) for key in cluster_config.ClusterKeys.__annotations__},
+        "queue_pools": queue_pools_text(settings.queue_pools),
     }

@@ -33,6 +33,7 @@ from pools.models import AuditEntry, Pool
 from pools.permissions import get_visible_pool, get_visible_root
 from pools.representations.csv_files import is_csv_request, list_csv
 from pools.selectors import leaf_holders
+from pools.selectors.clusters import is_observed
 from pools.selectors.list_order import read_list_order
 from pools.selectors.quotas import platform_totals, pool_tree
 from pools.selectors.quotas.degraded import capacity_warnings, clusters_of
@@ -100,7 +101,7 @@ class PoolAdmin(PolicyAdmin):
         (tree,) = pool_tree.pool_trees_of([root])
         draining_rows = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
         held = leaf_holders.find_holders([row.name for row in draining_rows])
-        owner = find_owner(OwnedKind.POOL, root.name)
+        owner, is_cluster_observed = find_owner(OwnedKind.POOL, root.name), is_observed(root.backend)
         return self.render_page(
             request,
             "osmo/pool.html",
@@ -124,7 +125,10 @@ class PoolAdmin(PolicyAdmin):
             git_owner_note="Change it in that file; the configuration "
             + ("and the subpools are" if owner and owner.subpools else "is")
             + " read-only here.",
-            may_submit=is_allowed(actor, Permission.POOL_SUBMIT, root.name) and not root.archived,
+            is_observed=is_cluster_observed,
+            may_submit=is_allowed(actor, Permission.POOL_SUBMIT, root.name)
+            and not root.archived
+            and not is_cluster_observed,
         )
 
 

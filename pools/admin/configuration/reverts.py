@@ -22,6 +22,7 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
 from pools.domain.configuration.flavors import flavors_of, flavors_text
 from pools.domain.configuration.pool_fields import FIELDS_OF_FORM
+from pools.domain.configuration.queue_pools import queue_pools_text
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import SEPARATOR, split_name
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -54,7 +55,7 @@ _CLUSTER_FIELDS: Final[Mapping[str, str]] = {
         column: column
         for column in (
             "access", "kubeconfig_file", "context", "scheduler_name", "node_pool_key", "node_pool", "sync_mode",
-            "mode",
+            "mode", "queue_pools", "owner_label",
         )
     },
 }  # fmt: skip
@@ -254,6 +255,8 @@ def _set_back(values: Columns, entry: AuditEntry, columns: set[str], fields: Map
     old = {fields[column]: "" if (value := before.get(column)) is None else value for column in columns}
     if "flavors" in columns:
         old["flavors"] = flavors_text(flavors_of(before.get("flavors") or ()))
+    if "queue_pools" in columns:
+        old["queue_pools"] = queue_pools_text(before.get("queue_pools") or {})
     return {**values, **old}
 
 

@@ -23,11 +23,13 @@ from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, Victi
 from pools.domain.configuration.cluster_config import ACCESS_MODES, CLUSTER_MODES, SYNC_MODES
 from pools.domain.configuration.flavors import FLAVOR
 from pools.domain.configuration.ownership import OwnedKind
+from pools.domain.configuration.queue_pools import QUEUE_POOLS
 from pools.domain.people.roles import Permission
 from pools.domain.shortage.degraded import DegradedRule
 
 _NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
 _FLAVORS = ValueKind("flavors", {"type": "array", "items": FLAVOR}, lambda reader, key: reader.body[key])
+_QUEUE_POOLS = ValueKind("queues", QUEUE_POOLS, lambda reader, key: reader.body[key])
 _SECONDS = ValueKind("text", {"type": ["integer", "null"], "minimum": 0}, lambda reader, key: reader.body[key])
 
 BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
@@ -95,6 +97,20 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
         choice(SYNC_MODES),
         "Mode of the queues",
         "The one that only reports differences writes nothing, so that the first differences can be read before.",
+    ),
+    "queue_pools": ChangeField(
+        _QUEUE_POOLS,
+        "Pools of queues",
+        "Of an observed cluster: the pool or POOL--SUBPOOL in which the work of a queue counts. A queue of KAI, a "
+        "ClusterQueue, a LocalQueue as NAMESPACE/NAME, or the namespace of pods without a queue. Any other queue "
+        "counts in the pool that has its name.",
+    ),
+    "owner_label": ChangeField(
+        TEXT,
+        "Label of the owner",
+        "Of an observed cluster: the label of pods, PodGroups and Workloads that has the user name of their owner, who "
+        "then gets the notices about them.",
+        empty="notices go to the admins of the pool",
     ),
 }
 """The keys of a backend's configuration; `pools.domain.configuration.backend_config` reads them, because they depend on

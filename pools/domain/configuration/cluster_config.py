@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
+from pools.domain.configuration.queue_pools import read_queue_pools
 from pools.domain.errors import Fault
 from pools.domain.structured_input.fields import FieldReader
 
@@ -40,6 +42,8 @@ class ClusterKeys(TypedDict, total=False):
     node_pool_key: str
     node_pool: str
     sync_mode: str
+    queue_pools: dict[str, str]
+    owner_label: str
     server: str
     credential_mark: str
 
@@ -61,6 +65,8 @@ class ClusterSpec:
     node_pool_key: str | None = None
     node_pool: str | None = None
     sync_mode: str | None = None
+    queue_pools: Mapping[str, str] | None = None
+    owner_label: str | None = None
 
 
 def read_cluster(fields: FieldReader) -> ClusterSpec:
@@ -80,6 +86,8 @@ def read_cluster(fields: FieldReader) -> ClusterSpec:
         node_pool_key=_read_matching_text(fields, "node_pool_key", _LABEL_KEY, "must be the key of a Kubernetes label"),
         node_pool=_read_matching_text(fields, "node_pool", _LABEL_VALUE, "must be the value of a Kubernetes label"),
         sync_mode=_read_choice(fields, "sync_mode", SYNC_MODES),
+        queue_pools=read_queue_pools(fields, "queue_pools") if fields.is_given("queue_pools") else None,
+        owner_label=_read_matching_text(fields, "owner_label", _LABEL_KEY, "must be the key of a Kubernetes label"),
     )
     given = [way for way, value in ((KUBECONFIG, spec.kubeconfig), (FILE, spec.kubeconfig_file)) if value]
     if len(given) > 1:

@@ -31,6 +31,7 @@ from pools.permissions import require_platform
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.services.changes.rows import update_columns
 from pools.services.configuration.cluster_credentials import put_cluster, read_credential
+from pools.services.configuration.observed_work import queue_warnings
 from pools.services.gpu_quota.gpu_allocations import release_backend_pods
 from pools.signals import node_labels_requested, overfull_nodes_requested, workflows_on_nodes_requested
 
@@ -83,8 +84,13 @@ def put_backend(
         if spec.flavors is not None or spec.nodes is not None:
             warnings += _flavor_warnings(row)
         if spec.cluster is not None and credential is not None:
-            is_cluster_changed = put_cluster(row, spec.cluster, credential)
-            warnings = [*warnings, *credential.warnings]
+            is_cluster_changed, of_mode = put_cluster(row, spec.cluster, credential)
+            warnings = [
+                *warnings,
+                *of_mode,
+                *credential.warnings,
+                *queue_warnings(row, spec.cluster.queue_pools or {}),
+            ]
             changed = changed or (is_cluster_changed and present is not None)
         if changed:
             row.version += 1

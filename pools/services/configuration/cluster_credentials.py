@@ -26,7 +26,7 @@ from pools.locking import lock_pool_trees
 from pools.models import Backend, KubernetesSettings, Reservation
 from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
 from pools.services.changes.rows import update_columns
-from pools.signals import observation_ends
+from pools.services.configuration.observed_work import hand_over_observed_work
 
 IN_CLUSTER_SERVER = "in-cluster"
 _SHOWN_POOLS = 10
@@ -55,31 +55,34 @@ def read_credential(spec: ClusterSpec, present: Backend | None) -> tuple[Credent
     return Credential({}), [Violation("access", Fault.MISSING, missing)]
 
 
-def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool:
-    """Store the Kubernetes settings of a backend; returns whether any column changed. Raises Conflict if another
-    backend is on the same cluster and namespace. Called in the transaction that changes the backend, under the
+def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> tuple[bool, tuple[str, ...]]:
+    """Store the Kubernetes settings of a backend; returns whether any column changed, and warnings. Raises Conflict if
+    another backend is on the same cluster and namespace. Called in the transaction that changes the backend, under the
     configuration lock."""
     columns = dict(credential.columns)
-    for key in ("mode", "scheduler_name", "node_pool_key", "node_pool", "sync_mode"):
+    for key in ("mode", "scheduler_name", "node_pool_key", "node_pool", "sync_mode", "owner_label"):
         value = getattr(spec, key)
         if value is not None:
             columns[key] = value or _DEFAULTS.get(key, "")
+    if spec.queue_pools is not None:
+        columns["queue_pools"] = dict(spec.queue_pools)
     _require_free_namespace(row, columns["server"])
     existing = KubernetesSettings.objects.filter(backend=row).first()
+    warnings: tuple[str, ...] = ()
     if existing is not None and columns.get("mode", existing.mode) != existing.mode:
-        _require_no_work(row)
+        warnings = _require_no_work(row)
     if existing is None:
         KubernetesSettings.objects.create(backend=row, **columns)
-        return True
-    return update_columns(existing, columns)
+        return True, ()
+    return update_columns(existing, columns), warnings
 
 
-def _require_no_work(row: Backend) -> None:
+def _require_no_work(row: Backend) -> tuple[str, ...]:
     """The mode of a cluster changes while none of its pools has active work of ours: what runs there belongs to one
-    scheduler. Work that was only observed leaves the record and goes on. The trees stay locked, so that no submission
-    comes between."""
+    scheduler. Work that was only observed leaves the record and goes on; returns the warning about it. The trees stay
+    locked, so that no submission comes between."""
     pools = {pool.pk: pool.name for pool in lock_pool_trees(list(row.pools.values_list("pk", flat=True)))}
-    observation_ends.send(sender=None, backend=row)
+    warnings = hand_over_observed_work(row)
     held = Reservation.objects.filter(Q(pool__in=pools) | Q(pool__parent__in=pools))
     counts = Counter(pools[parent or pool] for pool, parent in held.values_list("pool_id", "pool__parent_id"))
     if counts:
@@ -91,6 +94,7 @@ def _require_no_work(row: Backend) -> None:
         )
         numbers = (("pools", len(counts)), ("workflows", sum(counts.values())))
         raise Conflict(message, [Violation("mode", Fault.LIVE_WORK, message, numbers=numbers)])
+    return warnings
 
 
 def load_kubeconfig(row: KubernetesSettings) -> tuple[Any, str]:

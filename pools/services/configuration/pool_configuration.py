@@ -39,9 +39,9 @@ from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals
 from pools.services.configuration.config_history import record_revision
 from pools.services.configuration.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.configuration.observed_work import hand_over_observed_work
 from pools.services.configuration.pending_work import pending_work
 from pools.services.people.users import create_pool_roles
-from pools.signals import observation_ends
 
 _STATE_CODES = frozenset({Fault.LIVE_WORK})
 
@@ -124,15 +124,7 @@ def _leave_observed_cluster(desired: _DesiredPool, backends: Mapping[str, Backen
         return ()
     if not is_observed(row.backend):
         return ()
-    answers = observation_ends.send(sender=None, backend=row.backend, root=row)
-    count = sum(int(number or 0) for _, number in answers)
-    if not count:
-        return ()
-    message = (
-        f"{counted(count, 'observed workflow')} of pool {row.name} leave the record: they go on in cluster "
-        f"{row.backend.name} under its own scheduler, and nothing stops them."
-    )
-    return (message,)
+    return hand_over_observed_work(row.backend, row)
 
 
 def raise_violations(faults: Sequence[Violation]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pools.domain.values.stored_text import as_storable
 from scheduling.domain.cluster.node import pod_request
 from scheduling.domain.cluster.pods.timestamps import parse_time
-from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
+from scheduling.domain.kubernetes_json import Object, ReadOnlyObject, read_texts
 from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
 from scheduling.domain.priorities import Priority, priority_of_value
 from scheduling.domain.statuses import TaskStatus
@@ -38,12 +38,13 @@ def owner_uids(item: ReadOnlyObject) -> set[str]:
     return owners | named | {str(metadata.get("uid") or "")} - {""}
 
 
-def trim_workload(item: ReadOnlyObject) -> Object:
+def trim_workload(item: ReadOnlyObject, owner_label: str = "") -> Object:
     """The part of a Workload that is read."""
     metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
     kept = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion", "ownerReferences")
     return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in kept if key in metadata}
+        | {"labels": {key: text for key, text in read_texts(item, "labels").items() if key == owner_label}},
         "spec": {key: spec[key] for key in ("queueName", "priority", "podSets") if key in spec},
         "status": {
             "conditions": status.get("conditions"),
@@ -70,6 +71,7 @@ def read_workload(
     now: datetime,
     normal: int = 0,
     notes: tuple[str, ...] = (),
+    owner: str = "",
 ) -> SeenWork:
     """The work of a Workload with the pods that belong to it; without any where it has ended, or has none for long.
     `normal` is the value of the cluster's default priority class."""
@@ -95,6 +97,8 @@ def read_workload(
         taken_away=_why_evicted(evicted) if evicted.get("reason") == "Preempted" else "",
         outcome=None if finished is None else _outcome(finished),
         outcome_message="" if finished is None else as_storable(str(finished.get("message") or "")),
+        local_queue=f"{namespace}/{local}" if local else "",
+        owner=owner,
     )
 
 

@@ -1,4 +1,4 @@
-"""The leaf in which work of a foreign queue or namespace counts, by its name."""
+"""The leaf in which work of a foreign queue or namespace counts: the one of the cluster's map, else by its name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import re
 from collections.abc import Collection, Mapping
 
 from pools.domain.names import split_name
+from scheduling.domain.observed.seen_pods import SeenWork
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+
+
+def leaf_of(work: SeenWork, queue_pools: Mapping[str, str], by_name: Mapping[str, str]) -> str:
+    """The name of the leaf in which work counts, which may not exist; empty where nothing says one. `by_name` are
+    :func:`leaf_names`."""
+    mapped = queue_pools.get(work.local_queue) or queue_pools.get(work.queue)
+    return mapped or by_name.get(plain_name(work.queue), "")
 
 
 def leaf_names(leaves: Collection[str]) -> Mapping[str, str]:

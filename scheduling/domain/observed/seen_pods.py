@@ -28,8 +28,9 @@ class SeenPod:
 
 @dataclass(frozen=True, slots=True)
 class SeenWork:
-    """A piece of work that the scheduler of the cluster starts together. `queue` is what its pool is found by,
-    `minimum` the number of pods that start together (None: all), `notes` name what it asks for and nothing counts.
+    """A piece of work that the scheduler of the cluster starts together. `queue` is what its pool is found by, before
+    it `local_queue` (`NAMESPACE/NAME`, of Kueue), `owner` the user name in its label, `minimum` the number of pods that
+    start together (None: all), `notes` name what it asks for and nothing counts.
     `expected` is the number of pods that it will have at least; it may have none for a while. `taken_away` says why its
     scheduler took its pods, which are gone by then. `outcome` is the end that its object reports, with the message:
     work of Kueue has none while more of its pods may come."""
@@ -48,6 +49,8 @@ class SeenWork:
     taken_away: str = ""
     outcome: TaskStatus | None = None
     outcome_message: str = ""
+    local_queue: str = ""
+    owner: str = ""
 
     @property
     def is_live(self) -> bool:

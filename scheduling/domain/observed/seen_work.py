@@ -48,7 +48,7 @@ _MAX_NOTES: Final = 8
 _GPU_NAME: Final = "nvidia.com/gpu"
 
 
-def trim_observed_pod(pod: ReadOnlyObject) -> Object:
+def trim_observed_pod(pod: ReadOnlyObject, owner_label: str = "") -> Object:
     """The part of a pod that is read of an observed cluster."""
     trimmed, metadata, spec, status = trim_pod(pod), pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations = read_texts(pod, "annotations")
@@ -58,7 +58,9 @@ def trim_observed_pod(pod: ReadOnlyObject) -> Object:
         if key in metadata
     }
     kept["labels"] = {
-        key: text for key, text in read_texts(pod, "labels").items() if key in _POD_LABELS or key.endswith("-uid")
+        key: text
+        for key, text in read_texts(pod, "labels").items()
+        if key in _POD_LABELS or key.endswith("-uid") or key == owner_label
     }
     kept["ownerReferences"] = [{"uid": each.get("uid")} for each in metadata.get("ownerReferences") or []]
     kept["annotations"] = {
@@ -88,9 +90,10 @@ def read_work(
     local_queues: Iterable[ReadOnlyObject] = (),
     *,
     priority_classes: Iterable[ReadOnlyObject] = (),
+    owner_label: str = "",
     now: datetime,
 ) -> FoundWork:
-    """All work in these objects."""
+    """All work in these objects. The value of `owner_label` names its owner."""
     reader, normal = ObjectReader(), _default_value(priority_classes)
     groups = {_full_name(each["metadata"]): each for each in pod_groups}
     of_kueue, owned = dict[str, ReadOnlyObject](), dict[str, str]()
@@ -113,15 +116,17 @@ def read_work(
         if workload:
             admitted[workload].append(pod)
         elif workload is not None:
-            found.append(reader.read_work(POD, pod, partial(_pod_work, pod, now, normal)))
+            found.append(reader.read_work(POD, pod, partial(_pod_work, pod, now, normal, owner_label)))
     for key, group in groups.items():
-        found.append(reader.read_work(POD_GROUP, group, partial(_group_work, group, members[key], now)))
+        found.append(reader.read_work(POD_GROUP, group, partial(_group_work, group, members[key], now, owner_label)))
     queues = dict[tuple[str, str], str]()
     for each in local_queues:
         queues |= reader.read("localqueue", each, partial(cluster_queues, [each])) or {}
     for uid, each in of_kueue.items():
         found.append(
-            reader.read_work(WORKLOAD, each, partial(_workload_work, each, admitted[uid], queues, now, normal))
+            reader.read_work(
+                WORKLOAD, each, partial(_workload_work, each, admitted[uid], queues, now, normal, owner_label)
+            )
         )
     works = sorted(filter(None, found), key=lambda work: (work.created, work.namespace, work.name))
     return FoundWork(tuple(works), tuple(reader.unread))
@@ -152,12 +157,22 @@ def _workload_work(
     queues: Mapping[tuple[str, str], str],
     now: datetime,
     normal: int,
+    owner_label: str,
 ) -> SeenWork:
-    seen = sorted((_seen_pod(pod, now) for pod in pods), key=lambda pod: pod.name)
-    return read_workload(item, seen, queues, now=now, normal=normal, notes=_notes(pods))
+    seen, owner = (
+        sorted((_seen_pod(pod, now) for pod in pods), key=lambda pod: pod.name),
+        _owner(owner_label, item, *pods),
+    )
+    return read_workload(item, seen, queues, now=now, normal=normal, notes=_notes(pods), owner=owner)
 
 
-def _pod_work(pod: ReadOnlyObject, now: datetime, normal: int) -> SeenWork | None:
+def _owner(label: str, *items: ReadOnlyObject) -> str:
+    """The owner that the first of these objects names that names one."""
+    found = (read_texts(item, "labels").get(label) for item in items) if label else ()
+    return next(filter(None, found), "")
+
+
+def _pod_work(pod: ReadOnlyObject, now: datetime, normal: int, owner_label: str) -> SeenWork | None:
     seen, notes = _seen_pod(pod, now), _notes([pod])
     if not seen.gpus and not notes:
         return None
@@ -174,10 +189,11 @@ def _pod_work(pod: ReadOnlyObject, now: datetime, normal: int) -> SeenWork | Non
         min(parse_time(metadata.get("creationTimestamp")) or now, now),
         (seen,),
         notes=notes,
+        owner=_owner(owner_label, pod),
     )
 
 
-def _group_work(group: ReadOnlyObject, pods: Sequence[ReadOnlyObject], now: datetime) -> SeenWork:
+def _group_work(group: ReadOnlyObject, pods: Sequence[ReadOnlyObject], now: datetime, owner_label: str) -> SeenWork:
     metadata, spec = group["metadata"], group.get("spec") or {}
     ordered = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
     minimum = spec.get("minMember")
@@ -195,6 +211,7 @@ def _group_work(group: ReadOnlyObject, pods: Sequence[ReadOnlyObject], now: date
         None if is_whole else max(1, int(minimum or 1)),
         _notes(ordered),
         minimum if isinstance(minimum, int) else 0,
+        owner=_owner(owner_label, group, *ordered),
     )
 
 

@@ -10,6 +10,9 @@ from typing import Final
 
 from scheduling.domain.cluster.election import lease_name
 
+OBSERVED: Final = "Observed"
+"""The reason of a cluster that is only read."""
+
 
 class SyncAction(StrEnum):
     """A button of the page of a cluster's queues."""
@@ -54,6 +57,12 @@ def rights_commands(backend: str, namespace: str) -> tuple[str, ...]:
     return (*_manifest_commands(backend), _token_command(namespace))
 
 
+def observer_commands(namespace: str) -> tuple[str, ...]:
+    """The same for a cluster that is only read."""
+    token = f"kubectl -n {shlex.quote(namespace)} create token osmo-admin-observer --duration=8760h"
+    return ("kubectl apply -f deploy/observer.yaml", token)
+
+
 def _manifest_commands(backend: str) -> tuple[str, ...]:
     return (
         f"osmo-admin webhook manifest {shlex.quote(backend)} --url https://ADDRESS:8443 > osmo-cluster.yaml",
@@ -81,8 +90,8 @@ def _off(facts: SyncFacts) -> SyncAdvice:
 
 def _observed(facts: SyncFacts) -> SyncAdvice:
     return SyncAdvice(
-        "A change of a quota does not reach this cluster, because it is only read. Choose another mode to change that; "
-        "the command shows the writes that would be made then.",
+        "A change of a quota does not reach this cluster. When the differences are as you want them, edit the cluster "
+        "and choose the mode manage; the command shows the writes that would be made then.",
         SyncAction.EDIT,
         (f"osmo-admin sync --backend {shlex.quote(facts.backend)} --dry-run",),
     )
@@ -179,7 +188,7 @@ def _again(facts: SyncFacts) -> SyncAdvice:
 _ADVICE: Final[Mapping[str, Callable[[SyncFacts], SyncAdvice]]] = {
     "NeverTried": _unchecked,
     "Off": _off,
-    "Observed": _observed,
+    OBSERVED: _observed,
     "Unreachable": _unreachable,
     "ServerFault": _unreachable,
     "TooManyRequests": _again,

@@ -17,8 +17,8 @@ class ClusterState(LeaseColumns):
     current problem, or empty. The lease belongs to the one agent that works with the cluster.
     `cluster_lease` is the agent's view of the Lease object in the cluster (`held`, `elsewhere`, `unusable`, or nothing
     yet), since when, and a message about it. `unassigned` has the queues and namespaces of an observed cluster that no
-    pool has, with the number of their workloads and the GPUs of these; `unread` its objects that cannot count, each
-    with its problem."""
+    pool takes, with the number of their workloads, the GPUs of these and the pool that they name; `unread` its objects
+    that cannot count, each with its problem."""
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="cluster_state")
     identity = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)

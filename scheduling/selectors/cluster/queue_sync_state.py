@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from math import inf
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from django.db.models import Count, F, OuterRef, Q, TextField, Value
 from django.db.models.functions import Coalesce, Now
@@ -57,11 +57,13 @@ class UntouchedAnswer(TypedDict):
 
 
 class UnassignedAnswer(TypedDict):
-    """A queue or namespace of an observed cluster that no pool has, with its workloads and their GPUs."""
+    """A queue or namespace of an observed cluster that no pool takes, with its workloads and their GPUs. `pool` is the
+    one that it names, which is not on this cluster or takes no new work."""
 
     queue: str
     workloads: int
     gpus: int
+    pool: NotRequired[str]
 
 
 class UnreadAnswer(TypedDict):
@@ -91,6 +93,7 @@ class QueueSyncAnswer(TypedDict):
     untouched: list[UntouchedAnswer]
     unassigned: Annotated[list[UnassignedAnswer], "Of an observed cluster; at most 50, the most GPUs first."]
     unread: Annotated[list[UnreadAnswer], "Of an observed cluster; at most 50."]
+    contact_error: Annotated[str, "Why the cluster did not answer last; empty while it answers."]
     drift: list[DriftAnswer]
     connection: Annotated[ConnectionAnswer | None, "The report of the last connection test; null before the first."]
     connection_at: datetime | None
@@ -132,6 +135,7 @@ def queue_sync_body(backend: Backend) -> QueueSyncAnswer:
         "untouched": row.untouched,
         "unassigned": state.unassigned,
         "unread": state.unread,
+        "contact_error": state.error,
         "drift": [drift_body(each, backend.namespace) for each in list_drift(backend)],
         "connection": row.connection_test,
         "connection_at": row.connection_tested_at,

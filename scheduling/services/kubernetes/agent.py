@@ -10,7 +10,6 @@ the rest. The agent speaks to its own cluster only, and only outside of transact
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -55,13 +54,11 @@ from scheduling.services.kubernetes.dispatching import dispatch, observation
 from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, informer_scope, uuid_name
 from scheduling.services.kubernetes.instance_id import read_instance_id
-from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
+from scheduling.services.kubernetes.leased_loop import BackendRemoved, ContactLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease
 from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
 from scheduling.services.kubernetes.syncing import sync_condition
 from scheduling.services.kubernetes.syncing.drift_repair import DriftRepair
-
-logger = logging.getLogger(__name__)
 
 _QUEUE_SYNC_PAUSES = (0.5, 30.0)
 """Seconds: the first and the longest pause between two syncs that changes of queues by others cause."""
@@ -90,7 +87,7 @@ class AgentIntervals:
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
 
-class ClusterAgent(LeasedLoop):
+class ClusterAgent(ContactLoop):
     """The agent of a backend. :meth:`relist_and_reconcile` and :meth:`reconcile` are single steps of :meth:`run`."""
 
     title = "agent"
@@ -115,9 +112,6 @@ class ClusterAgent(LeasedLoop):
         self._events = EventWriter(lambda: self._cluster)
         self._drift_repair = DriftRepair(self._events)
         self._full_requested = True  # the next comparison covers all open gangs
-        self._due: dict[str, float] = {}
-        self._error: ClusterError | None = None
-        self._heartbeat_backoff = Backoff(1, 15)
         self._queue_sync_backoff = Backoff(*_QUEUE_SYNC_PAUSES)
         self._queue_sync_due = 0.0
         self._ends_pauses_until = time.monotonic() + _RECOVERY_SECONDS  # a new agent may follow one that saw an outage
@@ -476,20 +470,6 @@ class ClusterAgent(LeasedLoop):
             heartbeats.record_heartbeat(context.backend)
         if informers.error_message:
             heartbeats.record_cluster_error(context.backend, informers.error_message)
-
-    def _record_error(self, error: ClusterError) -> None:
-        """A cluster that does not answer gets no further calls until a heartbeat succeeds."""
-        logger.info("backend %s: %s", self.backend_id, error)
-        if isinstance(error, errors.Unreachable):
-            self._error = error
-            self._due["heartbeat"] = 0.0
-
-    def _is_due(self, task: str, interval: float) -> bool:
-        now = time.monotonic()
-        if self._due.get(task, 0.0) > now:
-            return False
-        self._due[task] = now + interval
-        return True
 
     def _prepare(self) -> ClusterContext:
         """The backend's current configuration, after connection and informers were adapted to it. Raises

@@ -59,17 +59,24 @@ def record_cluster_lease(backend: Backend, state: str, message: str) -> None:
 
 
 def record_uncounted(
-    backend: Backend, unassigned: Iterable[SeenWork], unread: Iterable[UnreadObject], failed: Iterable[SeenWork]
+    backend: Backend,
+    unassigned: Iterable[tuple[SeenWork, str]],
+    unread: Iterable[UnreadObject],
+    failed: Iterable[SeenWork],
 ) -> None:
-    """Record what of an observed cluster counts in no pool: the work whose queue or namespace no pool has, the most
-    GPUs first; the objects that cannot be read, and the work that could not be written, each with its problem."""
-    found: dict[str, list[int]] = {}
-    for work in unassigned:
-        counts = found.setdefault(as_storable(work.queue), [0, 0])
+    """Record what of an observed cluster counts in no pool: the queues and namespaces of work that no pool takes, the
+    most GPUs first, each with the pool that it names; the objects that cannot be read, and the work that could not be
+    written, each with its problem."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for work, pool in unassigned:
+        counts = found.setdefault((as_storable(work.queue), pool), [0, 0])
         counts[0] += 1
         counts[1] += sum(pod.gpus for pod in work.pods if not pod.status.is_finished)
     ordered = sorted(found.items(), key=lambda each: (-each[1][1], each[0]))[:MAX_UNASSIGNED]
-    rows = [{"queue": queue, "workloads": count, "gpus": gpus} for queue, (count, gpus) in ordered]
+    rows = [
+        {"queue": queue, "workloads": count, "gpus": gpus} | ({"pool": pool} if pool else {})
+        for (queue, pool), (count, gpus) in ordered
+    ]
     problems = [(each.kind, each.namespace, each.name, each.problem) for each in unread]
     problems += [(each.kind, each.namespace, each.name, NOT_WRITTEN) for each in failed]
     keys = ("kind", "namespace", "name", "problem")

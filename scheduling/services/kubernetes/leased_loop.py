@@ -21,8 +21,9 @@ from django.db.models import QuerySet
 from pools.domain.errors import Busy
 from pools.models import Backend
 from pools.selectors.clusters import managed_clusters, observed_clusters
-from scheduling.kube.connection import metrics
+from scheduling.kube.connection import errors, metrics
 from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.errors import ClusterError
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,32 @@ class LeasedLoop(ABC):
     @abstractmethod
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
         """Work until `stop` is set, resetting `backoff` after each success. Raises LeaseLost."""
+
+
+class ContactLoop(LeasedLoop):
+    """A loop with heartbeats: it asks from time to time whether its cluster answers. `_error` is that of a cluster that
+    does not."""
+
+    def __init__(self, backend_id: int, lease: Lease, *, standby_seconds: float) -> None:
+        super().__init__(backend_id, lease, standby_seconds=standby_seconds)
+        self._due: dict[str, float] = {}
+        self._error: ClusterError | None = None
+        self._heartbeat_backoff = Backoff(1, 15)
+
+    def _record_error(self, error: ClusterError) -> None:
+        """A cluster that does not answer gets no further calls until a heartbeat succeeds."""
+        logger.info("the %s of backend %s: %s", self.title, self.backend_id, error)
+        if isinstance(error, errors.Unreachable):
+            self._error = error
+            self._due["heartbeat"] = 0.0
+
+    def _is_due(self, task: str, interval: float) -> bool:
+        """Whether the task is due; if it is, it is due again after this many seconds."""
+        now = time.monotonic()
+        if self._due.get(task, 0.0) > now:
+            return False
+        self._due[task] = now + interval
+        return True
 
 
 def kubernetes_backend(backend_id: int) -> Backend:

@@ -30,8 +30,9 @@ from pools.domain.values.durations import minute_text
 from pools.models import AuditEntry, InboxNotice, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
 from pools.services.people.notice_targets import profile_targets
+from scheduling.domain.observed.observed_object import OWNER_PREFIX
 from scheduling.locking import lock_notice_progress
-from scheduling.models import Workflow
+from scheduling.models import ObservedWork, Workflow
 from scheduling.selectors.receipts.noticed import NoticedReceipt, receipts_of_preemptions
 
 BATCH = 500
@@ -122,24 +123,43 @@ def _once(rows: Iterable[Notice]) -> list[Notice]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names of top-level pools by id, people by name, and the receipts of preemptions by the id of the entry, read once
-    for a batch."""
+    """Names of top-level pools by id, people by name, the owners of observed work by the name of its workflow, and the
+    receipts of preemptions by the id of the entry, read once for a batch."""
 
     pools: Mapping[int, str]
     people: Mapping[str, User]
+    observed: Mapping[str, str]
     receipts: Mapping[int, NoticedReceipt]
 
     @classmethod
     def of(cls, entries: Collection[AuditEntry]) -> _Names:
         pools = Pool.objects.filter(pk__in={entry.pool_id for entry in entries if entry.pool_id is not None})
-        people = User.objects.filter(username__in={entry.owner for entry in entries if entry.owner}, is_active=True)
+        observed = _owners_of_observed(entries)
+        owners = {entry.owner for entry in entries if entry.owner} | set(observed.values())
+        people = User.objects.filter(username__in=owners, is_active=True)
         lost = receipts_of_preemptions(entries)
-        return cls(dict(pools.values_list("pk", "name")), {user.username: user for user in people}, lost)
+        return cls(dict(pools.values_list("pk", "name")), {user.username: user for user in people}, observed, lost)
+
+    def owner(self, entry: AuditEntry) -> str:
+        """The name of the owner; of observed work that in its cluster, where that is known."""
+        return self.observed.get(_name_of(entry), entry.owner or "")
 
     def owner_id(self, entry: AuditEntry) -> int | None:
         """The person whose work it is; None for an earlier owner of the name."""
-        user = self.people.get(entry.owner or "")
+        user = self.people.get(self.owner(entry))
         return None if user is None or entry.time < user.date_joined else user.pk
+
+
+def _name_of(entry: AuditEntry) -> str:
+    return entry.object.partition("/")[2]
+
+
+def _owners_of_observed(entries: Collection[AuditEntry]) -> dict[str, str]:
+    names = {_name_of(entry) for entry in entries if (entry.owner or "").startswith(OWNER_PREFIX)}
+    if not names:
+        return {}
+    rows = ObservedWork.objects.filter(workflow__name__in=names).exclude(owner="")
+    return dict(rows.values_list("workflow__name", "owner"))
 
 
 def _read_facts(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
@@ -163,15 +183,16 @@ def _facts(
 
 def _ended(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     row = entry.after or {}
-    name, message = entry.object.partition("/")[2], str(row.get("failure_message") or "")[:300]
-    text = f"Workflow {name} of {entry.owner} ended: {row.get('status')}{f' ({message})' if message else ''}."
+    name, message = _name_of(entry), str(row.get("failure_message") or "")[:300]
+    text = f"Workflow {name} of {names.owner(entry)} ended: {row.get('status')}{f' ({message})' if message else ''}."
     # Work that lost its owner is reported to its pool, not to a person of the same name.
     yield _facts(entry, names, NoticeKind.WORKFLOW_ENDED, entry.object, text, owner_id=names.owner_id(entry) or _NOBODY)
 
 
 def _preempted(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
-    name = entry.object.partition("/")[2]
-    text = f"Workflow {name} of {entry.owner} was preempted: {(entry.after or {}).get('message_without_beneficiary')}"
+    name = _name_of(entry)
+    why = (entry.after or {}).get("message_without_beneficiary")
+    text = f"Workflow {name} of {names.owner(entry)} was preempted: {why}"
     subject, owner = f"workflow/{name}", names.owner_id(entry) or _NOBODY
     found = _facts(entry, names, NoticeKind.PREEMPTED, subject, text, owner_id=owner)
     if receipt := names.receipts.get(entry.pk):

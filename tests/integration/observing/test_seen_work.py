@@ -234,7 +234,7 @@ def test_a_subpool_that_drains_keeps_its_work_and_takes_no_more(lab: Lab, caplog
     lab.look()
     assert lab.states() == {"job": ("RUNNING", 3)}
     assert lab.other_gpus() == {"n1": 0, "n2": 2}
-    assert lab.unassigned() == [{"queue": "science", "workloads": 1, "gpus": 2}]
+    assert lab.unassigned() == [{"queue": "science", "workloads": 1, "gpus": 2, "pool": "lab-pool--science"}]
     assert "unforeseen error" not in caplog.text
 
 
@@ -404,7 +404,7 @@ def test_pools_switch_one_by_one(lab: Lab) -> None:
         lab.firm.add_pod("job", namespace=namespace, gpus=2, node="n1")
     lab.look()
     moved = patch_pool(PatchPool(name="science", patch={"backend": "ours"}), actor=world.admin_actor())
-    assert any("go on in cluster lab" in warning for warning in moved.warnings)
+    assert any("The scheduler of cluster lab goes on" in warning for warning in moved.warnings)
     assert (lab.used("science"), lab.used("vision")) == ((0, 0), (2, 2))
     lab.look()
     assert lab.states() == {"job": ("RUNNING", 2)}

@@ -49,7 +49,7 @@ def test_one_pool_after_the_other_and_back(lab: Lab, root: ApiClient) -> None:
 
     moved = patch_pool(root, "science", backend="ours")
     assert moved.status == 200
-    assert "go on in cluster lab" in moved.text
+    assert "The scheduler of cluster lab goes on with this work" in moved.text
     lab.look()
     assert counted() == {"vision": "RUNNING"}
     assert lab.unassigned() == [{"queue": "science", "workloads": 1, "gpus": 2}]
@@ -78,6 +78,11 @@ def test_one_pool_after_the_other_and_back(lab: Lab, root: ApiClient) -> None:
 def test_all_pools_at_once_and_back(lab: Lab, root: ApiClient) -> None:
     shown = root("PUT", "/api/configs/backend/lab?dry_run=True", {"mode": "manage"})
     assert shown.status == 200
+    (warning,) = shown.body["warnings"]
+    assert warning.startswith("2 observed workflows leave the record. The scheduler of cluster lab goes on")
+    form = {"namespace": "osmo-lab", "access": "in_cluster", "mode": "manage", "sync_mode": "apply"}
+    page = world.sign_in("root").get("/clusters/lab/configuration/-/preview", form).content.decode()
+    assert warning in page, "the page and the API say the same"
     assert counted() == {"science": "RUNNING", "vision": "RUNNING"}
     assert root("PUT", "/api/configs/backend/lab", {"mode": "manage"}).status == 200
     assert counted() == {}

@@ -64,6 +64,8 @@ def test_a_cluster_is_stored_and_shown_without_its_credential(admin: ApiClient) 
         "node_pool": "gpu",
         "mode": "manage",
         "sync_mode": "apply",
+        "queue_pools": {},
+        "owner_label": "",
         "pools": [],
         "version": 1,
         "warnings": [],

@@ -68,7 +68,8 @@ SIMULATED = {"type": "simulated", "namespace": "ns", "description": "d", "nodes"
              "offline": False}  # fmt: skip
 CLUSTER = {"type": "kubernetes", "namespace": "ns", "access": "kubeconfig", "kubeconfig": "{}", "kubeconfig_file": "f",
            "context": "c", "scheduler_name": "s", "node_pool_key": "k", "node_pool": "p",
-           "sync_mode": "apply", "mode": "manage"}  # fmt: skip
+           "sync_mode": "apply", "mode": "manage", "queue_pools": {"q": "p"},
+           "owner_label": "user"}  # fmt: skip
 COHORT = {"parent": "c", "weight": 1, "quotas": [
     {"flavor": "default", "resource": "gpu", "nominal": 1, "borrowing_limit": 1, "lending_limit": 1}]}  # fmt: skip
 GPU_QUOTA = {"spec": {

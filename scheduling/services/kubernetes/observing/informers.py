@@ -47,12 +47,14 @@ class ObservedInformers(InformerGroup):
         self, connect: Callable[[], ClusterReader | None], wake: Callable[[], None], timing: InformerTiming
     ) -> None:
         self._wake, self._nodes_changed, self._changed = wake, True, True
+        self.owner_label = ""
+        """It is kept of objects that are read from now on."""
         common: dict[str, Any] = {"connect": connect, "timing": timing, "name_of": full_name}
         self.pods: Informer[str] = Informer(
             resource_kinds.POD,
             key_of=full_name,
             on_change=self._on_change,
-            transform=trimmed_or_marked(trim_observed_pod),
+            transform=trimmed_or_marked(lambda pod: trim_observed_pod(pod, self.owner_label)),
             **common,
         )
         self.pod_groups: Informer[str] = Informer(
@@ -63,7 +65,7 @@ class ObservedInformers(InformerGroup):
                 kind,
                 key_of=full_name,
                 on_change=self._on_change,
-                transform=trimmed_or_marked(trim_workload),
+                transform=trimmed_or_marked(lambda item: trim_workload(item, self.owner_label)),
                 **common,
             )
             for kind in WORKLOADS

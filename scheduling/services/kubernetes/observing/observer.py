@@ -7,7 +7,6 @@ any number of installations may observe the same cluster.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -29,15 +28,13 @@ from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services.kubernetes import connections, heartbeats
-from scheduling.services.kubernetes.leased_loop import LeasedLoop, observed_backend
+from scheduling.services.kubernetes.leased_loop import ContactLoop, observed_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
 from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
 from scheduling.services.kubernetes.observing.difference_watch import DifferenceWatch, decisions_between
 from scheduling.services.kubernetes.observing.informers import ObservedInformers
 from scheduling.services.kubernetes.observing.record import RecordResult, WorkRecorder
 from scheduling.services.kubernetes.syncing import sync_condition
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class ObserverIntervals:
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
 
-class ClusterObserver(LeasedLoop):
+class ClusterObserver(ContactLoop):
     """The observer of a backend. :meth:`relist_and_observe` is one whole round of :meth:`run`."""
 
     title = "observer"
@@ -73,11 +70,8 @@ class ClusterObserver(LeasedLoop):
         self._informers = ObservedInformers(lambda: self._cluster, self._wake.set, intervals.informer_timing)
         self._recorder, self._differences = WorkRecorder(self._require_lease), DifferenceWatch()
         self._backend: Backend | None = None
-        self._due: dict[str, float] = {}
         self._devices: tuple[list[Object], list[Object]] | None = None
         self._usage: dict[str, ForeignUsage] | None = None
-        self._error: ClusterError | None = None
-        self._heartbeat_backoff = Backoff(1, 15)
 
     def end_pauses(self) -> None:
         """The cluster answers after an outage: read it again now."""
@@ -111,6 +105,7 @@ class ClusterObserver(LeasedLoop):
             self._informers.workloads(),
             self._informers.local_queues(),
             priority_classes=self._informers.priority_classes.objects().values(),
+            owner_label=self._informers.owner_label,
             now=timezone.now(),
         )
         works = [self._recorder.with_losses(work) for work in seen.works]
@@ -211,25 +206,13 @@ class ClusterObserver(LeasedLoop):
         elif self._informers.has_synced:
             heartbeats.record_heartbeat(backend)
 
-    def _record_error(self, error: ClusterError) -> None:
-        logger.info("observed backend %s: %s", self.backend_id, error)
-        if isinstance(error, errors.Unreachable):
-            self._error = error
-            self._due["heartbeat"] = 0.0
-
-    def _is_due(self, task: str, interval: float) -> bool:
-        now = time.monotonic()
-        if self._due.get(task, 0.0) > now:
-            return False
-        self._due[task] = now + interval
-        return True
-
     def _read_backend(self) -> Backend:
         """The backend's current configuration, after the connection was adapted to it. Raises BackendRemoved when it is
         no longer observed."""
         if self._backend is not None and not self._is_due("configuration", self._intervals.configuration):
             return self._backend
         self._backend = backend = observed_backend(self.backend_id)
+        self._informers.owner_label = backend.kubernetes.owner_label
         try:
             self._cluster = self._connect(backend)
         except ClusterError as error:  # the credential cannot be used at all

@@ -16,7 +16,7 @@ from pools.locking import lock_pool_tree
 from pools.models import Backend, Node, Pool, User
 from pools.selectors.clusters import is_observed
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds, TaskGpus, counts_by_flavor
-from scheduling.domain.observed.leaf_names import leaf_names, plain_name
+from scheduling.domain.observed.leaf_names import leaf_names, leaf_of
 from scheduling.domain.observed.observed_object import OWNER_PREFIX
 from scheduling.domain.observed.seen_pods import SeenPod, SeenWork
 from scheduling.domain.statuses import TaskStatus
@@ -38,11 +38,11 @@ MAX_PER_TRANSACTION = 200  # every other change of that pool waits for the trans
 @dataclass(frozen=True, slots=True)
 class RecordResult:
     """What a look has written. `counted` are the uids of the pods with an open attempt in a pool, `unassigned` the work
-    whose queue or namespace no pool has that takes work, `failed` the work that the database did not take. Look again
-    soon where it `is_unfinished`: some trees were locked by others, or work left a pool."""
+    that no pool takes, each with the pool that its queue names (empty for none), `failed` the work that the database
+    did not take. Look again soon where it `is_unfinished`: some trees were locked by others, or work left a pool."""
 
     counted: frozenset[str]
-    unassigned: tuple[SeenWork, ...]
+    unassigned: tuple[tuple[SeenWork, str], ...]
     failed: tuple[SeenWork, ...]
     is_unfinished: bool
 
@@ -73,7 +73,7 @@ class WorkRecorder:
         """Write what differs from the last look; the record of objects that cannot be read now (by their uids) stays.
         Raises DatabaseLost, and BackendRemoved when the mode has changed since the look."""
         leaves = {leaf.name: leaf for leaf in _open_leaves(backend)}
-        by_name = leaf_names(leaves)
+        by_name, queue_pools = leaf_names(leaves), backend.kubernetes.queue_pools
         open_marks = {mark.uid: mark for mark in _open_marks(backend)}
         self._pods = {uid: frozenset(mark.pods) for uid, mark in open_marks.items()}
         for uid in unread:
@@ -82,14 +82,14 @@ class WorkRecorder:
         trees: defaultdict[int, list[_Step]] = defaultdict(list)
         unassigned, has_left = [], False
         for work in works:
-            name, mark = by_name.get(plain_name(work.queue)), open_marks.pop(work.uid, None)
-            leaf = None if name is None else leaves[name]
+            name, mark = leaf_of(work, queue_pools, by_name), open_marks.pop(work.uid, None)
+            leaf = leaves.get(name)
             if mark is not None and (leaf is None or mark.workflow.pool_id != leaf.pk):
                 trees[mark.workflow.root_pool_id].append(_Step(mark, message=OTHER_POOL))
                 has_left = True
             elif leaf is None or (mark is None and not _takes_work(leaf)):
                 if work.is_live:
-                    unassigned.append(work)
+                    unassigned.append((work, name))
             elif mark is None:
                 if work.is_live:
                     trees[leaf.root.pk].append(_Step(work=work, leaf=leaf.pk))

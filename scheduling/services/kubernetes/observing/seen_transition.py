@@ -11,6 +11,7 @@ from uuid import UUID
 import yaml
 from django.db.models import Max
 
+from pools.domain.values.stored_text import as_storable
 from pools.models import Pool
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.observed.kueue_work import WORKLOAD
@@ -78,6 +79,7 @@ def new_rows(work: SeenWork, leaf: Pool, user_id: int) -> tuple[Workflow, Group,
         uid=work.uid,
         queue=work.queue,
         notes=list(work.notes),
+        owner=as_storable(work.owner),
         pods={pod.uid: str(task.pk) for pod, task in zip(live, tasks, strict=True)},
     )
     return workflow, group, tasks, mark
@@ -160,6 +162,7 @@ class SeenTransition(ObservedTransition):
                 self._follow_pod(group, task, pod)
         self._note_unknown_nodes(group, work)
         _note_names(mark, work)
+        mark.owner = mark.owner or as_storable(work.owner)  # a Workload has no pods while it waits
         placed = self.attempts.placed_attempts(group.pk)
         if self._tells_starts:
             self._add_decision(group, StepAction.START, [task for task in placed if task.pk not in ran_before])
@@ -183,7 +186,7 @@ class SeenTransition(ObservedTransition):
         super().save()
         bulk_sql.update_rows(self._resized, ["gpus", "gang"])
         bulk_sql.update_rows(self._flavored, ["flavor"])
-        ObservedWork.objects.bulk_update(self._marks, ["pods", "pod_names", "is_open"])
+        ObservedWork.objects.bulk_update(self._marks, ["pods", "pod_names", "is_open", "owner"])
 
     def _group(self, mark: ObservedWork) -> Group:
         return self.groups[mark.workflow_id][_GROUP_NAME]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from scheduling.domain.queues.plan import QueueAction, QueueStep, Untouched
+from scheduling.domain.queues.sync_advice import OBSERVED
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.error_messages import condition_reason, error_message
 from scheduling.kube.connection.errors import ClusterError
@@ -22,7 +23,6 @@ MAX_PAUSE = timedelta(minutes=5)
 
 Synced = QueueSync.Synced
 _HELD_ELSEWHERE = "HeldElsewhere"
-_OBSERVED = "Observed"
 _OUTAGE_REASONS = frozenset(condition_reason(each("")) for each in (errors.Unreachable, errors.ServerError))
 
 
@@ -34,12 +34,12 @@ def set_off(row: QueueSync) -> None:
 
 def set_observed(row: QueueSync) -> None:
     """The cluster is observed: no queue is written, and those that others change are their own."""
-    if row.reason == _OBSERVED:
+    if row.reason == OBSERVED:
         return
     QueueDrift.objects.filter(backend=row.backend_id).delete()
     row.closed_queues = {}
     row.failures, row.retry_at = 0, None
-    _set_condition(row, Synced.UNKNOWN, _OBSERVED, "The cluster is observed: no queue is written.")
+    _set_condition(row, Synced.UNKNOWN, OBSERVED, "The cluster is observed: no queue is written.")
 
 
 def set_held_elsewhere(row: QueueSync, holder: str) -> None:

@@ -1,0 +1,85 @@
+"""The pages of an observed cluster say what is true of it, and nothing of the queues that we would write."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+from django.test import Client
+
+from scheduling.models import ClusterState
+from tests.integration.admin.conftest import confirm_change
+from tests.integration.observing.test_seen_work import Lab
+from tests.support import world
+
+
+@pytest.fixture
+def lab(ledger: None) -> Lab:
+    world.make_user("root", "osmo-admin")
+    found = Lab()
+    world.make_pool("science", 4, on=found.backend)
+    found.firm.add_pod("job", namespace="science", gpus=2, node="n1")
+    found.look()
+    return found
+
+
+@pytest.fixture
+def browser(lab: Lab) -> Client:
+    return world.sign_in("root")
+
+
+def read(browser: Client, address: str) -> str:
+    answer = browser.get(address)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_tabs_of_an_observed_cluster(browser: Client) -> None:
+    page = read(browser, "/clusters/lab")
+    assert "/clusters/lab/differences" in page
+    assert "/clusters/lab/webhooks" not in page, "no webhook is installed there"
+    assert "Namespace of queue names" not in page
+
+
+def test_the_connection_page_has_nothing_of_our_queues(browser: Client) -> None:
+    page = read(browser, "/clusters/lab/sync")
+    assert "The cluster is only read" in page
+    assert "osmo-admin-observer" in page, "the account that lists and watches"
+    for word in ("Desired state", "Edits by others", "webhook manifest", "Sync now"):
+        assert word not in page
+
+
+def test_why_it_cannot_be_read_is_said(browser: Client) -> None:
+    ClusterState.objects.update(error="The cluster does not know the credential.")
+    assert "The cluster cannot be read: The cluster does not know the credential." in read(browser, "/clusters/lab")
+    assert "The cluster does not know the credential." in read(browser, "/clusters/lab/sync")
+    answer = world.call_as("root")("GET", "/api/backend/lab/sync")
+    assert answer.body["contact_error"] == "The cluster does not know the credential."
+
+
+def test_its_pools_take_no_submission(browser: Client) -> None:
+    page = read(browser, "/pools/science")
+    assert "Its cluster is observed" in page
+    assert "/workflows/-/submit?pool=science" not in page
+    assert "Queue of the pool remainder" not in page
+
+
+def test_the_guide_has_the_way_to_observe(browser: Client) -> None:
+    page = read(browser, "/clusters/-/connect")
+    assert "To observe it first" in page
+    assert "kubectl apply -f deploy/observer.yaml" in page
+
+
+def test_a_new_observed_cluster_is_shown_on_its_own_page(lab: Lab, browser: Client) -> None:
+    typed = {
+        "name": "second", "namespace": "second", "access": "in_cluster", "mode": "observe", "sync_mode": "apply",
+    }  # fmt: skip
+    made = confirm_change(browser, "/clusters/-/connect", **typed)
+    assert (made.status_code, made["Location"]) == (302, "/clusters/second")
+
+
+def test_the_preview_of_a_switch_counts_what_runs_before_it(browser: Client) -> None:
+    typed = {"namespace": "osmo-lab", "access": "in_cluster", "mode": "manage", "sync_mode": "apply"}
+    page = read(browser, f"/clusters/lab/configuration/-/preview?{urlencode(typed)}")
+    assert "(science), with 1 running workflow." in page
+    assert "give it the rights of the manifest before" in page
