@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.names import LABEL_LIMIT, SEPARATOR
+from pools.domain.names import LABEL_LIMIT, SEPARATOR, canonical_name
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import DEFAULT_FLAVOR, NO_LIMIT
@@ -160,6 +160,7 @@ class _Tree:
 
     def _add_pool(self, queue: SourceQueue, cohort: str, children: list[SourceQueue]) -> None:
         name = self.pools.claim(queue.name, queue.place)
+        self.result.queue_pools[queue.name] = name
         body: dict[str, Any] = {
             "backend": self.options.backend, "resources": self._resources(queue, name), **queue.extra
         }  # fmt: skip
@@ -177,6 +178,7 @@ class _Tree:
             self._report_fractions(each)
             self._lose_description(each, "subpool")
             short = shorts.claim(each.name.removeprefix(f"{queue.name}{SEPARATOR}"), each.place)
+            self.result.queue_pools[each.name] = canonical_name(name, short)
             quotas = {flavor: amounts.whole_quota or 0 for flavor, amounts in each.amounts.items()}
             subpools[short] = quotas if queue.has_flavors else quotas[DEFAULT_FLAVOR]
             shown = ", ".join(f"{quota}{queue.of(flavor)}" for flavor, quota in quotas.items())

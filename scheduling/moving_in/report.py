@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
+from pools.domain.configuration.queue_pools import queue_pools_text
 from pools.domain.structured_input.faults import shorten
 from pools.domain.values.counting import counted
 from scheduling.moving_in.result import ImportResult, PartOutcome, ReportLine
@@ -46,3 +48,11 @@ def _parts(kind: str, result: ImportResult) -> Iterator[str]:
         yield f"## {title}"
         yield ""
         yield from [f"    {line_text(line)}" for line in lines] or ["Nothing."]
+    if result.queue_pools:
+        yield from ("", "## Pools of queues", "")
+        if renamed := result.renamed_queues():
+            yield "To observe the cluster, give it these lines (its field “Pools of queues”, or this key of its API):"
+            yield from ("", *(f"    {line}" for line in queue_pools_text(renamed).splitlines()), "")
+            yield f"    {json.dumps({'queue_pools': renamed})}"
+        else:
+            yield "Nothing: an observed cluster finds the pool of each queue by its name."

@@ -11,6 +11,7 @@ from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.values.counting import counted
 from scheduling.configuration.bodies import SECTION_BY_KIND
+from scheduling.domain.observed.leaf_names import leaf_names, plain_name
 
 MAX_SHOWN_FAULTS = 50
 
@@ -72,6 +73,8 @@ class ImportResult:
     origins: dict[tuple[OwnedKind, str], SourcePlace] = field(default_factory=dict)
     lines: list[ReportLine] = field(default_factory=list)
     faults: list[Violation] = field(default_factory=list)
+    queue_pools: dict[str, str] = field(default_factory=dict)
+    """The leaf of each queue or namespace of the source whose work counts in one."""
 
     def add(self, kind: OwnedKind, name: str, body: Mapping[str, Any], place: SourcePlace) -> None:
         """Add an object that comes from this place."""
@@ -112,6 +115,12 @@ class ImportResult:
     def is_complete(self) -> bool:
         """Whether nothing is lost and nothing is left to decide."""
         return not self.count(PartOutcome.TO_DECIDE) and not self.count(PartOutcome.NO_COUNTERPART)
+
+    def renamed_queues(self) -> dict[str, str]:
+        """The queues whose leaf an observed cluster does not find by the name of the queue."""
+        by_name = leaf_names(set(self.queue_pools.values()))
+        found = {queue: leaf for queue, leaf in self.queue_pools.items() if by_name.get(plain_name(queue)) != leaf}
+        return dict(sorted(found.items()))
 
     def finish(self) -> None:
         """Bring each object to the one form of our files. Raises BadSource with every fault."""

@@ -132,6 +132,7 @@ class _KueueReader:
             self._read_cohort(each, weights)
         names = NameRegister("pool", longest_pool_name(self.options.namespace), self.result)
         pools = {each.name: names.claim(each.name, each.place()) for each in queues}
+        self.result.queue_pools |= pools
         for each in queues:
             self._read_queue(each, pools[each.name], weights)
         self._add_backend(by_kind.pop("Node", []), flavors)

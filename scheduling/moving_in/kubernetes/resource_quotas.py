@@ -122,7 +122,7 @@ def _add_pools(ceilings: dict[str, _Ceilings], nodes: FoundNodes, result: Import
                 if len(rows) > 1:
                     text = "is the least" if amount == least else f"does not count, because another has {least}"
                     result.became(place, f"{len(rows)} quotas of {namespace} bound {key}: {amount} {text}.")
-        name = names.claim(namespace, found.place)
+        name = result.queue_pools[namespace] = names.claim(namespace, found.place)
         quota = found.gpus if is_guaranteed else 0
         gpu = {"guarantee": quota, "maximum": found.gpus}
         body = {"backend": options.backend, "resources": {"gpu": gpu}, "description": f"Namespace {namespace}"}

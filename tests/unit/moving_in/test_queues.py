@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pools.domain.configuration.ownership import OwnedKind
+from scheduling.moving_in.report import report_text
 from scheduling.moving_in.result import BadSource, PartOutcome
 from tests.support.imports import body, gpu, imported, pool, silent_keys, told
 
@@ -29,6 +30,24 @@ def read(*documents: str):
 
 class TestKai:
     """The Queues of a cluster."""
+
+    def test_the_report_has_the_pools_of_queues_that_no_name_finds(self) -> None:
+        """So that the cluster can be observed at once."""
+        result = read(
+            queue("team.a", "quota: 4, limit: -1"),
+            queue("team-a", "quota: 4, limit: -1"),
+            queue("x", "quota: 4, limit: -1"),
+            queue("x.train", "quota: 4, limit: -1, overQuotaWeight: 1", "x"),
+        )
+        assert result.queue_pools == {
+            "team.a": "team-a", "team-a": "team-a-2", "x": "x", "x.train": "x--x-train",
+        }  # fmt: skip
+        assert result.renamed_queues() == {"team-a": "team-a-2"}
+        report = report_text("kai", result)
+        assert "    team-a = team-a-2" in report
+        assert '    {"queue_pools": {"team-a": "team-a-2"}}' in report
+        plain = report_text("kai", read(queue("team.a", "quota: 4, limit: -1")))
+        assert "finds the pool of each queue by its name" in plain
 
     def test_leaves_without_limits_are_subpools_and_nothing_is_lost(self) -> None:
         result = read(
