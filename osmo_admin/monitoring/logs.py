@@ -16,7 +16,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.utils.module_loading import import_string
 from structlog.typing import EventDict, Processor
 
-from osmo_admin.web.logged_address import hide_in_requests
+from osmo_admin.monitoring.logged_address import hide_in_requests
 
 PROCESS_VARIABLE = "OSMO_PROCESS"
 """Set by each process of the installation for itself and its own processes: web, webhook, worker, beat, clusters, or

@@ -12,9 +12,9 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django_structlog.middlewares import RequestMiddleware
 
+from osmo_admin.monitoring.logged_address import logged_request
 from osmo_admin.web.client_address import client_address
 from osmo_admin.web.content_policy import API_PREFIXES
-from osmo_admin.web.logged_address import logged_request
 from pools.database.transactions import one_snapshot, request_id
 from pools.domain.page_addresses import is_preview_address, is_sign_on_address, without_last_slash
 from pools.representations.page_parameters import RememberingQuery
