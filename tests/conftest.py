@@ -96,6 +96,9 @@ def _place_in_order(item: pytest.Item) -> int:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     optional_tools.fail_missing(item)
+    marker = item.get_closest_marker("django_db")
+    if "transactional_db" in getattr(item, "fixturenames", ()) or (marker and marker.kwargs.get("transaction")):
+        _end_module_data()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -181,6 +184,15 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
         database.drop_database(template, name)
 
 
+_undo_module_data: list[Callable[[], None]] = []
+
+
+def _end_module_data() -> None:
+    """Undo the data of the module; tests with committed data follow all others of their module."""
+    while _undo_module_data:
+        _undo_module_data.pop()()
+
+
 @pytest.fixture(scope="module")
 def module_data(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Any]]:
     """Opens a transaction around the tests of a module, whose own transactions are savepoints of it. For a fixture of
@@ -191,10 +203,15 @@ def module_data(django_db_setup: None, django_db_blocker: Any) -> Iterator[Calla
     with django_db_blocker.unblock():
         block = transaction.atomic()
         block.__enter__()
+
+    def undo() -> None:
+        with django_db_blocker.unblock():
+            transaction.set_rollback(True)
+            block.__exit__(None, None, None)
+
+    _undo_module_data.append(undo)
     yield django_db_blocker.unblock
-    with django_db_blocker.unblock():
-        transaction.set_rollback(True)
-        block.__exit__(None, None, None)
+    _end_module_data()
 
 
 @pytest.fixture
