@@ -10,7 +10,7 @@ from osmo_admin.cli.base.command_decorator import client_command, command_group
 from osmo_admin.cli.base.completion import complete_tokens
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.options import UserOption
-from osmo_admin.cli.base.output import confirm, print_answer, print_list
+from osmo_admin.cli.base.output import confirm, print_answer
 from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, list_table
 from osmo_admin.cli.changes import TypedChange, change_command
@@ -51,8 +51,12 @@ def list_(session: ClientSession, user: UserOption = None) -> None:
     """
     answer = session.http().get(_token_url(user))
     columns = pick(TOKEN_COLUMNS, "name user description expires last_used roles")
-    rows = [row if row.get("last_used_at") else row | {"last_used_at": NEVER} for row in answer]
-    print_list(session, answer, columns, rows, "No tokens found.")
+
+    def table() -> AnswerText:
+        rows = [row if row.get("last_used_at") else row | {"last_used_at": NEVER} for row in answer]
+        return list_table(columns, rows, nothing="No tokens found.")
+
+    print_answer(session, answer, table)
 
 
 @change_command(app, "delete", DeleteToken, confirms=True, options=OWNER)
