@@ -129,8 +129,9 @@ def test_observe_manage_one_pool_and_back(ledger: None, audited: tuple[KubeServe
         firm.add_pod("notebook", namespace="vision", gpus=1, node="n1")
         add_workload(cluster)
         wait_for_states(train="PENDING", notebook="RUNNING", batch_job="PENDING")
-        for name in ("train-0", "train-1"):
-            firm.start(name, "n1", namespace="science")
+        for name in ("train-0", "train-1"):  # a node is given by a binding only, so its pods come anew
+            firm.delete(name, namespace="science")
+            firm.add_member("train", name, namespace="science", node="n1")
         wait_for_states(train="RUNNING", notebook="RUNNING", batch_job="PENDING")
 
         # A start beyond the quota is a difference.
