@@ -7,8 +7,8 @@ from django.db import models
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration import cluster_config
+from pools.domain.configuration.cluster_config import QUEUE_PATTERN
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.configuration.queue_pools import QUEUE_PATTERN
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.models.backend import Backend
 from pools.models.change_tokens import MoveTokensTrigger, TokenKind, plan_of_backends

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from pools.domain.configuration.queue_pools import queue_pools_text
+from pools.domain.configuration.cluster_config import queue_pools_text
 from pools.domain.structured_input.faults import shorten
 from pools.domain.values.counting import counted
 from scheduling.moving_in.result import ImportResult, PartOutcome, ReportLine

@@ -15,8 +15,8 @@ from pools.admin.confirm_flow import ChangeForm, FieldGroup
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
+from pools.domain.configuration.cluster_config import queue_pools_from_text, queue_pools_text
 from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text
-from pools.domain.configuration.queue_pools import queue_pools_from_text, queue_pools_text
 from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
 

@@ -20,9 +20,9 @@ from pools.admin.configuration.cohort_changes import cohort_form_values
 from pools.admin.configuration.pool_changes import pool_form_values
 from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
+from pools.domain.configuration.cluster_config import queue_pools_text
 from pools.domain.configuration.flavors import flavors_of, flavors_text
 from pools.domain.configuration.pool_fields import FIELDS_OF_FORM
-from pools.domain.configuration.queue_pools import queue_pools_text
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.names import SEPARATOR, split_name
 from pools.domain.people.roles import Actor, Permission, is_allowed

@@ -20,10 +20,9 @@ from pools.domain.changes.command import (
     value,
 )
 from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, VictimRule
-from pools.domain.configuration.cluster_config import ACCESS_MODES, CLUSTER_MODES, SYNC_MODES
+from pools.domain.configuration.cluster_config import ACCESS_MODES, CLUSTER_MODES, QUEUE_POOLS, SYNC_MODES
 from pools.domain.configuration.flavors import FLAVOR
 from pools.domain.configuration.ownership import OwnedKind
-from pools.domain.configuration.queue_pools import QUEUE_POOLS
 from pools.domain.people.roles import Permission
 from pools.domain.shortage.degraded import DegradedRule
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, Final, TypedDict
 
-from pools.domain.configuration.queue_pools import read_queue_pools
 from pools.domain.errors import Fault
-from pools.domain.structured_input.fields import FieldReader
+from pools.domain.names import SHORT_NAME_PATTERN
+from pools.domain.structured_input.config_fields import TEXT
+from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 KUBERNETES = "kubernetes"
 KUBECONFIG, FILE, IN_CLUSTER = "kubeconfig", "file", "in_cluster"
@@ -29,6 +30,18 @@ _LABEL_KEY = re.compile(
     r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
 _SCHEDULER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+# The pools in which the work of an observed cluster counts, by the names of its queues: of a queue of KAI, of a
+# ClusterQueue or, as NAMESPACE/NAME, of a LocalQueue of Kueue, or the namespace of pods without a queue.
+MAX_QUEUES: Final = 5000
+MAX_QUEUE_NAME: Final = 512
+MAX_POOL_NAME: Final = 128
+QUEUE_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+QUEUE_POOLS: Final[dict[str, Any]] = {"type": "object", "additionalProperties": TEXT, "maxProperties": MAX_QUEUES}
+
+_QUEUE: Final = re.compile(QUEUE_PATTERN.replace("$", r"\Z"))
+_POOL: Final = re.compile(SHORT_NAME_PATTERN.replace("$", r"\Z"))
 
 
 class ClusterKeys(TypedDict, total=False):
@@ -125,3 +138,41 @@ def _read_matching_text(fields: FieldReader, key: str, pattern: re.Pattern[str],
     if value and not pattern.fullmatch(value):
         fields.add_fault(key, Fault.BAD_VALUE, f"{rule}.")
     return value
+
+
+def read_queue_pools(fields: FieldReader, key: str) -> dict[str, str]:
+    """The pools by queue in the input. After a fault they are not usable."""
+    nested = fields.nested(key)
+    if nested is None:
+        return {}
+    if len(nested.body) > MAX_QUEUES:
+        fields.add_fault(key, Fault.TOO_MANY, f"has {len(nested.body):,} queues; the most is {MAX_QUEUES:,}.")
+        return {}
+    found = {}
+    for queue in nested.body:
+        shown = shorten_value(queue)
+        if len(queue) > MAX_QUEUE_NAME or not _QUEUE.match(queue):
+            rule = f"is not the name of a queue: letters, digits, '-', '_', '.' and '/', at most {MAX_QUEUE_NAME}."
+            nested.add_fault(shown, Fault.BAD_NAME, rule)
+            continue
+        pool = nested.field(queue).text()
+        if pool is not None and (len(pool) > MAX_POOL_NAME or not _POOL.match(pool)):
+            nested.add_fault(shown, Fault.BAD_VALUE, "must be the name of a pool, or POOL--SUBPOOL.")
+        found[queue] = pool or ""
+    return dict(sorted(found.items()))
+
+
+def queue_pools_text(pools: Mapping[str, str]) -> str:
+    """The pools as their form has them, one queue a line."""
+    return "\n".join(f"{queue} = {pool}" for queue, pool in sorted(pools.items()))
+
+
+def queue_pools_from_text(text: str) -> dict[str, str]:
+    """The JSON of the lines of a form; its reader says what is wrong. Raises ValueError for a queue with two lines."""
+    found: dict[str, str] = {}
+    for line in filter(str.strip, text.splitlines()):
+        queue, _, pool = (part.strip() for part in line.partition("="))
+        if queue in found:
+            raise ValueError
+        found[queue] = pool
+    return found

@@ -29,9 +29,9 @@ from pools.locking import lock_backend, lock_configuration, lock_flavors
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.services.changes.observed_work import queue_warnings
 from pools.services.changes.rows import update_columns
 from pools.services.configuration.cluster_credentials import put_cluster, read_credential
-from pools.services.configuration.observed_work import queue_warnings
 from pools.services.gpu_quota.gpu_allocations import release_backend_pods
 from pools.signals import node_labels_requested, overfull_nodes_requested, workflows_on_nodes_requested
 

@@ -25,8 +25,8 @@ from pools.domain.errors import Conflict, Fault, Violation
 from pools.locking import lock_pool_trees
 from pools.models import Backend, KubernetesSettings, Reservation
 from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
+from pools.services.changes.observed_work import hand_over_observed_work
 from pools.services.changes.rows import update_columns
-from pools.services.configuration.observed_work import hand_over_observed_work
 
 IN_CLUSTER_SERVER = "in-cluster"
 _SHOWN_POOLS = 10

@@ -37,9 +37,9 @@ from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals
+from pools.services.changes.observed_work import hand_over_observed_work
 from pools.services.configuration.config_history import record_revision
 from pools.services.configuration.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
-from pools.services.configuration.observed_work import hand_over_observed_work
 from pools.services.configuration.pending_work import pending_work
 from pools.services.people.users import create_pool_roles
 
