@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from pools.admin.done_changes import GONE, DoneChange, keep_done, read_done
+from pools.admin.done_changes import GONE, DoneChange, keep_done, making_marks, read_done
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.page_addresses import PREVIEW_SEGMENT
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -100,7 +100,8 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
     def _page_of_gone(self, request: HttpRequest) -> TemplateResponse | None:
         """What was said when this person removed the object whose form they come back to; None if they did not."""
         address, is_repeated = request.path.removesuffix(PREVIEW_SEGMENT), request.method == "POST"
-        done = read_done(actor_of(request), address, GONE, waits=is_repeated)
+        marks = making_marks(actor_of(request), address) if is_repeated else ()
+        done = read_done(actor_of(request), address, GONE, waits_for=marks)
         if done is None:
             return None
         status = 404 if is_repeated else 200

@@ -401,14 +401,14 @@ class ConfirmFlow(Generic[ResultT]):
         )
 
     def _confirm(self, form: ChangeForm, sent: _Input, *, asks: bool) -> HttpResponse:
-        with done_changes.making(actor_of(self.request), self._form_address) as is_only_one:
-            return self._make_confirmed(form, sent, asks=asks, is_sent_twice=not is_only_one)
+        with done_changes.making(actor_of(self.request), self._form_address) as mark:
+            return self._make_confirmed(form, sent, mark, asks=asks)
 
-    def _end_of_same(self, sent: _Input, *, is_sent_twice: bool = False) -> HttpResponse | None:
+    def _end_of_same(self, sent: _Input, mark: done_changes.Making | None = None) -> HttpResponse | None:
         """The end of this very confirmation if it was sent before, as by a double click or a browser that sends it
-        again; if it was sent twice at once, the other one is being made."""
-        actor = actor_of(self.request)
-        found = done_changes.read_done(actor, self._form_address, self._input_mark(sent), waits=is_sent_twice)
+        again; if it was sent twice at once, the other one is being made (`mark`)."""
+        change = (actor_of(self.request), self._form_address, self._input_mark(sent))
+        found = done_changes.read_done_by_other(*change, mark) if mark else done_changes.read_done(*change)
         if found is None:
             return None
         before, now = found["version"], self.change.version
@@ -419,12 +419,10 @@ class ConfirmFlow(Generic[ResultT]):
         self.admin.show_success(self.request, found["message"])
         return HttpResponseRedirect(found["address"])
 
-    def _make_confirmed(self, form: ChangeForm, sent: _Input, *, asks: bool, is_sent_twice: bool) -> HttpResponse:
+    def _make_confirmed(self, form: ChangeForm, sent: _Input, mark: done_changes.Making, *, asks: bool) -> HttpResponse:
         preview = self.change.preview
         if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
-            return self._end_of_same(sent, is_sent_twice=is_sent_twice) or self._redirect_to_preview(
-                form, sent, is_repeated=True
-            )
+            return self._end_of_same(sent, mark) or self._redirect_to_preview(form, sent, is_repeated=True)
         try:
             command, actor, note = self.change.command(form), actor_of(self.request), form.cleaned_data["description"]
             with (
@@ -433,16 +431,14 @@ class ConfirmFlow(Generic[ResultT]):
             ):
                 result = self._make(form, form.cleaned_data["version"])
         except Stale:
-            return self._end_of_same(sent, is_sent_twice=is_sent_twice) or self._redirect_to_preview(
-                form, sent, is_repeated=True
-            )
+            return self._end_of_same(sent, mark) or self._redirect_to_preview(form, sent, is_repeated=True)
         except ApprovalNeeded as need:
             if asks and self._may_ask(form):
                 return self._ask(form, self.change.command(form), need)
             form.add_errors(need)
             return self._form_page(form)
         except REFUSALS as refusal:
-            if end := self._end_of_same(sent, is_sent_twice=is_sent_twice):
+            if end := self._end_of_same(sent, mark):
                 return end
             form.add_errors(refusal)
             return self._form_page(form)

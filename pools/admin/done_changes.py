@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from django.core.cache import cache
@@ -39,8 +40,10 @@ def _key(actor: Actor, address: str, typed: Mapping[str, object]) -> str:
     return f"done:{actor.user_id}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _making_key(actor: Actor, address: str) -> str:
-    return f"making:{actor.user_id}:{hashlib.sha256(address.encode()).hexdigest()}"
+def making_marks(actor: Actor, address: str) -> tuple[str, str]:
+    """The marks of two requests that make the change of one form at once: of the first, and of a later one."""
+    mark = f"making:{actor.user_id}:{hashlib.sha256(address.encode()).hexdigest()}"
+    return mark, f"{mark}:again"
 
 
 def keep_done(actor: Actor, address: str, typed: Mapping[str, object], done: DoneChange) -> None:
@@ -48,24 +51,42 @@ def keep_done(actor: Actor, address: str, typed: Mapping[str, object], done: Don
     cache.set(_key(actor, address, typed), done, KEPT_MINUTES * 60)
 
 
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A change that is being made: the mark of this request, and that of another one that was sent at once."""
+
+    own: str
+    other: str
+
+
 @contextmanager
-def making(actor: Actor, address: str) -> Iterator[bool]:
-    """A change of this form is being made; whether no other one of the actor is."""
-    mark = _making_key(actor, address)
-    is_only_one = cache.add(mark, True, _LONGEST_WAIT)
+def making(actor: Actor, address: str) -> Iterator[Making]:
+    """A change of this form is being made. Of two requests at once either one may come first to the lock."""
+    first, later = making_marks(actor, address)
+    is_first = cache.add(first, True, _LONGEST_WAIT)
+    mark = Making(first, later) if is_first else Making(later, first)
+    if not is_first:
+        cache.set(later, True, _LONGEST_WAIT)
     try:
-        yield is_only_one
+        yield mark
     finally:
-        if is_only_one:
-            cache.delete(mark)
+        cache.delete(mark.own)
 
 
-def read_done(actor: Actor, address: str, typed: Mapping[str, object], *, waits: bool = False) -> DoneChange | None:
-    """What was said when the actor made this change; None if they did not, or begin it anew. `waits` is for the second
-    of two requests that arrive at once: the first is said to be done a moment after its commit."""
+def read_done_by_other(actor: Actor, address: str, typed: Mapping[str, object], mark: Making) -> DoneChange | None:
+    """What was said when the other of two requests made this change; this one did not, so that nobody waits for it."""
+    cache.delete(mark.own)
+    return read_done(actor, address, typed, waits_for=[mark.other])
+
+
+def read_done(
+    actor: Actor, address: str, typed: Mapping[str, object], *, waits_for: Collection[str] = ()
+) -> DoneChange | None:
+    """What was said when the actor made this change; None if they did not, or begin it anew. A change is said to be
+    done a moment after its commit, so this waits while there is a mark of `waits_for`."""
     key, latest = _key(actor, address, typed), time.monotonic() + _LONGEST_WAIT
     while True:
-        is_being_made = waits and cache.get(_making_key(actor, address))
+        is_being_made = any(cache.get(mark) for mark in waits_for)
         found: DoneChange | None = cache.get(key)
         if found is not None or not is_being_made or time.monotonic() > latest:
             return found

@@ -5,9 +5,15 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from itertools import count
+from threading import Event
+from time import sleep
+from typing import Any
 
 import pytest
 
+from pools.admin import done_changes
+from pools.admin.confirm_flow import ConfirmFlow
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Stale
@@ -211,3 +217,31 @@ def test_a_confirmation_that_arrives_twice_at_once_is_made_once(address: str, ty
     answers = run_concurrently([partial(browser.post, address, confirmed) for browser in browsers])
     assert [getattr(each, "url", each) for each in answers] == ["/pools/team"] * 2
     assert AuditEntry.objects.count() == entries + 1
+
+
+def test_the_first_of_two_confirmations_waits_for_the_one_that_overtakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds the change made before the other request has said so."""
+    world.make_pool("team", 100, a=30)
+    world.make_user("chief", "osmo-team-admin")
+    browsers = [world.sign_in("chief") for _ in range(2)]
+    address = "/pools/team/subpools/a/resize"
+    preview = browsers[0].post(address, {"quota": "20", "step": "preview"}, follow=True)
+    confirmed = {**preview.context["hidden"], "step": "confirm"}
+    make, keep, is_overtaken, order = ConfirmFlow._make, done_changes.keep_done, Event(), count()
+
+    def make_second_first(flow: Any, *arguments: Any) -> Any:
+        if next(order) == 0:
+            assert is_overtaken.wait(10)
+            return make(flow, *arguments)
+        result = make(flow, *arguments)
+        is_overtaken.set()
+        return result
+
+    def keep_late(*arguments: Any) -> None:
+        sleep(0.3)
+        keep(*arguments)
+
+    monkeypatch.setattr(ConfirmFlow, "_make", make_second_first)
+    monkeypatch.setattr(done_changes, "keep_done", keep_late)
+    answers = run_concurrently([partial(browser.post, address, confirmed) for browser in browsers])
+    assert [getattr(each, "url", each) for each in answers] == ["/pools/team"] * 2
