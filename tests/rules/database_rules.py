@@ -13,6 +13,7 @@ _GPU_CONSTRAINTS = "tests/integration/ledger/test_gpu_constraints.py"
 _OWNERSHIP = "tests/integration/configuration/test_ownership.py"
 _OBSERVED = "tests/integration/observing/test_no_write.py"
 _SEEN_WORK = "tests/integration/observing/test_seen_work.py"
+_QUEUE_POOLS = "tests/integration/observing/test_queue_pools.py"
 _NAMED_RULES = "tests/integration/ledger/test_named_rules.py"
 _RAW_WRITES = "tests/integration/ledger/test_raw_writes.py"
 _RECEIPTS = "tests/integration/engine/test_receipts.py"
@@ -89,6 +90,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_inboxnotice:inbox_news_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[inbox_news_once]",
     "pools_inboxread:inbox_read_once": f"{_NAMED_RULES}::test_a_second_row_is_refused[inbox_read_once]",
     "pools_kubernetessettings:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_kubernetessettings]",
+    "pools_kubernetessettings:check_queue_pools": f"{_QUEUE_POOLS}::test_the_database_is_the_floor[a bad queue]",
     "pools_kubernetessettings:cluster_has_one_credential": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cluster_has_one_credential]",
     "pools_kubernetessettings:cluster_mode_known": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[cluster_mode_known]",
     "pools_kubernetessettings:mode_without_work": f"{_OBSERVED}::test_the_database_refuses_a_change_of_the_mode_with_work",

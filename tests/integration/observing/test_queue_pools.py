@@ -142,7 +142,9 @@ def test_what_is_wrong_is_named(root: ApiClient, pools: object, path: str, code:
     assert (answer.status, answer.codes) == (400, {(path, code)})
 
 
-@pytest.mark.parametrize("pools", [[], {"a b": "team"}, {"a": 7}, {"a": "Team"}])
+@pytest.mark.parametrize(
+    "pools", [[], {"a b": "team"}, {"a": 7}, {"a": "Team"}], ids=["a list", "a bad queue", "a number", "a bad pool"]
+)
 def test_the_database_is_the_floor(lab: Lab, pools: object) -> None:
     with pytest.raises(IntegrityError, match="queue"):
         KubernetesSettings.objects.update(queue_pools=pools)
