@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pools.api.changes import describe_change
+from pools.api.schema import NULL, TEXT, object_with
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
@@ -26,7 +28,7 @@ from pools.domain.changes.notices import (
     SendTest,
     UpdateTarget,
 )
-from pools.domain.changes.pools import CreatePool, PutPlatform, PutPools, RenamePlatform, RenamePool
+from pools.domain.changes.pools import CreatePool, DeletePool, PutPlatform, PutPools, RenamePlatform, RenamePool
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.changes.revisions import DeleteRevision, RollBack, TagRevision
 from pools.domain.changes.saved_views import DeleteView, SaveView
@@ -214,3 +216,25 @@ def test_the_address_is_no_part_of_the_body() -> None:
 def test_a_missing_value_says_what_to_give_where_its_name_does_not() -> None:
     with pytest.raises(BadInput, match=r"^spec is missing: give the caps as total and single\.$"):
         read_command(PutGpuQuota, {}, {"namespace": "team-a"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes"),
+    [
+        (DeletePool, {"description", "tags"}),
+        (RevokeRole, {"description"}),
+        (MarkRead, set()),  # the audit trail has nothing of it
+        (CreateToken, set()),  # its description is that of the token, in the query
+    ],
+)
+def test_what_accompanies_a_change_is_described(kind: type[ChangeCommand], notes: set[str]) -> None:
+    described: Any = describe_change(kind, answer=NULL)(lambda: None)
+    body = described.documentation.body
+    assert (set() if body is None else set(body["properties"])) == notes
+
+
+def test_a_body_of_its_own_has_the_notes_too_where_more_may_follow() -> None:
+    open_body, closed_body = (object_with({"configs": TEXT}, required=[], additional=more) for more in (True, False))
+    for body, keys in ((open_body, {"configs", "description", "tags"}), (closed_body, {"configs"})):
+        described: Any = describe_change(DeletePool, answer=NULL, body=body)(lambda: None)
+        assert set(described.documentation.body["properties"]) == keys
