@@ -151,6 +151,7 @@ class ClusterAgent(ContactLoop):
         try:
             while not stop.is_set() and self._informers is running:  # another namespace or shard needs other informers
                 self._keep_lease()
+                self._follow_instance()
                 self._require_election()
                 self.reconcile(everything=self._full_requested or self._is_due("reconcile", self._intervals.reconcile))
                 backoff.reset()
@@ -165,17 +166,30 @@ class ClusterAgent(ContactLoop):
     # --- the Lease in the cluster -----------------------------------------------------------------------------------
     def _enter_election(self, context: ClusterContext) -> bool:
         """Take the Lease in the cluster; False where another installation holds it."""
-        namespace = context.backend.namespace
-        candidate = Candidate(self._read_instance(context.backend), f"{socket.gethostname()}/{os.getpid()}")
-        lease = self._cluster_lease
-        if lease is None or (lease.namespace, lease.candidate) != (namespace, candidate):
-            self._release_cluster_lease()  # of another namespace, or from before a restart of the database server
-            self._cluster_lease = ClusterLease(namespace, candidate, duration=self._intervals.lease_duration)
+        self._name_candidate(context.backend)
         self._step_cluster_lease()
         try:
             self._require_election()
         except HeldElsewhere:
             return False
+        return True
+
+    def _follow_instance(self) -> None:
+        """Take the Lease under the new id of the installation after a restart of the database server: its other
+        processes know the new id only. No statement of this loop need have met the restart."""
+        context = self._context
+        if context is not None and self._is_due("instance", self._intervals.configuration):
+            if self._name_candidate(context.backend):
+                self._step_cluster_lease()
+
+    def _name_candidate(self, backend: Backend) -> bool:
+        """Prepare the Lease for the installation's id as it is now; False where the Lease at hand is that one."""
+        candidate = Candidate(self._read_instance(backend), f"{socket.gethostname()}/{os.getpid()}")
+        lease = self._cluster_lease
+        if lease is not None and (lease.namespace, lease.candidate) == (backend.namespace, candidate):
+            return False
+        self._release_cluster_lease()  # of another namespace, or from before a restart of the database server
+        self._cluster_lease = ClusterLease(backend.namespace, candidate, duration=self._intervals.lease_duration)
         return True
 
     def _step_cluster_lease(self) -> None:
