@@ -4,32 +4,34 @@ their targets."""
 from __future__ import annotations
 
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 FIRST_VISIT_KB, FIRST_PAINT, POOL_LIST = 120, 3, 0.3
 READY, IDLE_PSS = 10, 326
-KEPT_PERCENT = 5
+SLOW_PAGE_MS = 60
 
 HEAD = """# Performance
 
 Written by `python -m bench.report` from `docs/performance.json`, which `python -m bench` measured ({cores} cores,
-Python {python}, {system}; installation and load on the same machine). Each number has its limit from
-the same run, so ratios can be compared between machines and absolute numbers cannot.
+Python {python}, {system}; installation and load on the same machine). Ratios can be compared between machines, absolute
+numbers cannot.
 
 {when}
 
 ## Admission over HTTP
 
-`pgbench` runs the SQL that the service itself sends for one submission, captured, with fresh ids. `single` is one
-workflow a request, `bulk` fifty. Clients keep their connections and send the next request when the last is answered.
+`pgbench` runs the SQL that the service itself sends for one submission. `single` is one workflow a request, `bulk` 50.
 
-| pools | live workflows | clients | pgbench /s | single /s | ratio | p50 ms | p99 ms | p99 / p50 | bulk / single |
-|---|---|---|---|---|---|---|---|---|---|
+| pools | live workflows | clients | pgbench /s | single /s | ratio | p50 ms | p99 ms | bulk / single |
+|---|---|---|---|---|---|---|---|---|
 """
 
 LIMITS = """
@@ -37,22 +39,32 @@ LIMITS = """
 
 What to raise, in which order: [install.md](install.md#what-to-raise-first). What bounds each rate on two cores:
 
-* **Reads**: processor time alone. With 8 clients a request costs about twice its in-process time, because web
-  processes, PostgreSQL and the load share the cores and their caches.
+* **Reads**: processor time alone.
 * **Submissions to one pool**: the lock of its row, from the verdict to the commit; one request takes up to 500
-  workflows under it. **To many pools**: processor time, half of it web, the rest PostgreSQL and the worker.
+  workflows under it. **To many pools**: processor time, half of it web.
 * **GPU quota**: processor time, then the log of PostgreSQL on its way to the disk. One namespace has one lock.
 * **A start**: visible when the disk below PostgreSQL has confirmed its commit. Capacity that becomes free on a full
   backend is used up to 1 s later: after a reconciliation that starts nothing there is a pause of four times its length.
 * **Event streams**: a change waits at most 0.63 s for its stream, and a page 0.25 s more, at most 1.8 s while changes
   follow each other.
-* **Memory**: processes share the pages of one preloader until they write to them.
 """
 
 
 def main() -> None:
     """Read the JSON, print the page."""
-    report = json.loads(Path(sys.argv[1]).read_text())
+    page = StringIO()
+    with redirect_stdout(page):
+        _print_page(json.loads(Path(sys.argv[1]).read_text()))
+    print(re.sub(r"(?:\nTarget .*\.\n)+", _join_targets, page.getvalue()), end="")
+
+
+def _join_targets(found: re.Match[str]) -> str:
+    """The verdicts of a section as one paragraph."""
+    targets = re.findall(r"Target (.*)\.", found[0])
+    return "\n" + textwrap.fill(f"Target{'s' * (len(targets) > 1)}: {'; '.join(targets)}.", 120) + "\n"
+
+
+def _print_page(report: dict[str, Any]) -> None:
     admission = {name: rows for name, rows in report["admission"].items() if isinstance(rows, dict)}
     print(HEAD.format(when=_dates_text(report), **report["machine"]), end="")
     for name, rows in admission.items():
@@ -87,7 +99,7 @@ def _dates_text(report: dict[str, Any]) -> str:
     """Which benchmarks ran on which day; `at` at the top holds for those that `measured_at` does not name."""
     days: dict[str, list[str]] = {}
     for name in report:
-        if name not in {"at", "machine", "measured_at"}:
+        if name in {"admission", "pool_quota", "drain"} or name in SECTIONS:
             days.setdefault(report.get("measured_at", {}).get(name, report["at"])[:10], []).append(f"`{name}`")
     text = "; ".join(f"{', '.join(names)} on {day}" for day, names in sorted(days.items()))
     return textwrap.fill(f"Measured: {text}.", 120)
@@ -152,9 +164,8 @@ def _print_engine(measured: dict[str, Any]) -> None:
         _print_verdict(f"{text} at 4× ≤ {limits[name]:g}", {"it took": growth[name]}, limits[name], most=True)
     equal, compared = first["instants_equal_to_fresh"]
     print(
-        f"\nOne instant after another at 1×, in a state that is kept (`engine/kept_state.py`): one running gang ends, "
-        f"one comes, and the engine runs until nothing moves. {first['instants']} instants, "
-        f"{first['instant_steps']} steps; {first['instant_p50_ms']} ms (p50), {first['instant_mean_ms']} ms (mean), "
+        f"\nOne instant after another at 1×, in a state that is kept: one running gang ends, one comes, and the engine "
+        f"runs until nothing moves. {first['instants']} instants; {first['instant_p50_ms']} ms (p50), "
         f"{first['instant_p99_ms']} ms (p99). {equal} of {compared} instants were compared with a fresh run and gave "
         "the same steps."
     )
@@ -187,19 +198,6 @@ def _print_live_reconcile(measured: dict[str, Any]) -> None:
         )
         own_times = {"p99": own["p99_seconds"], "worst": own["worst_seconds"]}
         _print_verdict("running ≤ 1 s, without a disk", own_times, 1.0, most=True)
-
-
-def _print_cycle_record(measured: dict[str, Any]) -> None:
-    new, whole = measured["new_work"], measured["everything"]
-    print("\n## What a cycle had seen\n")
-    print(
-        f"A cycle that plans something writes the snapshot that it read ({measured['row_bytes']} bytes), for an exact "
-        f"replay. One start with {measured['running']} gangs on {measured['nodes']} nodes, {measured['samples']} times "
-        f"with the row and as often without, in turn (medians): new work alone {new['with_ms']} and "
-        f"{new['without_ms']} ms, everything {whole['with_ms']} and {whole['without_ms']} ms."
-    )
-    percent = {"new work": new["percent"], "everything": whole["percent"]}
-    _print_verdict(f"≤ {KEPT_PERCENT} % of a start", percent, KEPT_PERCENT, most=True)
 
 
 def _print_dispatch(measured: dict[str, Any]) -> None:
@@ -251,14 +249,14 @@ def _admission_row(pools: str, live: str, clients: str, row: dict[str, Any]) -> 
     single = row["single"]
     cells = [
         pools, live, clients, row["pgbench"]["per_second"], single["per_second"], row["ratio_to_pgbench"],
-        single["p50_ms"], single["p99_ms"], row["p99_over_p50"], row.get("bulk_over_single", "–"),
+        single["p50_ms"], single["p99_ms"], row.get("bulk_over_single", "–"),
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def _print_verdict(target: str, measured: dict[str, float], limit: float, *, most: bool = False) -> None:
     missed = {name: value for name, value in measured.items() if (value > limit if most else value < limit)}
-    text = "met" if not missed else "**missed**: " + "; ".join(f"{name} {value}" for name, value in missed.items())
+    text = "met" if not missed else "**missed**: " + ", ".join(f"{name} {value}" for name, value in missed.items())
     print(f"\nTarget {target}: {text}.")
 
 
@@ -266,7 +264,7 @@ def _print_quota_tree(measured: dict[str, Any]) -> None:
     print("\n## Verdicts on a tree of cohorts\n")
     print(
         f"{measured['nodes']:,} nodes, {measured['depth']} deep, {measured['refused']:.0%} of the requests refused; "
-        "milliseconds of one core. A transaction of starts makes the tree once for all of them.\n"
+        "milliseconds of one core.\n"
     )
     print("| operation | p50 ms | p99 ms |\n|---|---|---|")
     for name, what in _VERDICTS.items():
@@ -281,10 +279,7 @@ _VERDICTS = {
     "verdict": "verdict on three resources, with the reason",
     "start": "verdict, reservation and release of GPUs",
     "flavors": "verdict on four flavors of GPUs, with the reason of each",
-    "submission": "the most that a pool could ever hold",
-    "naive": "the design's formula over the whole tree",
     "read": "making the tree from facts",
-    "numbers": "every number of every node",
 }
 
 
@@ -294,10 +289,10 @@ def _print_request_cost(measured: dict[str, Any]) -> None:
         "Processor milliseconds of the web process per request, in-process and without HTTP: 101 pools, 404 nodes,\n"
         "5,000 workflows, 100 waiting gangs in the queue. `version` touches no table, so it is the floor.\n"
     )
-    print("| request | ms | statements | ÷ `version` | target ms | |\n|---|---|---|---|---|---|")
+    print("| request | ms | statements | target ms | |\n|---|---|---|---|---|")
     for name, row in measured.items():
         verdict = "" if "target_ms" not in row else "met" if row["within_target"] else "**missed**"
-        cells = [f"`{name}`", row["ms"], row["statements"], row["over_version"], row.get("target_ms", "–"), verdict]
+        cells = [f"`{name}`", row["ms"], row["statements"], row.get("target_ms", "–"), verdict]
         print("| " + " | ".join(map(str, cells)) + " |")
 
 
@@ -307,14 +302,14 @@ def _print_http_rates(measured: dict[str, Any]) -> None:
         "Over HTTP, on the machine of the database, the worker and the load, with the same installation and its\n"
         "scheduler at work; the median of three rounds.\n"
     )
-    print("| request | 1 client /s | p50 ms | 8 clients /s | p50 ms | p99 ms | of `version` | target /s | |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| request | 1 client /s | p50 ms | 8 clients /s | p50 ms | p99 ms | target /s | |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, rows in measured.items():
         one, eight = rows["1"], rows["8"]
         verdict = "" if "target_per_second" not in eight else "met" if eight["within_target"] else "**missed**"
         cells = [
             f"`{name}`", one["per_second"], one["p50_ms"], eight["per_second"], eight["p50_ms"], eight["p99_ms"],
-            eight["of_version"], eight.get("target_per_second", "–"), verdict,
+            eight.get("target_per_second", "–"), verdict,
         ]  # fmt: skip
         print("| " + " | ".join(map(str, cells)) + " |")
 
@@ -338,13 +333,16 @@ def _print_pages(measured: dict[str, Any]) -> None:
     print(
         "`python -m bench pages`: 1,000 pools of 20 subpools, 500 nodes, 100,000 workflows of which 2,000 wait. The\n"
         "time in the web process to the last byte, for a platform admin and for a researcher with two pools; the\n"
-        "median of five.\n"
+        f"median of five. Pages below {SLOW_PAGE_MS} ms are left out.\n"
     )
-    print("| page | admin ms | statements | kB | researcher ms | statements | kB |\n|---|---|---|---|---|---|---|")
+    print("| page | admin ms | kB | researcher ms | kB |\n|---|---|---|---|---|")
     for name, row in measured["admin"].items():
+        rows = (row, measured["rita"].get(name))
+        if all(each is None or each["ms"] < SLOW_PAGE_MS for each in rows):
+            continue
         cells = [name]
-        for each in (row, measured["rita"].get(name)):
-            cells += ["–"] * 3 if each is None else [str(each[key]) for key in ("ms", "statements", "kB")]
+        for each in rows:
+            cells += ["–"] * 2 if each is None else [str(each[key]) for key in ("ms", "kB")]
         print("| " + " | ".join(cells) + " |")
     over = ", ".join(measured["over"])
     verdict = f"**missed** by {over}" if over else "met"
@@ -356,16 +354,15 @@ def _print_streams(measured: dict[str, Any]) -> None:
     print(
         f"`python -m bench streams`: {measured['streams']} streams of one pool admin, then of as many.\n"
         "Seconds from the answer to a change until its event is in half of the streams, in the last one, and until a\n"
-        "page in Chromium shows it; and how many streams ended and came back meanwhile.\n"
+        "page in Chromium shows it.\n"
     )
-    columns = ("streams of", "all open s", "half, median", "last, median", "last, worst", "page, median", "page, worst")
-    print(f"| {' | '.join(columns)} | came back |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| streams of | half, median | last, median | last, worst | page, median | page, worst |")
+    print("|---|---|---|---|---|---|")
     for title, name in (("one user", "one_user"), ("as many users", "many_users")):
         row = measured[name]
         print(
-            f"| {title} | {row['open_seconds']} | {row['half_median']} | {row['last_median']} | {row['last_worst']} | "
-            f"{row['page_median']} | {row['page_worst']} | {row['returns']} |"
+            f"| {title} | {row['half_median']} | {row['last_median']} | {row['last_worst']} | "
+            f"{row['page_median']} | {row['page_worst']} |"
         )
     for title, key in (("the last stream", "last_worst"), ("the page", "page_worst")):
         worst = {name: measured[name][key] for name in ("one_user", "many_users")}
@@ -386,7 +383,6 @@ def _print_prove(measured: dict[str, Any]) -> None:
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _print_engine,
     "live_reconcile": _print_live_reconcile,
-    "cycle_record": _print_cycle_record,
     "prove": _print_prove,
     "quota_tree": _print_quota_tree,
     "queue_sync": _print_queue_sync,
