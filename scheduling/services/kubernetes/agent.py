@@ -178,9 +178,10 @@ class ClusterAgent(ContactLoop):
         """Take the Lease under the new id of the installation after a restart of the database server: its other
         processes know the new id only. No statement of this loop need have met the restart."""
         context = self._context
-        if context is not None and self._is_due("instance", self._intervals.configuration):
-            if self._name_candidate(context.backend):
-                self._step_cluster_lease()
+        if context is None or not self._is_due("instance", self._intervals.configuration):
+            return
+        if self._name_candidate(context.backend):
+            self._step_cluster_lease()
 
     def _name_candidate(self, backend: Backend) -> bool:
         """Prepare the Lease for the installation's id as it is now; False where the Lease at hand is that one."""
