@@ -97,7 +97,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     """The overview; the number of queries does not depend on the number of pools or workflows."""
     actor = actor_of(request)
     overview = read_overview(actor)
-    totals = platform_totals.platform_totals(actor)
+    totals = platform_totals.platform_totals(actor, overview.parts)
     visible = Pool.objects.visible_to(actor).roots().filter(archived=False)
     problems = [_problem_row(actor, each) for each in overview.problems]
     findings = group_problems(problems)
@@ -123,7 +123,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "waiting": overview.waiting[:MAX_WAITING_SHOWN],
         "more_waiting": len(overview.waiting) - MAX_WAITING_SHOWN,
         "totals": totals,
-        "fleet": read_fleet(actor, totals, overview.flavors),
+        "fleet": read_fleet(actor, totals, overview.flavors, overview.parts),
         "work": count_active_workflows(actor),
         "pool_columns": POOL_COLUMNS,
         "own_pools": () if actor.can_read_all else pool_tree.pool_trees(visible).trees,

@@ -279,7 +279,7 @@ def usage_bar(bar: UsageBar, label: str) -> SafeString:
     return format_html(_USAGE_BAR, label, texts, "", segments, texts)
 
 
-_FLAVOR = '<span class="oa-nowrap{}">{} {} of {}</span>'
+_FLAVOR = '<span class="oa-nowrap{}">{} {} of {}{}</span>'
 
 
 @register.simple_tag
@@ -291,7 +291,13 @@ def flavor_line(flavors: Sequence[FlavorUse]) -> SafeString:
         ", ",
         _FLAVOR,
         (
-            (" oa-strong" if each.is_full else "", each.flavor, signed(each.used), amount(each.quota))
+            (
+                " oa-strong" if each.is_full else "",
+                each.flavor,
+                signed(each.used),
+                amount(each.quota),
+                " parts of GPUs" if each.is_of_parts else "",
+            )
             for each in flavors
         ),
     )

@@ -53,10 +53,10 @@ def fleet_bar(fleet: Fleet) -> SafeString:
 
 @register.simple_tag(takes_context=True, name="read_clusters")
 def clusters_of(context: dict[str, Any]) -> dict[str, ClusterUse]:
-    """The use of each cluster by its name."""
+    """The use of each cluster by its name; the page has the flavors that count parts of GPUs as `parts`."""
     from pools.admin.base import actor_of  # noqa: PLC0415  # Django loads tags before the apps, which pages need
 
-    return read_clusters(actor_of(context["request"]))
+    return read_clusters(actor_of(context["request"]), context["parts"])
 
 
 @register.simple_tag

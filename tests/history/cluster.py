@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from scheduling.domain.cluster.naming import GPU_RESOURCE, POD_GROUP_OF_POD, TASK_UUID
+from pools.domain.configuration.flavors import GPU_RESOURCE
+from scheduling.domain.cluster.naming import POD_GROUP_OF_POD, TASK_UUID
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import Cluster
 from tests.support.kube_server import PINNED, KubeServer

@@ -16,7 +16,9 @@ from osmo_admin.cli.base.tables import first_of, list_table
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
 from pools.domain.columns import pick, with_flavor
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
+from pools.domain.values.counting import counted
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import DIFFERENCE_COLUMNS, NODE_LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
 from scheduling.domain.lists import DifferenceQuery, NodeQuery
@@ -38,13 +40,16 @@ def list_(session: ClientSession) -> None:
 
 def _row(backend: dict[str, Any]) -> dict[str, Any]:
     nodes = backend.get("nodes") or []
+    shared = parts_among(backend.get("flavors") or ())
+    parts = sum(node["gpus"] for node in nodes if node.get("flavor") in shared)
+    gpus = sum(node["gpus"] for node in nodes) - parts
     return {
         "cluster": backend["name"],
         "state": "OFFLINE" if backend.get("offline") else "ONLINE",
         "kind": backend.get("type"),
         "namespace": backend.get("namespace"),
         "nodes": len(nodes),
-        "gpus": sum(node["gpus"] for node in nodes),
+        "gpus": f"{gpus} and {counted(parts, 'part')}" if parts else gpus,
         "pools": first_of(backend.get("pools") or []),
     }
 

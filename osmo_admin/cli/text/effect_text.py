@@ -116,7 +116,8 @@ def has_quota_nodes(value: Any) -> bool:
 
 
 def pool_tree_change_table(before: Any, after: Any) -> Table:
-    """The pool and its subpools, with quota and state before and after."""
+    """The pool and its subpools, with quota and state before and after; below each its flavors of which the quota
+    changes: the sums may stay."""
     old, new = before or {}, after or before or {}
     was = {row["name"]: row for row in old.get("subpools", [])}
     becomes = {row["name"]: row for row in new.get("subpools", [])}
@@ -124,13 +125,24 @@ def pool_tree_change_table(before: Any, after: Any) -> Table:
     unallocated = change_text(old.get("unallocated"), new.get("unallocated"))
     total = change_text(old.get("quota"), new.get("quota"))
     rows: list[list[Any]] = [[new.get("pool") or old.get("pool"), "-", f"{unallocated} (Total: {total})"]]
+    rows += _flavor_rows(str(rows[0][0]), old.get("shared"), new.get("shared"))
     for at, name in enumerate(names):
         # A subpool that exists on one side only is shown with `-` on the other side.
         left, right = was.get(name), becomes.get(name)
         state = change_text(*(row.get("subpool_state") if row else None for row in (left, right)))
         quota = change_text(*(row.get("quota") if row else None for row in (left, right)))
-        rows.append([branch_prefix(at, len(names)) + name, state, quota])
+        label = branch_prefix(at, len(names)) + name
+        rows += [[label, state, quota], *_flavor_rows(label, left, right)]
     return build_table(("Pool", "Subpool State", "GPU Quota"), rows)
+
+
+def _flavor_rows(label: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[list[Any]]:
+    was, becomes = ({row["flavor"]: row["quota"] for row in (side or {}).get("flavors", ())} for side in (old, new))
+    return [
+        [f"{label}, {flavor}", "-", change_text(was.get(flavor), becomes.get(flavor))]
+        for flavor in was | becomes
+        if was.get(flavor) != becomes.get(flavor)
+    ]
 
 
 def change_text(old: Any, new: Any) -> str:

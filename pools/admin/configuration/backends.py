@@ -29,7 +29,7 @@ from pools.domain.values.scalars import typed_number
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.selectors.clusters import is_observed
-from pools.selectors.quotas.backend_capacity import read_capacities, read_used_gpus
+from pools.selectors.quotas.backend_capacity import parts_of, read_capacities, read_used_gpus
 from pools.selectors.quotas.degraded import read_degraded
 from pools.services.changes.ownership import find_owner
 from pools.services.configuration.backends import BackendResult, list_backends, put_backend, read_backend
@@ -174,7 +174,9 @@ class BackendAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = list_backends(actor_of(request)).annotate(node_count=Count("nodes"))
-        capacities, used = read_capacities(), read_used_gpus()
+        capacities = read_capacities()
+        parts = parts_of(capacities)
+        used = read_used_gpus(parts)
         return self.render_page(
             request,
             "osmo/backends.html",
@@ -186,6 +188,7 @@ class BackendAdmin(PolicyAdmin):
                 for row in rows
                 if row.pk in capacities
             ],
+            parts=parts,
             has_kubernetes=any(row.kind == Backend.Kind.KUBERNETES for row in rows),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )

@@ -36,6 +36,7 @@ from pools.selectors import leaf_holders
 from pools.selectors.clusters import is_observed
 from pools.selectors.list_order import read_list_order
 from pools.selectors.quotas import platform_totals, pool_tree
+from pools.selectors.quotas.backend_capacity import read_part_flavors
 from pools.selectors.quotas.degraded import capacity_warnings, clusters_of
 from pools.services.changes.ownership import find_owner
 
@@ -80,7 +81,7 @@ class PoolAdmin(PolicyAdmin):
             "osmo/pools.html",
             title="Pools",
             script=script_media("columns"),
-            totals=platform_totals.platform_totals(actor),
+            totals=platform_totals.platform_totals(actor, read_part_flavors()),
             pool_page=pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1"), order=order.expressions),
             order=order,
             columns=POOL_COLUMNS,

@@ -21,6 +21,12 @@ FLAVOR_NAME_PATTERN: Final = rf"^[A-Za-z0-9]([A-Za-z0-9._-]{{0,{MAX_NAME - 2}}}[
 LABELS: Final = {"type": "object", "additionalProperties": TEXT, "maxProperties": MAX_LABELS}
 FLAVOR: Final = object_schema({"name": TEXT, "node_labels": LABELS}, ("name", "node_labels"))
 
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+PRODUCT_LABEL: Final = f"{GPU_RESOURCE}.product"
+SHARED_GPUS: Final = "osmo.shared-gpus"
+SHARED_GPUS_WHOLE: Final = "whole"
+"""The value of the label :data:`SHARED_GPUS` by which each part of the shared GPUs of a node counts as one."""
+
 _PART: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY: Final = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_PART}")
 _LABEL_VALUE: Final = re.compile(rf"({_PART})?")
@@ -36,6 +42,23 @@ class Flavor:
     def has_node(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels has every label of the flavor."""
         return all(labels.get(key) == value for key, value in self.node_labels.items())
+
+    @property
+    def is_of_parts(self) -> bool:
+        """Whether only nodes that share their GPUs have its labels: what it counts are parts of GPUs."""
+        labels = self.node_labels
+        product, replicas = labels.get(PRODUCT_LABEL, ""), labels.get(f"{GPU_RESOURCE}.replicas", "")
+        return (
+            labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE
+            or product.endswith("-SHARED")
+            or "-MIG-" in product
+            or read_label_count(replicas) > 1
+        )
+
+
+def read_label_count(text: str | None) -> int:
+    """The number in the value of a label, 0 without one."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def read_flavors(fields: FieldReader, key: str) -> tuple[Flavor, ...]:
@@ -115,6 +138,11 @@ def flavor_of_labels(labels: Mapping[str, str], flavors: Iterable[Flavor]) -> tu
 def matches_text(matching: Sequence[str]) -> str:
     """What is said of a node that several flavors match."""
     return f"matches the flavors {join_words(matching)}: {matching[0]} counts, the first of them"
+
+
+def parts_among(stored: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The names of those flavors of a backend's row that count parts of GPUs."""
+    return frozenset(each.name for each in flavors_of(stored) if each.is_of_parts)
 
 
 def find_unreachable(flavors: Sequence[Flavor]) -> Iterator[tuple[str, str]]:

@@ -15,10 +15,12 @@ DRAIN_TAINT: Final = "osmo-admin/drained"
 
 @dataclass(frozen=True, slots=True)
 class FlavorCapacity:
-    """The finite quotas of one flavor together, and the GPUs of the nodes of it that count."""
+    """The finite quotas of one flavor together, and the GPUs of the nodes of it that count; of nodes that share their
+    GPUs if it `is_of_parts`, whose numbers are parts of GPUs."""
 
     quota: int
     gpus: int
+    is_of_parts: bool = False
 
     @property
     def excess(self) -> int:
@@ -33,7 +35,8 @@ class BackendCapacity:
     not among them; `drained` are those of drained nodes, which are, because these come back. `parts` are what nodes
     that share their GPUs advertise in the place of whole ones, and not among them. `promises` are the finite quotas,
     and `rule` divides too few GPUs among them; there are none while the cluster is offline, which is a problem of its
-    own. `flavors` has quota and GPUs of each flavor; empty where the backend names none."""
+    own. `flavors` has quota and GPUs of each flavor; empty where the backend names none. What counts parts of GPUs is
+    only there: every other number is one of whole GPUs."""
 
     backend: str
     quota: int
@@ -51,9 +54,14 @@ class BackendCapacity:
         return self.flavors or {DEFAULT_FLAVOR: FlavorCapacity(self.quota, self.gpus or 0)}
 
     @property
+    def part_flavors(self) -> frozenset[str]:
+        """The flavors that count parts of GPUs."""
+        return frozenset(flavor for flavor, each in self.flavors.items() if each.is_of_parts)
+
+    @property
     def excess(self) -> int:
-        """The GPUs of quota that no node has; GPUs of one flavor do not serve quotas of another."""
-        return 0 if self.gpus is None else sum(each.excess for each in self.by_flavor.values())
+        """The whole GPUs of quota that no node has; GPUs of one flavor do not serve quotas of another."""
+        return 0 if self.gpus is None else sum(each.excess for each in self.by_flavor.values() if not each.is_of_parts)
 
     def promises_more_than(self, other: BackendCapacity) -> bool:
         """Whether the quotas of some flavor grew from `other`."""
@@ -65,7 +73,7 @@ class BackendCapacity:
     @property
     def is_oversubscribed(self) -> bool:
         """Whether the quotas are more than the nodes have."""
-        return self.excess > 0
+        return self.gpus is not None and any(each.excess for each in self.by_flavor.values())
 
     @property
     def uncounted_note(self) -> str:
@@ -99,8 +107,9 @@ def _excesses(capacity: BackendCapacity) -> Iterator[str]:
     for flavor, each in capacity.by_flavor.items():
         if each.excess:
             kind = f"{flavor} " if capacity.flavors else ""
+            unit = "parts of GPUs" if each.is_of_parts else "GPUs"
             yield (
-                f"{each.gpus} {kind}GPUs{note}, and the quotas of its pools are {each.quota} together, "
+                f"{each.gpus} {kind}{unit}{note}, and the quotas of its pools are {each.quota} together, "
                 f"{each.excess} more"
             )
             note = ""

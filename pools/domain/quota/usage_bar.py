@@ -56,11 +56,13 @@ class UsageBarAnswer(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FlavorUse:
-    """All work in one flavor of a node, and its quota of it: what a bar of sums does not tell."""
+    """All work in one flavor of a node, and its quota of it: what a bar of sums does not tell. The numbers of a flavor
+    that `is_of_parts` are parts of GPUs."""
 
     flavor: str
     used: int
     quota: Amount
+    is_of_parts: bool = False
 
     @property
     def is_full(self) -> bool:

@@ -62,7 +62,8 @@ def by_missing(promises: Iterable[HeldPromise]) -> list[HeldPromise]:
 @dataclass(frozen=True, slots=True)
 class DegradedCluster:
     """A cluster with fewer usable GPUs than the quotas of its pools together. `usable`: those of nodes that take work,
-    and those that work holds on the others; `gpus`: those of all its nodes, `drained` of them on drained ones."""
+    and those that work holds on the others; `gpus`: those of all its nodes, `drained` of them on drained ones. Sums are
+    without the flavors `of_parts`, which count parts of GPUs."""
 
     backend: str
     rule: DegradedRule
@@ -70,16 +71,17 @@ class DegradedCluster:
     gpus: int
     pools: tuple[HeldPromise, ...]
     drained: int = 0
+    of_parts: frozenset[str] = frozenset()
 
     @property
     def quota(self) -> int:
         """The quotas together."""
-        return sum(each.quota for each in self.pools)
+        return sum(each.quota for each in self.pools if each.flavor not in self.of_parts)
 
     @property
     def missing(self) -> int:
         """The GPUs that are missing for all quotas."""
-        return sum(each.missing for each in self.pools)
+        return sum(each.missing for each in self.pools if each.flavor not in self.of_parts)
 
     def short_of(self, pools: Collection[str] | None = None) -> list[HeldPromise]:
         """The pools (of these names, None for all) that cannot have their quota, each with the flavors of which it

@@ -63,7 +63,7 @@ def read_node_gpus() -> NodeGpus:
 
 def degraded_clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict[int, DegradedCluster]:
     """The degraded clusters among these, by id. No query. A cluster whose nodes are not known is left out."""
-    return {pk: each for pk, each in _clusters(capacities, gpus).items() if each.missing}
+    return {pk: each for pk, each in _clusters(capacities, gpus).items() if each.short_of()}
 
 
 def read_degraded(backend_ids: Collection[Any] | QuerySet[Any] | None = None) -> dict[int, DegradedCluster]:
@@ -76,10 +76,11 @@ def _clusters(capacities: Mapping[int, BackendCapacity], gpus: NodeGpus) -> dict
         pk: DegradedCluster(
             each.backend,
             each.rule,
-            sum(sum(of_platforms.values()) for of_platforms in gpus[pk][0].values()),
+            sum(sum(of.values()) for flavor, of in gpus[pk][0].items() if flavor not in each.part_flavors),
             (each.gpus or 0) + each.tainted,
             hold_by_flavor(each.promises, gpus[pk][0], each.rule),
             each.drained,
+            each.part_flavors,
         )
         for pk, each in capacities.items()
         if pk in gpus and each.promises

@@ -83,8 +83,8 @@ class FlavorNodesAnswer(TypedDict):
 
 
 class NodeMapAnswer(TypedDict):
-    """The nodes of a backend with their sums: numbers of nodes (`total`, `all_nodes`), else GPUs; by flavor where the
-    backend names some."""
+    """The nodes of a backend with their sums: numbers of nodes (`total`, `all_nodes`), else whole GPUs; by flavor where
+    the backend names some. Parts of shared GPUs are in `flavors` alone."""
 
     backend: str
     offline: bool

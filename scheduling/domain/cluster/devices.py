@@ -6,13 +6,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from scheduling.domain.cluster.naming import GPU_RESOURCE, SHARED_GPUS, SHARED_GPUS_WHOLE
+from pools.domain.configuration.flavors import (
+    GPU_RESOURCE,
+    PRODUCT_LABEL,
+    SHARED_GPUS,
+    SHARED_GPUS_WHOLE,
+    read_label_count,
+)
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject
 
-PRODUCT_LABEL: Final = f"{GPU_RESOURCE}.product"
 _HOST_NAME = "kubernetes.io/hostname"
 _STRATEGIES = {"time-slicing": "time slicing", "mps": "MPS"}
 
@@ -55,25 +59,14 @@ class GpuOffer:
         return f"{self.physical} GPU{'s' * (self.physical != 1)}, advertised as {parts}"
 
 
-def are_labels_of_parts(labels: Mapping[str, str]) -> bool:
-    """Whether only nodes that share their GPUs have these labels, so that a flavor of them is one of parts."""
-    product = labels.get(PRODUCT_LABEL, "")
-    return (
-        labels.get(SHARED_GPUS) == SHARED_GPUS_WHOLE
-        or product.endswith("-SHARED")
-        or "-MIG-" in product
-        or _read_count(labels.get(f"{GPU_RESOURCE}.replicas")) > 1
-    )
-
-
 def read_gpu_offer(
     labels: Mapping[str, str], allocatable: ReadOnlyObject, *, is_flavor_of_parts: bool | None = None
 ) -> GpuOffer:
     """The GPUs of a node by its labels, which are those of NVIDIA's GPU feature discovery, and by what it offers to
-    pods. `is_flavor_of_parts`: whether its flavor is one of parts (:func:`are_labels_of_parts`); None if the backend
+    pods. `is_flavor_of_parts`: whether its flavor is one of parts (:attr:`Flavor.is_of_parts`); None if the backend
     names no flavors."""
     offered = _whole_number(allocatable, GPU_RESOURCE)
-    devices, replicas = (_read_count(labels.get(f"{GPU_RESOURCE}.{name}")) for name in ("count", "replicas"))
+    devices, replicas = (read_label_count(labels.get(f"{GPU_RESOURCE}.{name}")) for name in ("count", "replicas"))
     renamed = _whole_number(allocatable, f"{GPU_RESOURCE}.shared")
     mig = sum(_whole_number(allocatable, name) for name in allocatable if name.startswith("nvidia.com/mig-"))
     product = labels.get(PRODUCT_LABEL, "")
@@ -97,7 +90,7 @@ def read_gpu_offer(
 
 def read_gpu_count(labels: Mapping[str, str]) -> int:
     """The GPUs that a node has by its label, 0 without one."""
-    return _read_count(labels.get(f"{GPU_RESOURCE}.count"))
+    return read_label_count(labels.get(f"{GPU_RESOURCE}.count"))
 
 
 def device_notes(
@@ -160,7 +153,3 @@ def avoid_shared_gpus(nodes: Iterable[NodeLabels]) -> list[Object]:
 
 def _whole_number(amounts: ReadOnlyObject, name: str) -> int:
     return max(0, math.floor(read_quantity(amounts.get(name)) or 0))
-
-
-def _read_count(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -29,9 +29,6 @@ SUB_GROUP_OF_POD = "kai.scheduler/subgroup-name"
 GROUP_UUID = "osmo.group_uuid"
 TASK_UUID = "osmo.task_uuid"
 PLATFORM = "osmo.platform"
-SHARED_GPUS, SHARED_GPUS_WHOLE = "osmo.shared-gpus", "whole"
-"""The label of a node that shares its GPUs, with the value by which each part counts as a whole one."""
-GPU_RESOURCE = "nvidia.com/gpu"
 MAX_LABEL_LENGTH = 63
 
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")

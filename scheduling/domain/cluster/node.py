@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pools.domain.configuration.flavors import Flavor
+from pools.domain.configuration.flavors import GPU_RESOURCE, Flavor
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.cluster.claims import (
     GPU_DRIVER,
@@ -19,13 +19,12 @@ from scheduling.domain.cluster.claims import (
 )
 from scheduling.domain.cluster.devices import (
     GpuOffer,
-    are_labels_of_parts,
     asks_for_uncounted_devices,
     device_notes,
     read_gpu_count,
     read_gpu_offer,
 )
-from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM, TASK_UUID
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL, PLATFORM, TASK_UUID
 from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
@@ -131,7 +130,7 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
 def count_in_flavor(node: ClusterNode, flavor: Flavor | None) -> ClusterNode:
     """A node with the GPUs that count in its flavor, None for `default`, where the backend names flavors: parts of GPUs
     and whole ones are never counted together."""
-    is_of_parts = flavor is not None and are_labels_of_parts(flavor.node_labels)
+    is_of_parts = flavor is not None and flavor.is_of_parts
     offer = read_gpu_offer(node.labels, node.allocatable, is_flavor_of_parts=is_of_parts)
     return _with_offer(node, offer, flavor.name if flavor is not None else DEFAULT_FLAVOR)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from pools.domain.configuration.backend_config import DEFAULT_CPU, DEFAULT_MEMORY, DEFAULT_STORAGE, NodeSpec
+from pools.domain.configuration.flavors import PRODUCT_LABEL
 from pools.domain.configuration.platforms import DEFAULT_PLATFORM
-from scheduling.domain.cluster.devices import PRODUCT_LABEL
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.moving_in.kubernetes.objects import KubernetesObject
 from scheduling.moving_in.result import BadSource, ImportResult, PartOutcome

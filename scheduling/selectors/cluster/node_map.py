@@ -12,13 +12,12 @@ from datetime import datetime
 
 from django.db.models import Count, Min, QuerySet, Sum
 
-from pools.domain.configuration.flavors import flavors_of
+from pools.domain.configuration.flavors import flavors_of, parts_among
 from pools.domain.configuration.platforms import platforms_of
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend, Node, Pool
-from scheduling.domain.cluster.devices import are_labels_of_parts
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster.nodes import NodeUsage, read_node_usage
 from scheduling.selectors.work.tasks import visible_tasks
@@ -81,7 +80,8 @@ class FlavorNodes:
 @dataclass(frozen=True, slots=True)
 class NodeMap:
     """The nodes of a backend that the reader may see. `total` counts the nodes that match the filters, `nodes` is one
-    part of them; all other numbers are those of all visible nodes, in GPUs."""
+    part of them; all other numbers are those of all visible nodes, in whole GPUs. Parts of GPUs that count are in
+    `flavors` alone."""
 
     backend: str
     offline: bool
@@ -118,19 +118,22 @@ def read_node_map(
     work = _read_work(actor, row.pk, {use.name for use in shown})
     nodes = [MappedNode(use, work.get(use.name, ())) for use in uses]
     by_name = {node.usage.name: node for node in nodes}
+    shared = parts_among(row.flavors)
+    summed = [node for node in nodes if node.usage.flavor not in shared]
+    whole = [node.usage for node in summed]
     return NodeMap(
         backend=row.name,
         offline=row.offline,
         nodes=[by_name[use.name] for use in shown],
         total=len(matching),
         all_nodes=len(uses),
-        gpus=sum(use.gpus for use in uses),
-        used=sum(use.used_gpus for use in uses),
-        ending=sum(use.ending_gpus for use in uses),
-        other=sum(use.other_gpus for use in uses),
-        free=sum(use.free_gpus for use in uses),
-        closed=sum(node.closed_gpus for node in nodes),
-        fits=_fits(uses),
+        gpus=sum(use.gpus for use in whole),
+        used=sum(use.used_gpus for use in whole),
+        ending=sum(use.ending_gpus for use in whole),
+        other=sum(use.other_gpus for use in whole),
+        free=sum(use.free_gpus for use in whole),
+        closed=sum(node.closed_gpus for node in summed),
+        fits=_fits(whole),
         flavors=_by_flavor(row, uses),
     )
 
@@ -140,7 +143,7 @@ def _fits(uses: Sequence[NodeUsage]) -> list[TaskFit]:
 
 
 def _by_flavor(backend: Backend, uses: Sequence[NodeUsage]) -> list[FlavorNodes]:
-    parts = {each.name: are_labels_of_parts(each.node_labels) for each in flavors_of(backend.flavors)}
+    parts = {each.name: each.is_of_parts for each in flavors_of(backend.flavors)}
     found = []
     for flavor in [*parts, DEFAULT_FLAVOR] if parts else []:
         mine = [use for use in uses if use.flavor == flavor]

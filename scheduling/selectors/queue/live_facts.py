@@ -29,6 +29,7 @@ from pools.database.statements import execute_sql
 from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.domain.configuration.backend_config import VictimRule
+from pools.domain.configuration.flavors import GPU_RESOURCE
 from pools.domain.configuration.pool_fields import HOLD_AFTER
 from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -36,7 +37,6 @@ from pools.domain.values import amounts
 from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, flavor_of, gpu_key, is_gpu
 from pools.models import Backend, Node, Pool
 from pools.selectors.quotas.pool_balance import read_balances
-from scheduling.domain.cluster.naming import GPU_RESOURCE
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.facts import (
     ClusterFacts,

@@ -8,7 +8,7 @@ computed in the same statement. The number of queries does not depend on the win
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from django.utils import timezone
 from pools.database.statements import execute_sql
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import Actor, Permission
+from pools.selectors.quotas.backend_capacity import read_part_flavors, unzip_flavors
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.receipts.causes import EndCause
@@ -205,6 +206,9 @@ _FEW_LEAVES = """
 """
 
 
+_PARTS = "SELECT * FROM unnest(%(part_backends)s::bigint[], %(part_flavors)s::text[])"
+
+
 def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
     """The record as this reader may see it: pools on which the reader has a role, and always the own work."""
     return read_usages(actor, [question])[0]
@@ -216,6 +220,8 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     slots = _read_slots(actor, first.since, first.until)
     has_leaves = bool(first.pools) or any(question.by is UsageKey.SUBPOOL for question in questions)
     values = _values(actor, first, slots, has_leaves=has_leaves)
+    if any(question.by is UsageKey.BACKEND for question in questions):
+        values["part_backends"], values["part_flavors"] = unzip_flavors(read_part_flavors())
     sees_capacity = actor.can_read_all and not first.pools and not first.users
     found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=has_leaves)
     answers: list[UsageAnswer] = []
@@ -232,10 +238,12 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
     return answers
 
 
-def read_last_hours(actor: Actor, by: UsageKey, hours: int) -> tuple[datetime | None, Sequence[UsageRow]]:
+def read_last_hours(
+    actor: Actor, by: UsageKey, hours: int, parts: Mapping[int, Collection[str]]
+) -> tuple[datetime | None, Sequence[UsageRow]]:
     """The sums of the last full hours of the record, and the begin of the first: rows by hour and key, without the
-    lengths of waits and without what was lost. None and no rows where the record ended before them. Two statements: it
-    is for pages that are fetched often."""
+    lengths of waits, without what was lost, and without `parts`, which are flavors by the id of their backend. None
+    and no rows where the record ended before them. Two statements: it is for pages that are fetched often."""
     found = _read_progress(actor)
     until = found[0]
     if until is None or until < timezone.now() - hours * HOUR:
@@ -243,6 +251,8 @@ def read_last_hours(actor: Actor, by: UsageKey, hours: int) -> tuple[datetime | 
     question = UsageQuestion(until - hours * HOUR, until, by, Bucket.HOUR)
     slots = _make_slots(found, question.since, until)
     values = _values(actor, question, slots, has_leaves=False)
+    values["part_backends"], values["part_flavors"] = unzip_flavors(parts)
+    values["only_whole"] = bool(values["part_backends"])
     [(rows, capacities)] = _read_sums([question], slots, values, sees_capacity=actor.can_read_all, by_leaf=False)
     if actor.can_read_all:
         _add_capacity(question, capacities, rows, _add_up(question.since, rows.values()))
@@ -310,6 +320,9 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, has_leaves:
         "has_users": bool(question.users),
         "since": question.since,
         "until": question.until,
+        "only_whole": False,
+        "part_backends": [],
+        "part_flavors": [],
     }
 
 
@@ -348,17 +361,18 @@ def _read_sums(
     """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend, or
     flavor."""
     kinds = [(at, question) for at, question in enumerate(questions) if question.by is not UsageKey.WORKFLOW]
-    keys = "".join(f", {_KEYS[question.by]} AS key_{at}" for at, question in kinds)
+    keys = "".join(f", {_key(question, values)} AS key_{at}" for at, question in kinds)
     summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
     capacities = ", ".join(f"sum(capacity.{column})::bigint" for column in BACKEND_COLUMNS)
-    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES})"
+    whole = f"(backend_id, flavor) NOT IN ({_PARTS})" if values["only_whole"] else "true"
+    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES} AND {whole})"
     by_day = all(question.bucket is not Bucket.HOUR for question in questions)
     if values["sees_all"] and by_day:
         # Fewer rows to join. What other readers see of their own work depends on the hour.
         totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
         source = f"""(
             SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, flavor, user_id, priority, {totals}
-            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5, 6
+            FROM entry WHERE {_FEW_LEAVES} AND {whole} GROUP BY 1, 2, 3, 4, 5, 6
         )"""
     nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
     parts = [
@@ -372,8 +386,9 @@ def _read_sums(
         parts += [
             f"""
             SELECT {at}, true, {_start_second(question, "capacity.hour")},
-                {"capacity.flavor" if question.by is UsageKey.FLAVOR else "backend.name"}, {capacities}, {nothing}
-            FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id GROUP BY 3, 4
+                {_capacity_key(question, values)}, {capacities}, {nothing}
+            FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id
+            WHERE {whole} GROUP BY 3, 4
             """
             for at, question in enumerate(questions)
         ]
@@ -404,6 +419,13 @@ def _read_sums(
         named = dict(zip(SUM_COLUMNS, sums, strict=True))
         rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
     return found
+
+
+def _capacity_key(question: UsageQuestion, values: dict[str, Any]) -> str:
+    """SQL of the key of the row to which a capacity belongs: its flavor, else its backend."""
+    if _splits_backends(question, values):
+        return _key(question, values, "capacity")
+    return "capacity.flavor" if question.by is UsageKey.FLAVOR else "backend.name"
 
 
 def _start_second(question: UsageQuestion, column: str) -> str:
@@ -458,14 +480,14 @@ def _add_waits(
         f"""
         WITH entry AS (
             SELECT work.name, work.pool_id AS leaf_id, root.backend_id, work.submitted_by_id AS user_id,
-                {_of_flavor(question, _FLAVOR_OF_START)} work.priority, wait.until AS hour,
+                {_of_flavor(question, values, _FLAVOR_OF_START)} work.priority, wait.until AS hour,
                 extract(epoch FROM wait.until - wait.since)::float AS seconds
             FROM scheduling_waitspan wait JOIN scheduling_workflow work ON work.uuid = wait.workflow_id
             JOIN pools_pool root ON root.id = work.root_pool_id
             WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
         ), visible AS (
             SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
-                {_WAIT_KEYS[question.by]} AS key, seconds
+                {_key(question, values)} AS key, seconds
             FROM entry {_JOINS} WHERE {_VISIBLE}
         )
         SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
@@ -479,9 +501,22 @@ def _add_waits(
             row.wait_p50, row.wait_p90 = percentiles
 
 
-def _of_flavor(question: UsageQuestion, flavor: str) -> str:
-    """SQL of the column `flavor` of entries, where the rows are by flavor."""
-    return f"{flavor} AS flavor," if question.by is UsageKey.FLAVOR else ""
+def _of_flavor(question: UsageQuestion, values: dict[str, Any], flavor: str) -> str:
+    """SQL of the column `flavor` of entries, where the rows need it."""
+    return f"{flavor} AS flavor," if question.by is UsageKey.FLAVOR or _splits_backends(question, values) else ""
+
+
+def _splits_backends(question: UsageQuestion, values: dict[str, Any]) -> bool:
+    """Whether the rows are by backend, and parts of GPUs have rows of their own."""
+    return question.by is UsageKey.BACKEND and bool(values["part_backends"]) and not values["only_whole"]
+
+
+def _key(question: UsageQuestion, values: dict[str, Any], table: str = "entry") -> str:
+    """SQL of the key of a row from an entry of work, or from another table with a backend and a flavor."""
+    if _splits_backends(question, values):
+        parts = f"({table}.backend_id, {table}.flavor) IN ({_PARTS})"
+        return f"CASE WHEN {parts} THEN backend.name || '/' || {table}.flavor ELSE backend.name END"
+    return _WAIT_KEYS[question.by]
 
 
 # The flavor in which a gang started: that of its first attempt.
@@ -517,9 +552,9 @@ def _add_lost(
     """What was lost, in each row and in all. A row that has nothing else is added."""
     found = execute_sql(
         f"""
-        WITH {_lost(_of_flavor(question, _FLAVOR_OF_RECEIPT))}, visible AS (
+        WITH {_lost(_of_flavor(question, values, _FLAVOR_OF_RECEIPT))}, visible AS (
             SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
-                {_WAIT_KEYS[question.by]} AS key, lost
+                {_key(question, values)} AS key, lost
             FROM entry {_JOINS} WHERE {_VISIBLE}
         )
         SELECT start, key, sum(lost)::bigint FROM visible GROUP BY start, key

@@ -18,6 +18,7 @@ from pools.database.statements import execute_sql
 from pools.domain.people.roles import Actor
 from pools.domain.quota.usage_bar import FlavorUse, UsageBar
 from pools.models import Backend, FlavorUsage
+from pools.selectors.quotas.backend_capacity import unzip_flavors
 from pools.selectors.quotas.platform_totals import PlatformTotals, bars_of_clusters
 from scheduling.domain.lists import UsageKey
 from scheduling.selectors.reports.usage import HOUR, UsageRow, read_last_hours
@@ -44,16 +45,20 @@ _CAPACITY = """
         JOIN pools_pool root ON root.id = work.root_pool_id AND root.backend_id = node.backend_id
         WHERE away.is_away AND named.id = node.node_id
     ) held
-    WHERE node.until IS NULL GROUP BY GROUPING SETS (({key}))
+    WHERE node.until IS NULL AND NOT EXISTS (
+        SELECT FROM unnest(%s::bigint[], %s::text[]) part (backend_id, flavor)
+        WHERE part.backend_id = node.backend_id AND part.flavor = node.flavor
+    )
+    GROUP BY GROUPING SETS (({key}))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """In GPUs. `gpus` are those of the nodes where `has_nodes`, else of the quota; `whole` is the length of the
-    picture: the same, or the use where it is more. `bar` has the use; its free part is what is idle. `offline` is not
-    in it. The series have the average of each of the last full hours, the oldest first; they are empty before the first
-    full hour."""
+    """In whole GPUs; parts of GPUs are in `flavors` alone. `gpus` are those of the nodes where `has_nodes`, else of the
+    quota; `whole` is the length of the picture: the same, or the use where it is more. `bar` has the use; its free
+    part is what is idle. `offline` is not in it. The series have the average of each of the last full hours, the
+    oldest first; they are empty before the first full hour."""
 
     has_nodes: bool
     gpus: int
@@ -80,26 +85,29 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUse:
-    """In GPUs. `whole` is the GPUs of the nodes, or the use where it is more; `bar` has the use and, as its free part,
-    what is idle. `used` is the average of each of the last full hours, the oldest first."""
+    """In whole GPUs. `whole` is those of the nodes, or the use where it is more; `bar` has the use and, as its free
+    part, what is idle. `used` is the average of each of the last full hours, the oldest first."""
 
     whole: int
     bar: UsageBar
     used: Sequence[float]
 
 
-def read_fleet(actor: Actor, totals: PlatformTotals, flavors: Mapping[str, int]) -> Fleet:
+def read_fleet(
+    actor: Actor, totals: PlatformTotals, flavors: Mapping[str, int], parts: Mapping[int, frozenset[str]]
+) -> Fleet:
     """The picture for this reader, whose `totals` are those of the pools that the reader may see. `flavors` are the
-    GPUs of nodes by flavor. The hours are those of the record that are closed: the page is fetched often."""
+    GPUs of nodes by flavor, `parts` the flavors of backends that count parts of GPUs. The hours are those of the
+    record that are closed: the page is fetched often."""
     has_nodes, gpus, offline = False, totals.quota, 0
     if actor.can_read_all:
-        gpus, offline = _read_capacities("").get(None, (0, 0))
+        gpus, offline = _read_capacities("", parts).get(None, (0, 0))
         has_nodes = gpus > 0
         gpus = gpus or totals.quota
     whole = max(gpus, totals.bar.in_use)
     offline = min(offline, whole - totals.bar.in_use)
     bar = totals.bar.with_quota(whole - offline)
-    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS)
+    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS, parts)
     return Fleet(
         has_nodes,
         gpus,
@@ -110,23 +118,28 @@ def read_fleet(actor: Actor, totals: PlatformTotals, flavors: Mapping[str, int])
         used=_averages(since, rows, lambda row: row.used),
         idle=_averages(since, rows, _idle_of_nodes if has_nodes else _idle_quota),
         waiting=_averages(since, rows, lambda row: row.waiting),
-        flavors=_uses(flavors) if has_nodes else (),
+        flavors=_uses(flavors, parts) if has_nodes else (),
     )
 
 
-def _uses(gpus: Mapping[str, int]) -> list[FlavorUse]:
+def _uses(gpus: Mapping[str, int], parts: Mapping[int, frozenset[str]]) -> list[FlavorUse]:
     """What is in use of these GPUs by flavor; one query where there are some."""
     if not gpus:
         return []
     used = dict(FlavorUsage.objects.order_by().values_list("flavor").annotate(Sum("total_usage")))
-    return [FlavorUse(flavor, used.get(flavor, 0), total) for flavor, total in sorted(gpus.items()) if total]
+    shared = frozenset().union(*parts.values())
+    return [
+        FlavorUse(flavor, used.get(flavor, 0), total, flavor in shared)
+        for flavor, total in sorted(gpus.items())
+        if total
+    ]
 
 
-def read_clusters(actor: Actor) -> dict[str, ClusterUse]:
+def read_clusters(actor: Actor, parts: Mapping[int, frozenset[str]]) -> dict[str, ClusterUse]:
     """The use of each cluster by its name, for readers of the platform."""
     names = dict(Backend.objects.values_list("pk", "name"))
-    capacities, bars = _read_capacities("node.backend_id"), bars_of_clusters(actor)
-    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS)
+    capacities, bars = _read_capacities("node.backend_id", parts), bars_of_clusters(actor, parts)
+    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS, parts)
     found = {}
     for pk, name in names.items():
         gpus, offline = capacities.get(pk, (0, 0))
@@ -137,9 +150,10 @@ def read_clusters(actor: Actor) -> dict[str, ClusterUse]:
     return found
 
 
-def _read_capacities(key: str) -> dict[int | None, tuple[int, int]]:
+def _read_capacities(key: str, parts: Mapping[int, frozenset[str]]) -> dict[int | None, tuple[int, int]]:
     """The GPUs of the nodes and those that are away, by the column `key`; without one, all are those of None."""
-    rows = execute_sql(_CAPACITY.format(key=key, column=key or "NULL"))
+    of_backends, flavors = unzip_flavors(parts)
+    rows = execute_sql(_CAPACITY.format(key=key, column=key or "NULL"), (of_backends, flavors))
     return {backend: (gpus, offline) for backend, gpus, offline in rows}
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from pools.domain.people.roles import Actor, Permission
 from pools.models import AuditEntry, Pool
 from pools.selectors.audit_trail import fleet_entries
-from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.selectors.quotas.backend_capacity import parts_of, read_capacities
 from pools.selectors.quotas.degraded import degraded_clusters, read_node_gpus
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
@@ -58,6 +58,8 @@ class Overview:
     changes: Sequence[AuditEntry]
     flavors: Mapping[str, int]
     """The GPUs of the nodes of clusters that name flavors, by flavor."""
+    parts: Mapping[int, frozenset[str]]
+    """The flavors of each cluster, by its id, that count parts of GPUs; only clusters that have some."""
 
     @property
     def waiting_gangs(self) -> int:
@@ -96,7 +98,7 @@ def read_overview(actor: Actor) -> Overview:
     gpus: Counter[str] = Counter()
     for capacity in capacities.values():
         gpus.update({flavor: each.gpus for flavor, each in capacity.flavors.items()})
-    return Overview(now, found, mine, count, waiting, idle, changes, gpus)
+    return Overview(now, found, mine, count, waiting, idle, changes, gpus, parts_of(capacities))
 
 
 def _may_move_quota(actor: Actor) -> bool:

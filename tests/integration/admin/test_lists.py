@@ -125,7 +125,7 @@ def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) ->
     submit_workflow("free", gpus=3, username="root", name="unbound")
     reconcile()
 
-    sums = platform_totals.platform_totals(actor_named("root"))
+    sums = platform_totals.platform_totals(actor_named("root"), {})
     trees = pool_tree.pool_trees(Pool.objects.visible_to(actor_named("root")).roots()).trees
     assert sums.bar == sum_bars(tree.head.bar for tree in trees)
     assert sums.used == sum(tree.head.total_usage for tree in trees) == 51

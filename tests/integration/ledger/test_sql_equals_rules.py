@@ -102,9 +102,9 @@ def test_the_admission_tree_counts_draining_subpools_as_the_balance_does(seed: i
 def test_the_totals_are_the_sums_of_the_bars(seed: int) -> None:
     roots = make_random_pools(seed)
     balances = read_balances(roots).values()
-    totals = platform_totals(SYSTEM)
+    totals = platform_totals(SYSTEM, {})
     assert totals.bar == sum_bars(pool_bar(balance) for balance in balances)
-    assert sum_bars(bars_of_clusters(SYSTEM).values()) == totals.bar
+    assert sum_bars(bars_of_clusters(SYSTEM, {}).values()) == totals.bar
     assert totals.used == sum(balance.total_usage for balance in balances)
     assert totals.quota == sum(balance.guarantee for balance in balances if not balance.is_unlimited)
     assert totals.subpools == sum(

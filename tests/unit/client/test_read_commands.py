@@ -206,6 +206,15 @@ def test_backend_says_what_is_promised_lost_and_suspect(osmo, stub):
     assert "8 of 7 GPUs" in osmo.ok("backend", "nodes", "sim")
 
 
+def test_backend_list_adds_no_parts_to_gpus(osmo, stub):
+    """Nodes of a flavor of shared GPUs count parts."""
+    nodes = [{"gpus": 8, "flavor": "h100"}, {"gpus": 32, "flavor": "t4"}]
+    labels = {"h100": {"gpu": "h100"}, "t4": {"nvidia.com/gpu.replicas": "8"}}
+    flavors = [{"name": name, "node_labels": each} for name, each in labels.items()]
+    stub.on("GET", "/api/configs/backend", {"backends": [{"name": "sim", "nodes": nodes, "flavors": flavors}]})
+    assert "8 and 32 parts" in osmo.ok("backend", "list")
+
+
 def test_backend_cares_for_a_node(osmo, stub):
     care = {"backend": "sim", "node": "n1", "drained": True, "suspect": False}
     for action, words in (("drain", "drained"), ("restore", "takes work again"), ("clear", "not suspect any more")):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pools.domain.configuration.flavors import GPU_RESOURCE
 from scheduling.domain.cluster import naming
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin, gang_labels
 from scheduling.domain.cluster.pods.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY, TokenValues, has_host_token
@@ -102,7 +103,7 @@ def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
             **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.host_network else {}),
             "affinity": {"nodeAffinity": _nodes(attempt, context.avoided if attempt.gpus else ())},
             # Clusters often taint their GPU nodes against pods that request no GPU.
-            **({"tolerations": [{"key": naming.GPU_RESOURCE, "operator": "Exists"}]} if attempt.gpus else {}),
+            **({"tolerations": [{"key": GPU_RESOURCE, "operator": "Exists"}]} if attempt.gpus else {}),
             "containers": [
                 {
                     "name": host,
@@ -181,7 +182,7 @@ def _environment(around: GangContext, spec: TaskSpec) -> list[Object]:
 def _amounts(task: PodAttempt) -> Object:
     """Requests equal limits: the pod gets exactly the admitted amounts. 0 means "not given"."""
     amounts = {
-        naming.GPU_RESOURCE: task.gpus,
+        GPU_RESOURCE: task.gpus,
         "cpu": task.cpu,
         "memory": task.memory_bytes,
         "ephemeral-storage": task.storage_bytes,
