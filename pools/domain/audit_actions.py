@@ -203,8 +203,10 @@ def _pool_updated(entry: _AuditEntry) -> str:
 def _cohort_created(entry: _AuditEntry) -> str:
     quotas: Mapping[str, Any] = entry.after.get("quotas") or {}
     own = ", ".join(
-        _gpus(amounts.get("nominal")) if key == GPU else f"{amounts.get('nominal')} {key}"
-        for key, amounts in sorted(quotas.items())[:SHOWN_CHANGES]
+        _gpus(nominal) if key == GPU else f"{_amount(nominal)} {key}"
+        for key, nominal in [
+            (key, amounts["nominal"]) for key, amounts in sorted(quotas.items()) if amounts.get("nominal")
+        ][:SHOWN_CHANGES]
     )
     parent = entry.after.get("parent")
     below = f" below {parent}" if parent else ""

@@ -51,11 +51,6 @@ def _flavors_field() -> Any:
     return value(_BY_FLAVOR, "Quotas by flavor", _FLAVORS_HELP, default=None, metavar="FLAVOR=GPUS,…")
 
 
-def _note_missing_quota(reader: FieldReader) -> None:
-    if not reader.is_given("quota") and not reader.is_given("quotas"):
-        reader.add_fault("quota", Fault.MISSING, "is missing.")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubpoolChange(ChangeCommand):
     """A change of one subpool of a pool."""
@@ -86,10 +81,6 @@ class CreateSubpool(SubpoolChange):
     quota: object = _quota_field()
     quotas: Mapping[str, object] | None = _flavors_field()
 
-    @classmethod
-    def note_faults(cls, reader: FieldReader) -> None:
-        _note_missing_quota(reader)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSubpoolChange(SubpoolChange):
@@ -119,10 +110,6 @@ class ResizeSubpool(NamedSubpoolChange):
         default=None,
         metavar="TIME",
     )
-
-    @classmethod
-    def note_faults(cls, reader: FieldReader) -> None:
-        _note_missing_quota(reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,9 +168,10 @@ def read_subpool_quota(
 ) -> FlavorsAsked | list[Violation]:
     """The quota of a subpool, asked for by `quota` (of a pool with one flavor that flavor) or by `quotas`, GPUs by
     flavor; what `quotas` leaves out stays as it is (`present`). Every fault is found."""
-    if quota is None and quotas is None:
-        return [Violation(path, Fault.MISSING, f"{path} is missing.")]
     names = balance.flavors
+    if quota is None and quotas is None:
+        needed = f" {_alone(balance.name, names, path, paths).message}" if len(names) > 1 else ""
+        return [Violation(path, Fault.MISSING, f"{path} is missing.{needed}")]
     if quotas is None and len(names) != 1:
         if names:
             return [_alone(balance.name, names, path, paths)]

@@ -322,13 +322,6 @@ def _check_temporary(row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, *, u
             f"most {days} days later, or leave the end out for a lasting quota."
         )
         raise BadInput.of([Violation("until", Fault.BAD_END, message, numbers=(("longest_days", days),))])
-    if asked.gpus <= lasting.gpus:
-        message = (
-            f"A temporary quota of {asked.gpus} GPUs is not above the lasting quota of {row.name}, {lasting.gpus}. "
-            f"Only a raise can be temporary: at its end {row.name} would need GPUs that another subpool may own by "
-            f"then. Ask for more than {lasting.gpus}, or leave the end out."
-        )
-        raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting.gpus),))])
     for flavor, gpus in lasting.by_flavor.items():
         if (quota := asked.by_flavor.get(flavor, 0)) < gpus:
             message = (
@@ -337,6 +330,13 @@ def _check_temporary(row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, *, u
             )
             numbers = (("flavor", flavor), ("requested", quota), ("lasting", gpus))
             raise BadInput.of([Violation(f"quotas.{flavor}", Fault.TEMPORARY_CUT, message, numbers=numbers)])
+    if asked.gpus <= lasting.gpus:
+        message = (
+            f"A temporary quota of {asked.gpus} GPUs is not above the lasting quota of {row.name}, {lasting.gpus}. "
+            f"Only a raise can be temporary: at its end {row.name} would need GPUs that another subpool may own by "
+            f"then. Ask for more than {lasting.gpus}, or leave the end out."
+        )
+        raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting.gpus),))])
 
 
 def _check_deadline(drain_by: datetime) -> None:

@@ -52,6 +52,20 @@ def faults(answer: Any) -> list[tuple[str, str]]:
     return [(each["path"], each["code"]) for each in answer.body["details"]]
 
 
+def test_a_subpool_without_quotas_is_told_the_flavors_and_the_form(team: ApiClient, admin: ApiClient) -> None:
+    needed = (
+        "quota is missing. Pool team has quotas of 2 flavors (h100, a100): say how many GPUs of each, as quotas "
+        '{"h100": GPUS, "a100": GPUS}.'
+    )
+    for method, path, body in (("POST", SUBPOOL, {"subpool_name": "c"}), ("PATCH", f"{SUBPOOL}/a", {})):
+        answer = team(method, path, body)
+        assert (answer.status, faults(answer)) == (400, [("quota", "missing")])
+        assert answer.body["details"][0]["message"] == needed
+    admin("PUT", "/api/configs/pool/plain", {"backend": "sim", "resources": {"gpu": {"guarantee": 8}}})
+    answer = admin("POST", "/api/configs/pool/plain/subpool", {"subpool_name": "c"})
+    assert (answer.status, answer.body["details"][0]["message"]) == (400, "quota is missing.")
+
+
 def test_a_pool_keeps_its_flavors_in_order_and_has_their_sums(kinds: str, admin: ApiClient) -> None:
     answer = admin("PUT", POOL, {"backend": "sim", "resources": {"flavors": QUOTAS}})
     assert list(answer.body["resources"]["flavors"].items()) == list(QUOTAS.items())
@@ -243,10 +257,12 @@ def test_quotas_of_several_are_checked_together(team: ApiClient) -> None:
 
 def test_a_temporary_quota_is_a_raise_of_each_flavor(team: ApiClient) -> None:
     until = timezone.now() + timedelta(days=1)
-    with pytest.raises(BadInput) as refusal:
-        world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 3, "a100": 20}, until=until))
-    (fault,) = refusal.value.violations
-    assert (fault.path, fault.code, dict(fault.numbers)["lasting"]) == ("quotas.h100", "temporary_cut", 4)
+    for a100 in (20, 8):  # the sum grows, or falls
+        cut = ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 3, "a100": a100}, until=until)
+        with pytest.raises(BadInput) as error:
+            world.apply_change(cut)
+        (fault,) = error.value.violations
+        assert (fault.path, fault.code, dict(fault.numbers)["lasting"]) == ("quotas.h100", "temporary_cut", 4)
     world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"a100": 20}, until=until))
     body = team("GET", f"{SUBPOOL}/a").body
     assert (body["quotas"], body["quotas_after"], body["quota_after"]) == (

@@ -315,6 +315,22 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         {"quotas": {"default/gpu": {"nominal": 4}}, "parent": "corp"},
         "root configured cohort org below corp with 4 GPUs",
     ),
+    "a cohort that has quota of one flavor and limits of another": (
+        "cohort.created",
+        "cohort/org",
+        "root",
+        None,
+        {"quotas": {"a100/gpu": {"nominal": 0, "borrowing_limit": 8}, "h100/gpu": {"nominal": 4}}},
+        "root configured cohort org with 4 h100/gpu",
+    ),
+    "a cohort that only has limits": (
+        "cohort.created",
+        "cohort/org",
+        "root",
+        None,
+        {"quotas": {"a100/gpu": {"nominal": 0, "borrowing_limit": 8}}},
+        "root configured cohort org without a quota of its own",
+    ),
     "a cohort's limit": (
         "cohort.updated",
         "cohort/org",

@@ -58,6 +58,21 @@ def test_create_reports_rounding_and_reactivation(osmo, stub):
     assert result.stderr == "WARNING: 12.9 was rounded down to 12.\n"
 
 
+def test_a_dry_run_shows_a_flavor_whose_quota_changes_in_an_equal_sum(osmo, stub):
+    def tree(h100: int, a100: int) -> dict[str, Any]:
+        own = [{"flavor": "h100", "quota": h100}, {"flavor": "a100", "quota": a100}]
+        left = [{"flavor": "h100", "quota": 16 - h100}, {"flavor": "a100", "quota": 16 - a100}]
+        part = {"name": "team--a", "subpool_name": "a", "subpool_state": "ACTIVE", "quota": 16, "flavors": own}
+        return {"pool": "team", "quota": 32, "unallocated": 16, "shared": {"flavors": left}, "subpools": [part]}
+
+    body = {"dry_run": True, "before": tree(8, 8), "after": tree(12, 4), "violations": []}
+    stub.on("PATCH", "/api/configs/pool/team/subpool/a", body)
+    text = osmo.ok("pool", "subpool", "update", "team", "a", "--quotas", "h100=12,a100=4", "--dry-run")
+    assert {line.split("  ")[0]: line.split("  ")[-1] for line in text.splitlines() if "→" in line} == {
+        "team, h100": "8 → 4", "team, a100": "8 → 12", "└─ team--a, h100": "8 → 12", "└─ team--a, a100": "8 → 4"
+    }  # fmt: skip
+
+
 def test_a_dry_run_says_a_warning_once(osmo, stub):
     tree = tree_body(30, ("team--a", "ACTIVE", 30))
     stub.on("POST", COLLECTION, effect_body(tree, tree, warnings=["12.9 was rounded down to 12."]))

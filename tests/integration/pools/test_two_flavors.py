@@ -1,0 +1,102 @@
+"""Changes of a pool with two flavors through the API: several subpools, approvals, drains and temporary quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import CreateSubpool
+from pools.models import Pool
+from pools.selectors.quotas.pool_balance import read_balance
+from tests.support import world
+from tests.support.api_client import ApiClient
+from tests.support.flavors import make_flavored_pool, submit_gpus
+
+pytestmark = pytest.mark.django_db
+SEVERAL = "/api/configs/subpool_quotas"
+SUBPOOL = "/api/configs/pool/team/subpool"
+
+
+@pytest.fixture
+def root(caller: Callable[..., Any]) -> ApiClient:
+    """A pool of 16 h100 and 32 a100, its subpools a (8 and 8) and b (4 and 8)."""
+    make_flavored_pool()
+    world.apply_change(CreateSubpool(parent="team", subpool_name="b", quotas={"h100": 4, "a100": 8}))
+    client: ApiClient = caller("root", "osmo-admin")
+    return client
+
+
+def _left() -> dict[str, int]:
+    kinds = read_balance(Pool.objects.get(name="team")).kinds
+    return {flavor: int(kind.unallocated) for flavor, kind in kinds.items()}
+
+
+def test_several_subpools_trade_flavors_at_once(root: ApiClient) -> None:
+    """Alone, neither change has room for its flavor; a flavor that is left out stays."""
+    answer = root("PATCH", SEVERAL, {"quotas": {"team--a": {"h100": 2, "a100": 24}, "team--b": {"h100": 14}}})
+    assert answer.status == 200
+    assert root.get(SEVERAL)["quotas"] == {"team--a": {"h100": 2, "a100": 24}, "team--b": {"h100": 14, "a100": 8}}
+    assert _left() == {"h100": 0, "a100": 0}
+    world.check_deferred_constraints()
+
+
+def test_several_subpools_change_together_or_not_at_all(root: ApiClient) -> None:
+    refused = root("PATCH", SEVERAL, {"quotas": {"team--a": {"h100": 9}, "team--b": {"h100": 8, "a100": 25}}})
+    assert refused.status == 400
+    assert [(each["flavor"], each["requested"], each["limit"]) for each in refused.body["details"]] == [
+        ("h100", 17, 16), ("a100", 33, 32)
+    ]  # fmt: skip
+    for quotas in ({"team--a": 20}, {"team--a": {"l40": 1}}):
+        assert root("PATCH", SEVERAL, {"quotas": quotas}).status == 400
+    assert _left() == {"h100": 4, "a100": 16}
+
+
+def test_a_trade_of_flavors_needs_an_approval_though_the_sum_stays(root: ApiClient) -> None:
+    world.apply_change(PatchPool(name="team", patch={"approval_above": 4}))
+    trade = {"quotas": {"h100": 2, "a100": 14}}
+    refused = root("PATCH", f"{SUBPOOL}/a", trade)
+    assert refused.status == 409 and "The quota of h100 of team--a would change from 8 GPUs to 2 GPUs" in refused.text
+    asked = root("PATCH", f"{SUBPOOL}/a?request_approval=true", trade)
+    assert asked.status == 202
+    assert [(each["amount"], each["change"]) for each in asked.body["needs"]] == [
+        ("quota of h100", 6), ("quota of a100", 6)
+    ]  # fmt: skip
+    assert root("PATCH", f"{SUBPOOL}/a", {"quotas": {"h100": 4, "a100": 12}}).status == 200
+
+
+def test_a_drain_holds_the_flavor_of_its_work_alone(root: ApiClient) -> None:
+    """8 h100 GPUs of a run when it is deleted: b gets its quota at once, and starts h100 work as a's work ends."""
+    running = submit_gpus(world.admin_actor(), 8, "h100")
+    world.reconcile()
+    assert root("DELETE", f"{SUBPOOL}/a").body["subpool_state"] == "DELETING"
+    answer = root("PATCH", f"{SUBPOOL}/b", {"quotas": {"h100": 16, "a100": 32}})
+    assert answer.status == 200
+    for flavor in ("h100", "a100"):
+        submit_gpus(world.admin_actor(), 8, flavor, to="team--b")
+    submit_gpus(world.admin_actor(), 8, "h100", to="team--b")
+    world.reconcile()
+    rows = {each["subpool_name"]: each for each in root.get(SUBPOOL)["subpools"]}
+    used = {name: {each["flavor"]: each["used"] for each in row["flavors"]} for name, row in rows.items()}
+    assert used["b"] == {"h100": 8, "a100": 8}
+    assert used["a"]["h100"] == 8
+    [drain] = root.get("/api/drains")["drains"]
+    assert (drain["subpool"], drain["gpus"]) == ("team--a", 8)
+    assert root("POST", f"/api/workflow/{running.name}/cancel").status == 200
+    world.reconcile()
+    rows = {each["subpool_name"]: each for each in root.get(SUBPOOL)["subpools"]}
+    assert {each["flavor"]: each["used"] for each in rows["b"]["flavors"]} == {"h100": 16, "a100": 8}
+    assert "a" not in rows
+
+
+def test_a_temporary_quota_of_one_flavor_ends_in_that_flavor(root: ApiClient) -> None:
+    """Its raise of h100 is no room for a lasting quota of another subpool; a100 stays free to give."""
+    until = (timezone.now() + timedelta(hours=5)).isoformat()
+    raised = root("PATCH", f"{SUBPOOL}/a", {"quotas": {"h100": 12}, "until": until})
+    assert (raised.body["quotas"], raised.body["quotas_after"]) == ({"h100": 12, "a100": 8}, {"h100": 8, "a100": 8})
+    assert root("PATCH", f"{SUBPOOL}/b", {"quotas": {"h100": 5}}).status == 400
+    assert root("PATCH", f"{SUBPOOL}/b", {"quotas": {"a100": 24}}).status == 200
