@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -40,7 +40,8 @@ class Informer(Generic[Key]):
     """The matching objects of one kind, indexed by name and by the key that `key_of` reads. `on_change` is called from
     the informer's thread with the key of each added, changed or deleted object. `connect` returns the current
     connection, None while there is none. `name_of` is the index by name (across namespaces a bare name is not unique),
-    `transform` trims an object before it is stored."""
+    `transform` trims an object before it is stored. `keeps_deleted` says of the last state of a deleted object whether
+    it stays among :meth:`deleted` until it is forgotten: what a list does not have any more is not there."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Informer(Generic[Key]):
         timing: InformerTiming = InformerTiming(),
         name_of: Callable[[Object], str] = lambda item: str(item["metadata"]["name"]),
         transform: Callable[[Object], Object] | None = None,
+        keeps_deleted: Callable[[Object], bool] | None = None,
     ) -> None:
         self.kind = kind
         self._name_of, self._transform = name_of, transform or _without_managed_fields
@@ -61,6 +63,7 @@ class Informer(Generic[Key]):
         self._connect, self._key_of, self._on_change = connect, key_of, on_change
         self._namespace, self._labels, self._timing = namespace, labels, timing
         self._objects: dict[str, Object] = {}
+        self._keeps_deleted, self._deleted = keeps_deleted, dict[str, Object]()
         self._names: dict[Key, set[str]] = {}
         self._lock = threading.Lock()
         self._listed_at: float | None = None
@@ -76,6 +79,17 @@ class Informer(Generic[Key]):
         """All objects by name, as of now. The objects are shared and must not be changed."""
         with self._lock:
             return dict(self._objects)
+
+    def deleted(self) -> Mapping[str, Object]:
+        """The last states of deleted objects that are kept, by uid."""
+        with self._lock:
+            return dict(self._deleted)
+
+    def forget_deleted(self, uids: Iterable[str]) -> None:
+        """Keep these last states no longer."""
+        with self._lock:
+            for uid in uids:
+                self._deleted.pop(uid, None)
 
     def get(self, name: str) -> Object | None:
         """The object of this name."""
@@ -179,8 +193,11 @@ class Informer(Generic[Key]):
 
     def _apply_event(self, item: Object, *, is_deleted: bool) -> None:
         name = self._name_of(item)
+        last = self._transform(item) if is_deleted and self._keeps_deleted is not None else None
         with self._lock:
             changed = self._drop(name) if is_deleted else self._put(name, self._transform(item))
+            if last is not None and self._keeps_deleted is not None and self._keeps_deleted(last):
+                self._deleted[str(last["metadata"]["uid"])] = last
         for key in changed:
             self._on_change(key)
 

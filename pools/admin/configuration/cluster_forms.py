@@ -99,7 +99,8 @@ class ClusterForm(ChangeForm):
 
     groups = (
         FieldGroup("Cluster", ("name", "namespace", "about")),
-        FieldGroup("Mode, queues and reason", ("mode", "sync_mode", "description")),
+        FieldGroup("Mode and reason", ("mode", "description")),
+        FieldGroup("Queues of a managed cluster", ("sync_mode",), usual={"sync_mode": cluster_config.APPLY}),
         FieldGroup(
             "Queues and owners of an observed cluster",
             ("queue_pools", "owner_label"),
@@ -136,10 +137,11 @@ class ClusterForm(ChangeForm):
     field_by_path = {"description": "about"}
 
     def grouped_fields(self) -> list[tuple[FieldGroup, list[BoundField], bool]]:
-        """What only an observed cluster has is open where it is one."""
+        """What only an observed cluster has is open where it is one, what only a managed one has where it is not."""
         is_observed = self["mode"].value() == cluster_config.OBSERVE
+        opened = {"queue_pools": is_observed, "sync_mode": not is_observed}
         return [
-            (group, fields, is_open or (is_observed and "queue_pools" in group.names))
+            (group, fields, opened.get(group.names[0], False) or is_open)
             for group, fields, is_open in super().grouped_fields()
         ]
 

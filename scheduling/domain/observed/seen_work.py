@@ -232,7 +232,7 @@ def _seen_pod(pod: ReadOnlyObject, now: datetime) -> SeenPod:
     node = str(spec.get("nodeName") or "")
     report = read_pod_status(pod, now=now)
     found, message, code = _running_status(node, status), "", None
-    if status.get("phase") in ENDED_PHASES or _is_preempted(status):
+    if status.get("phase") in ENDED_PHASES or is_preempted(pod):
         # A cluster may keep a pod whose image or start failed: only its end is an end here.
         found = report.status if report.status is not None and report.status.is_finished else TaskStatus.FAILED
         message, code = report.message, report.exit_code
@@ -259,9 +259,11 @@ def _running_status(node: str, status: ReadOnlyObject) -> TaskStatus:
     return TaskStatus.RUNNING
 
 
-def _is_preempted(status: ReadOnlyObject) -> bool:
+def is_preempted(pod: ReadOnlyObject) -> bool:
+    """Whether its scheduler has marked a pod as preempted."""
     return any(
-        each.get("status") == "True" and each.get("reason") == _PREEMPTED for each in status.get("conditions") or []
+        isinstance(each, Mapping) and each.get("status") == "True" and each.get("reason") == _PREEMPTED
+        for each in (pod.get("status") or {}).get("conditions") or []
     )
 
 

@@ -83,3 +83,11 @@ def test_the_preview_of_a_switch_counts_what_runs_before_it(browser: Client) -> 
     page = read(browser, f"/clusters/lab/configuration/-/preview?{urlencode(typed)}")
     assert "(science), with 1 running workflow." in page
     assert "give it the rights of the manifest before" in page
+
+
+def test_the_mode_of_the_queues_is_folded_where_it_does_nothing(browser: Client) -> None:
+    page = read(browser, "/clusters/lab/configuration")
+    assert '<details class="oa-group"><summary>Queues of a managed cluster</summary>' in page
+    assert '<details class="oa-group" open><summary>Queues of a managed cluster</summary>' in read(
+        browser, "/clusters/-/connect"
+    )

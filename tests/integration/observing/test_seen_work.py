@@ -153,6 +153,32 @@ def test_a_preempted_gang_waits_and_starts_again(lab: Lab) -> None:
     assert Workflow.objects.count() == 1
 
 
+@pytest.mark.parametrize("is_gang", [True, False])
+def test_what_is_preempted_and_gone_between_two_looks_is_preempted(lab: Lab, *, is_gang: bool) -> None:
+    """A watch ends with the last state of the object, which no later list has."""
+    world.make_pool("science", 8, on=lab.backend)
+    if is_gang:
+        lab.firm.add_pod_group("train", namespace="science", queue="science")
+        lab.firm.start("train-0", "n1", namespace="science")
+    else:
+        lab.firm.add_pod("train-0", namespace="science", gpus=1, node="n1")
+    lab.look()
+    lab.firm.preempt("train-0", namespace="science", message="for urgent work")
+    last = lab.cluster.get(resource_kinds.POD, "train-0", namespace="science")
+    lab.firm.delete("train-0", namespace="science")
+    pods = lab.observer._informers.pods
+    pods._apply_event(last, is_deleted=True)
+    lab.observer.observe()
+    ended = Task.objects.order_by("retry_id").first()
+    assert ended is not None
+    assert ended.status == "FAILED_PREEMPTED"
+    assert Workflow.objects.get().status == ("PENDING" if is_gang else "FAILED_PREEMPTED")
+    assert not pods.deleted()
+    lab.look()
+    assert lab.states() == ({"train": ("PENDING", 0)} if is_gang else {})
+    assert verify() == []
+
+
 def test_a_gang_grows_and_shrinks_with_its_pods(lab: Lab) -> None:
     """KAI makes the PodGroup with the first pod of a gang."""
     world.make_pool("team", 8, on=lab.backend)
@@ -221,7 +247,8 @@ def test_a_plain_pod_counts_in_the_pool_of_its_namespace(lab: Lab) -> None:
     lab.look()
     assert lab.states() == {}
     work = Workflow.objects.get()
-    assert (work.status, work.failure_message) == ("FAILED_CANCELED", "it was deleted in the cluster")
+    words = "it was deleted in the cluster; why, the cluster does not say"
+    assert (work.status, work.failure_message) == ("FAILED_CANCELED", words)
 
 
 def test_a_subpool_that_drains_keeps_its_work_and_takes_no_more(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.observed.kueue_work import trim_workload
 from scheduling.domain.observed.readable import trimmed_or_marked
-from scheduling.domain.observed.seen_work import trim_observed_pod
+from scheduling.domain.observed.seen_work import is_preempted, trim_observed_pod
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import ClusterReader
@@ -55,6 +55,7 @@ class ObservedInformers(InformerGroup):
             key_of=full_name,
             on_change=self._on_change,
             transform=trimmed_or_marked(lambda pod: trim_observed_pod(pod, self.owner_label)),
+            keeps_deleted=is_preempted,
             **common,
         )
         self.pod_groups: Informer[str] = Informer(

@@ -98,9 +98,9 @@ class ClusterObserver(ContactLoop):
         is_look_due = self._is_due("round", self._intervals.round)
         if not self._informers.pop_changed() and not is_look_due:
             return
-        pods = self._informers.pods.objects()
+        pods, taken = self._informers.pods.objects(), self._informers.pods.deleted()
         seen = read_work(
-            pods.values(),
+            (*pods.values(), *taken.values()),
             self._informers.pod_groups.objects().values(),
             self._informers.workloads(),
             self._informers.local_queues(),
@@ -113,6 +113,8 @@ class ClusterObserver(ContactLoop):
         found = self._write_work(backend, works, unread)
         if found.is_unfinished:
             self._due["round"] = 0.0
+        else:
+            self._informers.pods.forget_deleted(taken)
         self._require_lease()
         heartbeats.record_uncounted(backend, found.unassigned, seen.unread, found.failed)
         unreadable = {each.uid for each in seen.unread if each.is_malformed and each.kind == POD}

@@ -24,8 +24,8 @@ from scheduling.services.kubernetes.dispatching.observation import ObservedTrans
 from scheduling.services.workflows import bulk_sql
 from scheduling.services.workflows.transitions import UNUSED_TASK_MESSAGE
 
-GONE = "its pod was deleted in the cluster"
-DELETED = "it was deleted in the cluster"
+GONE = "its pod was deleted in the cluster; why, the cluster does not say"
+DELETED = "it was deleted in the cluster; why, the cluster does not say"
 NOT_FOUND = "its pods cannot be found; they count as pods of their own"
 OTHER_POOL = "its queue belongs to another pool now"
 HANDED_OVER = "the cluster is not observed any more; the work itself goes on there"
