@@ -45,7 +45,10 @@ def read_osmo(sources: list[SourceText], result: ImportResult, options: ImportOp
         reader.read(file, value, lines)
     reader.finish()
     if not result.objects:
-        result.decide(SourcePlace("options", 1), "the files have no pool, backend or role.")
+        result.decide(
+            SourcePlace("options", 1),
+            "the files have no pool, backend or role. Add the answers of osmo config show -o json, or the Helm values.",
+        )
 
 
 class _OsmoReader:

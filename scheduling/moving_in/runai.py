@@ -84,7 +84,10 @@ def read_runai(sources: list[SourceText], result: ImportResult, options: ImportO
     add_backend(nodes, result, options, hint=NODES_HINT, flavors=found.flavors)
     add_queues(list(_queues(units, found.names, result)), result, options)
     if not units:
-        result.decide(SourcePlace("options", 1), "the files have no project, so there are no pools.")
+        result.decide(
+            SourcePlace("options", 1),
+            "the files have no project, so there are no pools. Add the answer of /api/v1/org-unit/projects.",
+        )
 
 
 def _find_departments(units: list[_Unit], result: ImportResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from scheduling.structured_yaml.value_reader import read_documents
 MAX_BYTES: Final = 32 * 2**20
 MAX_LINES: Final = 200_000
 MAX_VALUES: Final = 500_000
+_JSON_AFTER_JSON: Final = re.compile(r"^[}\]]\s*[{\[]", re.MULTILINE)
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -69,8 +71,14 @@ def read_values(sources: list[SourceText], result: ImportResult) -> Iterator[tup
             faults = document.faults or list(value_faults(document.value, ""))
             for fault in faults:
                 line = fault.line or document.lines.get(fault.path, 1)
-                result.fault(SourcePlace(source.name, line), fault.message)
+                result.fault(SourcePlace(source.name, line), f"{fault.message}{_hint(source.text)}")
             if not faults and document.value is not None:
                 yield source.name, with_json_numbers(document.value), document.lines
     if result.faults:
         raise BadSource.of_faults(result.faults)
+
+
+def _hint(text: str) -> str:
+    """What to do about answers of JSON that were written one after the other."""
+    is_json = text.lstrip()[:1] in {"{", "["} and _JSON_AFTER_JSON.search(text)
+    return " A file may have several JSON objects with a line --- between them." if is_json else ""

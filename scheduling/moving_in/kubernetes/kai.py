@@ -60,7 +60,10 @@ def read_kai(sources: list[SourceText], result: ImportResult, options: ImportOpt
         for each in rest:
             report_other_kind(each, result, KINDS)
     if not queues:
-        result.decide(SourcePlace("options", 1), "the files have no Queue, so there are no pools.")
+        result.decide(
+            SourcePlace("options", 1),
+            "the files have no Queue, so there are no pools. Add them: kubectl get queues.scheduling.run.ai -o yaml.",
+        )
 
 
 def _refuse_versions(queues: list[KubernetesObject]) -> None:

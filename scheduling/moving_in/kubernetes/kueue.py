@@ -144,7 +144,10 @@ class _KueueReader:
             for each in rest:
                 report_other_kind(each, self.result, KINDS)
         if not queues:
-            self.result.decide(SourcePlace("options", 1), "the files have no ClusterQueue, so there are no pools.")
+            self.result.decide(
+                SourcePlace("options", 1),
+                "the files have no ClusterQueue, so there are no pools. Add them: kubectl get clusterqueues -o yaml.",
+            )
 
     def _read_flavor(self, each: KubernetesObject) -> None:
         labels = each.take_map("spec.nodeLabels")

@@ -19,12 +19,14 @@ _STATE_KEYS: Final = {
     "status": "the status is what the cluster has seen, not configuration.",
     "apiVersion": "the version of the form was read.",
 }
+_HOW: Final = "Give what kubectl get … -o yaml (or -o json) prints, without its tables and messages."
+_MAX_DEPTH: Final = 8
 Reason = tuple[PartOutcome, str]
 
 
 @dataclass(slots=True)
 class KubernetesObject:
-    """One object. `prefix` is its path in the document, empty or `items[3]`."""
+    """One object. `prefix` is its path in the document, empty or `items[3]`: on one long line it is what finds it."""
 
     file: str
     body: Mapping[str, Any]
@@ -58,6 +60,8 @@ class KubernetesObject:
         while full and full not in self.lines:
             full = _parent(full)
         title = f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}".strip()
+        if not self.name and self.prefix:
+            title = f"{self.prefix} {title}".strip()
         return SourcePlace(self.file, self.lines.get(full, 1), f"{title} {path}".strip())
 
     def take(self, path: str) -> Any:
@@ -118,24 +122,33 @@ def read_objects(sources: list[SourceText], result: ImportResult) -> list[Kubern
     """All objects of the files in order; lists are taken apart. Raises BadSource with every fault of the files."""
     found: list[KubernetesObject] = []
     for file, value, lines in read_values(sources, result):
-        found += _objects(file, value, lines, result)
+        found += _objects(file, value, lines, result, "")
     _refuse_doubles(found, result)
     return found
 
 
-def _objects(file: str, value: Any, lines: Mapping[str, int], result: ImportResult) -> Iterator[KubernetesObject]:
-    if not isinstance(value, dict):
-        result.fault(SourcePlace(file, lines.get("", 1)), "an object of Kubernetes is a map with `kind`.")
-        return
-    items = value.get("items")
-    if not isinstance(items, list):
-        yield KubernetesObject(file, value, lines)
+def _objects(
+    file: str, value: Any, lines: Mapping[str, int], result: ImportResult, prefix: str, depth: int = 0
+) -> Iterator[KubernetesObject]:
+    """The objects of a document, of an array of them, of a list of kubectl, and of lists in lists."""
+    items, path = value, prefix
+    if isinstance(value, dict):
+        if not isinstance(value.get("items"), list) and not _is_list_without_items(value):
+            yield KubernetesObject(file, value, lines, prefix)
+            return
+        items, path = value.get("items") or [], _joined(prefix, "items")
+    if not isinstance(items, list) or depth > _MAX_DEPTH:
+        result.fault(
+            SourcePlace(file, lines.get(prefix, 1), prefix), f"an object of Kubernetes is a map with `kind`. {_HOW}"
+        )
         return
     for at, item in enumerate(items):
-        if isinstance(item, dict):
-            yield KubernetesObject(file, item, lines, f"items[{at}]")
-        else:
-            result.fault(SourcePlace(file, lines.get(f"items[{at}]", 1)), "an item of a list must be a map.")
+        yield from _objects(file, item, lines, result, f"{path}[{at}]", depth + 1)
+
+
+def _is_list_without_items(value: Mapping[str, Any]) -> bool:
+    """A list of kubectl or of a program in Go that has nothing: `items` is null."""
+    return "items" in value and value["items"] is None and _text(value.get("kind")).endswith("List")
 
 
 def _refuse_doubles(objects: list[KubernetesObject], result: ImportResult) -> None:
@@ -143,12 +156,19 @@ def _refuse_doubles(objects: list[KubernetesObject], result: ImportResult) -> No
     for each in objects:
         key = (each.group, each.kind, each.namespace, each.name)
         if not each.kind or not each.name:
-            result.fault(each.place(), "the object has no kind or no name.")
+            result.fault(each.place(), f"the object has no kind or no name. {_HOW}")
         elif key in seen:
-            result.fault(each.place(), f"this object is given twice, here and in {seen[key].place()}. Keep one.")
+            result.fault(
+                each.place(),
+                f"this object is given twice, here{_at(each)} and in {seen[key].place()}{_at(seen[key])}. Keep one.",
+            )
         seen.setdefault(key, each)
     if result.faults:
         raise BadSource.of_faults(result.faults)
+
+
+def _at(each: KubernetesObject) -> str:
+    return f" ({each.prefix})" if each.prefix else ""
 
 
 def report_other_kind(each: KubernetesObject, result: ImportResult, kinds: str) -> None:
