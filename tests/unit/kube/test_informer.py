@@ -82,6 +82,8 @@ def running_informer(flaky: FailingCluster, pace: InformerTiming = QUICK) -> Ite
         yield informer, changed
     finally:
         stop.set()
+        if pace.watch_seconds > 1:
+            create_pod(flaky, "last")  # a watch ends at its next event
         thread.join(30)
         assert not thread.is_alive()
 
