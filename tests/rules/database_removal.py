@@ -76,7 +76,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call":
         _outcomes[rule] = report.outcome
     elif report.failed:
-        _outcomes[rule] = "error"
+        _outcomes.setdefault(rule, "error")  # what a deferred rule says at the end is no news after a failure
 
 
 def pytest_sessionfinish() -> None:

@@ -155,7 +155,8 @@ REMOVALS = (
     ),
     Removal(
         SCHEDULING, "limit", "the engine starts nothing above a limit", _GATES,
-        "if above.alloc[r] + amount > above.limit[r]:", "if False:", f"{_TEST_GATES}::test_gate",
+        "if above.alloc[r] + amount > above.limit[r]:", "if False:",
+        f"{_TEST_GATES}::test_the_gate_checks_the_pods_of_one_attempt",
     ),
     Removal(
         SCHEDULING, "quota", "the engine starts non-preemptible work within quota", _GATES,
@@ -341,7 +342,7 @@ REMOVALS = (
     Removal(
         COHORTS, "limits", "a root borrows nothing", _TREE,
         "allowed = self.borrowing[x] if self.parents[x] >= 0 else 0", "allowed = self.borrowing[x]",
-        f"{_TEST_TREE}::test_example_c_debt_in_another_branch_blocks_no_work",
+        f"{_TEST_TREE}::test_a_root_borrows_nothing",
     ),
     Removal(
         GANGS, "minSubGroup", "without minSubGroup all children are needed", _GANG,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.test import Client
 from typer.testing import CliRunner
 
@@ -130,6 +130,12 @@ def test_two_creations_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(refusal, Conflict)
     assert "differ in capitals only" in refusal.message
     assert User.objects.filter(username__iexact="eve").count() == 1
+
+
+def test_the_database_is_the_floor(db: None) -> None:
+    make_user("eve")
+    with pytest.raises(IntegrityError, match="differ in capitals only"):
+        User.objects.create(username="Eve")
 
 
 def test_an_account_is_not_enabled_if_another_one_has_such_a_name(admin: ApiClient) -> None:

@@ -417,3 +417,19 @@ def test_a_pool_has_its_counters() -> None:
     world.make_pool("fresh", 8)
     query = "SELECT count(*) FROM pools_leafusage WHERE pool_id = (SELECT id FROM pools_pool WHERE name = 'fresh')"
     assert read_one(query) == (1,)
+
+
+def test_live_work_of_a_person_has_one_row_for_each_leaf() -> None:
+    world.make_pool("team", 8)
+    world.submit_workflow(world.admin_actor(), "team", 8, name="runs")
+    row = "INSERT INTO pools_livework (owner, pool_id, workflows) SELECT owner, pool_id, 1 FROM pools_livework"
+    with world.triggers_off():
+        assert broken_rule(f"{row} LIMIT 1") == "live_work_once"
+
+
+def test_a_transaction_that_watches_notes_its_own_moves() -> None:
+    moves = "SELECT current_setting('osmo.own_moves')"
+    run_at_commit("SELECT set_config('osmo.own_moves', ',', true)")
+    assert read_one(moves) == (",",)
+    world.make_pool("fresh", 8)
+    assert read_one(moves) > (",",)

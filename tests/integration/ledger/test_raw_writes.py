@@ -17,6 +17,7 @@ from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PutPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import FlavorUsage, GpuUsage, LeafUsage, LiveWork, Pool, Reservation
+from pools.models.triggers import NeverDeletedTrigger
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Group, PromisedStart, SchedulerDifference, ShownEffect, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -111,6 +112,13 @@ OURS = sorted(
 )
 
 
+NEVER_DELETED = {
+    model._meta.db_table
+    for model in apps.get_models()
+    if any(isinstance(each, NeverDeletedTrigger) for each in getattr(model._meta, "triggers", ()))
+}
+
+
 @pytest.fixture(scope="module")
 def filled(module_data: world.ModuleData) -> None:
     """At least one row in every table whose rows must stay."""
@@ -182,7 +190,8 @@ def test_delete_is_refused(filled: None) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT count(*) FROM {table}")
             assert cursor.fetchone() != (0,), f"{table} is empty, so its refusal is not tested"
-        assert refusal(f"DELETE FROM {table}"), table
+        message = refusal(f"DELETE FROM {table}")
+        assert "keeps its history" in message or table not in NEVER_DELETED, (table, message)
 
 
 @pytest.mark.parametrize(("table", "change"), DERIVED.items(), ids=DERIVED)

@@ -108,7 +108,7 @@ def test_the_mode_changes_without_work_only(ledger: None) -> None:
         submit(actor=world.admin_actor(), pool="team", submission=Submission(file=world.workflow_file()))
 
 
-def test_the_database_refuses_a_change_of_the_mode_with_work(ledger: None) -> None:
+def test_the_database_refuses_a_change_of_the_mode_with_work(db: None) -> None:
     backend = observed_backend()
     world.make_pool("team", 8, on=backend)
     KubernetesSettings.objects.update(mode="manage")

@@ -21,7 +21,7 @@ from tests.integration.observing.test_seen_work import Lab
 from tests.support import world
 from tests.support.api_client import ApiClient
 from tests.support.imports import imported
-from tests.support.observed_cluster import FIRM
+from tests.support.observed_cluster import FIRM, observed_backend
 from tests.unit.moving_in.test_queues import queue
 
 
@@ -145,7 +145,8 @@ def test_what_is_wrong_is_named(root: ApiClient, pools: object, path: str, code:
 @pytest.mark.parametrize(
     "pools", [[], {"a b": "team"}, {"a": 7}, {"a": "Team"}], ids=["a list", "a bad queue", "a number", "a bad pool"]
 )
-def test_the_database_is_the_floor(lab: Lab, pools: object) -> None:
+def test_the_database_is_the_floor(db: None, pools: object) -> None:
+    observed_backend()
     with pytest.raises(IntegrityError, match="queue"):
         KubernetesSettings.objects.update(queue_pools=pools)
 

@@ -347,7 +347,8 @@ def test_a_silent_cluster_loses_nothing(lab: Lab) -> None:
     assert lab.states() == {"job": ("RUNNING", 3)}
 
 
-def test_the_database_counts_an_object_once(lab: Lab) -> None:
+def test_the_database_counts_an_object_once(db: None) -> None:
+    lab = Lab()
     world.make_pool("science", 8, on=lab.backend)
     lab.firm.add_pod("job", namespace="science", node="n1")
     lab.firm.add_pod("job2", namespace="science", node="n1")

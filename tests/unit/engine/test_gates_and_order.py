@@ -93,10 +93,13 @@ def test_only_requested_resources_count():
     ) == {"g"}
 
 
-def test_the_gate_checks_the_pods_of_one_attempt():
-    """The minimum is 2 of 4 pods; a quota of 3 lets them start, then one more, and not the last one."""
-    elastic = gang("g", "q", NORMAL, count=4, tree=GangTree(2))
-    assert [len(step.tasks) for step in run_cycle_of([queue("q", 3)], [elastic], {"n": 8}).steps] == [2, 1]
+@pytest.mark.parametrize(
+    ("leaf", "priority"), [(queue("q", 3), NORMAL), (queue("q", 0, limit=3), LOW)], ids=["quota", "limit"]
+)
+def test_the_gate_checks_the_pods_of_one_attempt(leaf, priority):
+    """The minimum is 2 of 4 pods; a quota or a limit of 3 lets them start, then one more, and not the last one."""
+    elastic = gang("g", "q", priority, count=4, tree=GangTree(2))
+    assert [len(step.tasks) for step in run_cycle_of([leaf], [elastic], {"n": 8}).steps] == [2, 1]
 
 
 def test_releasing_work_counts_against_quota_and_limit():

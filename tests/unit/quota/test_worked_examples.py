@@ -86,6 +86,13 @@ def test_example_c_debt_in_another_branch_blocks_no_work():
     assert [found.available for found in tree.shortfalls("yq", {GPU: 4})] == [3]
 
 
+@pytest.mark.parametrize("limit", [{}, {"borrow": 5}], ids=["without a limit", "with a limit"])
+def test_a_root_borrows_nothing(limit):
+    """Nobody could lend to it, so all use above its quota is debt."""
+    tree = QuotaTree([node("root", **limit), node("q", "root", 6)], gpus(q=8))
+    assert column_of(tree, "debt", "root", "q") == [2, 0]
+
+
 def test_weighted_share_example():
     tree = QuotaTree(
         [
