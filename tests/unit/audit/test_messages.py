@@ -217,7 +217,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         {"default_pool": ""},
         {"default_pool": "team"},
-        "bob updated the own profile (default pool: nothing → team)",
+        "bob updated the own profile (Default pool: nothing → team)",
     ),
     "own password": ("user.password_changed", "user/bob", "bob", {}, {}, "bob changed the own password"),
     "password": ("user.password_changed", "user/bob", "root", {}, {}, "root changed the password of bob"),
@@ -255,7 +255,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "root",
         {"offline": False},
         {"offline": True},
-        "root updated backend simulated (offline: no → yes)",
+        "root updated backend simulated (Offline now: no → yes)",
     ),
     "interval": (
         "workflow_config.updated",
