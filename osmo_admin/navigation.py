@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from pools.admin.base import actor_of
+from pools.domain.page_addresses import PREVIEW_SEGMENT
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.selectors.inbox import MOST_COUNTED, count_unread
 
@@ -100,9 +101,11 @@ def menu_of(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def tabs_of(request: HttpRequest, menu: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The pages of the section whose page is shown; none below a page of the menu, whose head names the pages above."""
+    """The pages of the section whose page is shown, or the preview of whose form; none below a page of the menu, whose
+    head names the pages above."""
+    page = request.path.removesuffix(PREVIEW_SEGMENT)
     for section in menu:
-        if len(section["items"]) > 1 and any(item["link"] == request.path for item in section["items"]):
+        if len(section["items"]) > 1 and any(item["link"] == page for item in section["items"]):
             return list(section["items"])
     return []
 

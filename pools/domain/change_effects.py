@@ -124,6 +124,13 @@ def _pool_available(state: TreeSnapshot) -> int | None:
     return quota if quota is None or quota == NO_LIMIT else quota - _pool_used(state)
 
 
+def cancelled_text(count: int) -> str:
+    """What a deletion that cancels waiting work has cancelled."""
+    if not count:
+        return "No workflow was waiting, so none was cancelled."
+    return f"{counted(count, 'workflow that had not started was', 'workflows that had not started were')} cancelled."
+
+
 def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
     """The consequences of the change. `draining` counts workflows that keep running on a deleted subpool, `cancelled`
     those that are cancelled with it."""

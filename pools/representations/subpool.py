@@ -42,6 +42,7 @@ class SubpoolAnswer(TypedDict):
     warnings: list[str]
     version: int
     reactivated: bool
+    cancelled_workflows: NotRequired[Annotated[int, "Workflows that `cancel_pending` of this deletion has cancelled."]]
     can_start_now: NotRequired[Annotated[int, CAN_START_NOW.meaning]]
     low_can_start_now: NotRequired[Annotated[int, LOW_CAN_START_NOW.meaning]]
     bar: NotRequired[UsageBarAnswer]
@@ -99,6 +100,7 @@ def subpool_body(
     *,
     warnings: Iterable[str] = (),
     reactivated: bool = False,
+    cancelled: int | None = None,
 ) -> SubpoolAnswer:
     """One subpool as the API shows it (design, A2)."""
     body: SubpoolAnswer = {
@@ -122,6 +124,8 @@ def subpool_body(
         "version": row.version,
         "reactivated": reactivated,
     }
+    if cancelled is not None:
+        body["cancelled_workflows"] = cancelled
     if flavors := row.root.gpu_flavors or part.last_quotas:
         none = dict.fromkeys(flavors, 0)
         body["quotas"], body["last_quotas"] = none | part.quotas, none | dict(part.last_quotas)

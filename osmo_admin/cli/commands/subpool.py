@@ -36,6 +36,7 @@ from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from osmo_admin.cli.text.effect_text import show_effect
 from osmo_admin.cli.text.pool_table import OWN_AND_WHOLE, branch_prefix
+from pools.domain.change_effects import cancelled_text
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
 from pools.domain.columns import pick
 from pools.domain.list_columns import POOL_COLUMNS
@@ -183,6 +184,8 @@ def _read_quota_file(file: str) -> QuotaFile:
 
 def _result_message(answer: dict[str, Any], action: str) -> str:
     name, state = answer["name"], answer["subpool_state"]
+    cancelled = answer.get("cancelled_workflows")
+    ended = "" if cancelled is None else f" {cancelled_text(cancelled)}"
     if state == "ACTIVE":
         quota = f"quota {answer['quota']}{_flavors_text(answer)}"
         numbers = f"{quota}, guaranteed in use {answer['used']}, guaranteed free {answer['available']}"
@@ -194,9 +197,9 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
             f"{_active_workflows_text(answer['live_workflows'])} ended (guaranteed in use: {answer['used']} GPUs)."
-            f"{f' Deadline: {deadline}.' if deadline else ''}"
+            f"{f' Deadline: {deadline}.' if deadline else ''}{ended}"
         )
-    return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}."
+    return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}.{ended}"
 
 
 def _flavors_text(answer: dict[str, Any]) -> str:

@@ -64,10 +64,12 @@ class CohortPreview(Generic[ResultT]):
 
     def effect_context(self, effect: EffectAnswer, result: ResultT) -> dict[str, Any]:
         """The nodes whose numbers change."""
+        nodes = _changed_nodes(effect["before"], effect["after"])
         return {
-            "changed_nodes": _changed_nodes(effect["before"], effect["after"]),
+            "changed_nodes": nodes,
             "warnings": warnings_of(result),
             "fields": changed_fields(effect["changes"]),
+            "is_unchanged": not nodes and not effect["changes"],
         }
 
     def current_state(self) -> None:

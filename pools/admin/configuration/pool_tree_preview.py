@@ -95,13 +95,19 @@ class PoolTreePreview(Generic[ResultT]):
             "effect_messages": self.messages(nodes, remaining, result),
             "warnings": warnings_of(result),
             "fields": changed_fields(effect.get("changes", ())),
-            "is_unchanged": self.changes_configuration and not effect["changes"],
+            "is_unchanged": self._is_unchanged(effect),
             "neighbours": changed_numbers(effect.get("neighbours", ())),
             "remaining": remaining,
             "holder_columns": HOLDER_COLUMNS,
             "reclaimed": effect["may_be_reclaimed"],
             "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
         }
+
+    def _is_unchanged(self, effect: EffectAnswer) -> bool:
+        if self.changes_configuration:
+            return not effect["changes"]
+        before, after = effect["before"], effect["after"]
+        return bool(before and after) and self.fingerprint(before) == self.fingerprint(after)
 
     def current_state(self) -> dict[str, Any] | None:
         """The tree as the API lists it."""

@@ -21,7 +21,7 @@ from pools.admin.confirm_flow import Change, ConfirmFlow, typed_input
 from pools.admin.git_ownership import owned_reason
 from pools.admin.live_notes import LiveNote, free_in_pool
 from pools.domain import names
-from pools.domain.change_effects import NodeEffect, consequence_messages
+from pools.domain.change_effects import NodeEffect, cancelled_text, consequence_messages
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Permission
@@ -116,17 +116,17 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         return list(rows.order_by("held_since", "workflow_name"))
 
     def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
-        cancelled = row.usage.live_workflows - result.subpool.usage.live_workflows
-        found = consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
+        found = consequence_messages(nodes, draining=len(remaining), cancelled=result.cancelled or 0)
         return (*found, _deadline_message(result)) if result.row.drain_by else found
 
     def success_message(result: SubpoolResult) -> str:
         usage, name = result.subpool.usage, result.row.name
+        ended = "" if result.cancelled is None else f" {cancelled_text(result.cancelled)}"
         if result.subpool.state is SubpoolState.DELETING:
             work = counted(usage.live_workflows, "active workflow holds", "active workflows hold")
-            text = f"{name} is draining: {work} {counted(usage.total_usage, 'GPU')}."
+            text = f"{name} is draining: {work} {counted(usage.total_usage, 'GPU')}.{ended}"
             return f"{text} {_deadline_message(result)}" if result.row.drain_by else text
-        return f"{name} is archived; it has no active workflows."
+        return f"{name} is archived; it has no active workflows.{ended}"
 
     return _respond(
         admin,

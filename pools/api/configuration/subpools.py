@@ -108,7 +108,9 @@ def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
 
 
 def _render(result: SubpoolResult) -> Response:
-    body = subpool_body(result.row, result.subpool, warnings=result.warnings, reactivated=result.reactivated)
+    body = subpool_body(
+        result.row, result.subpool, warnings=result.warnings, reactivated=result.reactivated, cancelled=result.cancelled
+    )
     return Response(body, headers=etag_header(result.row.version))
 
 

@@ -16,8 +16,8 @@ from pools.models import Pool
 class PendingWork(Protocol):
     """What the ledger asks of pending workflows, inside its own transaction."""
 
-    def cancel(self, *, actor: Actor, leaf: Pool) -> None:
-        """Cancel the workflows of a leaf that have not started."""
+    def cancel(self, *, actor: Actor, leaf: Pool) -> int:
+        """Cancel the workflows of a leaf that have not started, and return their number."""
 
     def names_requiring(self, root: Pool, topology_keys: Collection[str]) -> list[str]:
         """The workflows of a pool and its subpools that have not started and require one of these topology keys."""
@@ -33,9 +33,10 @@ class PendingWorkPort:
         """Set the implementation. Called once, by `AppConfig.ready`."""
         self._implementation = implementation
 
-    def cancel(self, *, actor: Actor, leaf: Pool) -> None:
-        """Cancel the pending workflows of a leaf. Raises RuntimeError if no implementation is registered."""
-        self._registered().cancel(actor=actor, leaf=leaf)
+    def cancel(self, *, actor: Actor, leaf: Pool) -> int:
+        """Cancel the pending workflows of a leaf, and return their number. Raises RuntimeError if no implementation is
+        registered."""
+        return self._registered().cancel(actor=actor, leaf=leaf)
 
     def names_requiring(self, root: Pool, topology_keys: Collection[str]) -> list[str]:
         """The pending workflows below a top-level pool that require one of these topology keys, in the order of their

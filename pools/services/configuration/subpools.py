@@ -6,7 +6,7 @@ Source: design, D1, D3, D4, D7, D8.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import F, QuerySet
@@ -39,12 +39,14 @@ TEMPORARY_QUOTA_ENDED = "the temporary quota ended"
 
 @dataclass(frozen=True, slots=True)
 class SubpoolResult:
-    """A subpool after a change, and the warnings about it."""
+    """A subpool after a change, and the warnings about it. `cancelled` is the number of workflows that a deletion has
+    cancelled, None where it was not asked to."""
 
     row: Pool
     subpool: Subpool
     warnings: tuple[str, ...] = ()
     reactivated: bool = False
+    cancelled: int | None = None
 
 
 def create_subpool(
@@ -148,8 +150,7 @@ def delete_subpool(
         if command.drain_by is not None:
             _check_deadline(command.drain_by)
         require_no_subpool_approval(root, row.name, row=row, asked=FlavorsAsked(0))
-        if command.cancel_pending:
-            pending_work.cancel(actor=actor, leaf=row)
+        cancelled = pending_work.cancel(actor=actor, leaf=row) if command.cancel_pending else None
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.quota_until, row.quota_after, row.flavors_after = None, None, []
@@ -158,7 +159,7 @@ def delete_subpool(
         row.save(update_fields=["subpool_state", "quota_until", "quota_after", "flavors_after", "drain_by"])
         is_needless = command.drain_by is not None and not drains
         warnings = (f"{row.name} has no active work, so it needs no deadline.",) if is_needless else ()
-        return read_result(row, warnings=warnings)
+        return replace(read_result(row, warnings=warnings), cancelled=cancelled)
 
 
 def set_drain_deadline(

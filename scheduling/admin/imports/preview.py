@@ -98,6 +98,8 @@ class ImportPreview:
             "object_columns": IMPORTED_COLUMNS,
             "report_columns": REPORT_COLUMNS,
             "effect_messages": tuple(_messages(self.forms[0].command(), result)),
+            "is_unchanged": not differences,
+            "unchanged_words": _unchanged_words(self.forms[0].command()),
             "warnings": (*_questions(imported), *result.warnings),
             "objects": [_object_row(kind, each) for kind, each in differences[:MOST_OBJECTS]],
             "more_objects": max(0, len(differences) - MOST_OBJECTS),
@@ -122,12 +124,17 @@ def success_message(result: AppliedConfiguration) -> str:
     return f"The import made {counted(changes, 'change')}." if changes else "The import changed nothing."
 
 
+def _total(command: ImportConfiguration) -> int:
+    return sum(len(each) if key not in _SINGLE else 1 for key, each in command.sections.items())
+
+
+def _unchanged_words(command: ImportConfiguration) -> str:
+    return f"The files have {counted(_total(command), 'object')}, all of which are here already: nothing changes."
+
+
 def _messages(command: ImportConfiguration, result: AppliedConfiguration) -> list[str]:
     """What the import does, in sentences."""
-    total = sum(len(each) if key not in _SINGLE else 1 for key, each in command.sections.items())
-    changes = result.comparison.changes
-    if not changes:
-        return [f"The files have {counted(total, 'object')}, all of which are here already: nothing changes."]
+    total, changes = _total(command), result.comparison.changes
     counts = {word: sum(each.action == action for each in changes) for action, word in _ACTIONS.items()}
     parts = [f"{count} {word}" for word, count in counts.items() if count]
     same = total - len(changes)

@@ -76,12 +76,13 @@ def cancel_workflows(names: Collection[str], *, actor: Actor, message: str = "")
     return refusals
 
 
-def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
+def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> int:
     """Cancel every PENDING workflow of a leaf (design, D3), except those of an observed cluster, which its own
-    scheduler keeps. The caller holds the tree's lock."""
+    scheduler keeps, and return their number. The caller holds the tree's lock."""
     pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING, observed=None)
     work = WorkflowTransition(leaf.root, list(pending.values_list("pk", flat=True)), now=database_time())
     _cancel_all(work, work.workflows.values(), actor, f"{leaf.name} was deleted")
+    return len(work.workflows)
 
 
 def end_workflow(command: EndWorkflow, *, actor: Actor, description: str = "") -> Workflow:

@@ -105,6 +105,7 @@ class TestImport:
         assert entries.exists()
         again, _ = preview_of(root, "slurm", ("tux.cfg", DUMP.encode()), ("nodes.txt", NODES.encode()))
         assert "nothing changes" in text_of(again)
+        assert 'value="confirm"' not in again.content.decode()
 
     def test_pasted_text_on_a_cluster_that_is_here(self, root: Client) -> None:
         page, hidden = preview_of(root, "kai", text=queues(a=4).decode(), cluster="sim", description="a try")
@@ -235,6 +236,14 @@ class TestRefusals:
         answer = send(root, kind, ("f.txt", content))
         assert answer.status_code == 400
         assert words in text_of(answer)
+
+    def test_the_tabs_stand_above_the_form_its_preview_and_its_refusal(self, root: Client) -> None:
+        sent = send(root, "kai", text=queues(a=4).decode(), cluster="sim")
+        key = sent.headers["Location"].partition("?")[2]
+        for address in ("/import", f"/import/-/preview?{key}", "/import/-/preview?kind=kai"):
+            page = root.get(address).content.decode()
+            assert 'class="oa-tabs"' in page, address
+            assert 'class="oa-upper"' not in page, address
 
     def test_other_input(self, root: Client) -> None:
         assert "Choose files, or paste" in text_of(send(root, "kai"))

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.tokens import CreateToken
@@ -187,6 +188,23 @@ def test_settings_say_their_effect(as_person: Callable[[str], Client]) -> None:
     assert AuditEntry.objects.filter(object="config/workflow", description="calmer").exists()
 
 
-def test_a_change_of_nothing_says_so(as_person: Callable[[str], Client]) -> None:
-    page = _preview(as_person("root"), SETTINGS, minutes="15", retries="0")
-    assert "No field changes." in page.content.decode()
+@pytest.mark.parametrize(
+    ("address", "typed"),
+    [
+        (SETTINGS, {"minutes": "15", "retries": "0"}),
+        (CLUSTER, _cluster()),
+        (ROLES, {"roles": ["osmo-team-user"]}),
+        ("/pools/team/subpools/a/resize", {"quota": "30"}),
+        ("/pools/team/configuration", {"quota": "100", "weight": "1"}),
+        ("/cohorts/lonely/configuration", {"nominal": "0", "weight": "1"}),
+    ],
+)
+def test_a_change_of_nothing_says_so_and_offers_no_save(
+    as_person: Callable[[str], Client], address: str, typed: dict[str, Any]
+) -> None:
+    apply_change(PutCohort(name="lonely", body={"weight": 1}))
+    page = _preview(as_person("root"), address, **typed)
+    assert "Nothing changes: " in page.content.decode()
+    assert 'value="confirm"' not in page.content.decode()
+    changed = _preview(as_person("root"), SETTINGS, minutes="16", retries="0")
+    assert 'value="confirm"' in changed.content.decode()

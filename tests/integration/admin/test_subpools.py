@@ -122,6 +122,7 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     assert waits.status == "FAILED_CANCELED"
     page = chief.get("/pools/team").content.decode()
     assert "team--a is draining" in page
+    assert "1 workflow that had not started was cancelled." in page
     assert "1 workflow still holds 8 GPUs" in page
     assert held.name in page
     empty = confirm_change(chief, "/pools/team/subpools/b/delete")

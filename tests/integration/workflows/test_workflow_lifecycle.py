@@ -410,11 +410,12 @@ def test_a_smaller_quota_changes_no_running_work(alice: Any, reconcile_pool: Any
     assert statuses()["two-1"] == "RUNNING"
 
 
-def test_deleting_with_cancel_pending_ends_waiting_work(alice: Any, reconcile_pool: Any) -> None:
+def test_deleting_with_cancel_pending_ends_waiting_work(alice: Any, admin: Any, reconcile_pool: Any) -> None:
     alice.submit("team--a", workflow_file("one", gpus=30))
     reconcile_pool()
     alice.submit("team--a", workflow_file("two", gpus=30))
-    apply_change(DeleteSubpool(parent="team", subpool_name="a", cancel_pending=True))
+    answer = admin("DELETE", "/api/configs/pool/team/subpool/a", {"cancel_pending": True})
+    assert answer["cancelled_workflows"] == 1
     assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
 

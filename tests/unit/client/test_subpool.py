@@ -119,8 +119,9 @@ def test_delete(osmo, stub, state, text):
 
 
 def test_delete_with_pending_workflows(osmo, stub):
-    stub.on("DELETE", ONE, subpool_body("DELETING"))
-    osmo.ok("pool", "subpool", "delete", "team", "a", "--cancel-pending", "-d", "project ended")
+    stub.on("DELETE", ONE, subpool_body("DELETING") | {"cancelled_workflows": 3})
+    said = osmo.ok("pool", "subpool", "delete", "team", "a", "--cancel-pending", "-d", "project ended")
+    assert said.endswith("3 workflows that had not started were cancelled.\n")
     assert stub.last.body == {"cancel_pending": True, "description": "project ended"}
 
 
