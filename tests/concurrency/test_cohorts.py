@@ -13,7 +13,6 @@ from pools.models import Cohort, LeafUsage, Pool
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from pools.services.configuration import cohorts
 from scheduling.domain.priorities import Priority
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import Group, Workflow
 from scheduling.services.kubernetes.dispatching import dispatch_admission
 from scheduling.services.simulated import apply_plan
@@ -21,6 +20,7 @@ from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.agent_harness import AgentHarness
+from tests.support.fake_cluster import FakeCluster
 from tests.support.races import Rendezvous, without_triggers
 from tests.support.threads import run_concurrently
 

@@ -16,8 +16,8 @@ from osmo_admin.cli.server_commands.certificate_secret import keep_certificate_s
 from osmo_admin.ops.files.certificates import ServerCertificate, read_certificate
 from osmo_admin.ops.programs.errors import OperationError
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.fake import FakeCluster
 from tests.support.chart import CHART, NAMESPACE, named, pod_templates, render, template
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import KubeNamespace
 
 HOST = f"osmo-osmo-admin-webhook.{NAMESPACE}.svc"

@@ -21,8 +21,8 @@ from osmo_admin.ops.files.certificates import copy_for_server, ensure_certificat
 from osmo_admin.ops.programs import ports
 from osmo_admin.ops.programs.errors import OperationError
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.fake import FakeCluster
 from tests.support.chart import NAMESPACE
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import wait_for
 
 HOST = f"osmo-osmo-admin-webhook.{NAMESPACE}.svc"

@@ -13,7 +13,6 @@ from pools.models import GpuAllocation, Pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection.port import Cluster
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import Task, Workflow
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
@@ -22,6 +21,7 @@ from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import create_cohorts, set_parent_past_trigger
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.django_db
 

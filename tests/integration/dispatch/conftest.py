@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduling.kube.fake import FakeCluster
 from tests.support.agent_harness import AgentHarness
+from tests.support.fake_cluster import FakeCluster
 
 
 @pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])

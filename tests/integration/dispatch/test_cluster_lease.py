@@ -16,10 +16,10 @@ from scheduling.kube.cluster_lease import ClusterLease, HolderCheck, LeaseState
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.port import Cluster
 from scheduling.kube.connection.resource_kinds import LEASE
-from scheduling.kube.fake import BUILT_IN_KINDS, FakeCluster
 from scheduling.models import ClusterState
 from scheduling.services.kubernetes.instance_id import INSTANCE_ID_QUERY, read_instance_id
 from tests.support.agent_harness import AgentHarness
+from tests.support.fake_cluster import BUILT_IN_KINDS, FakeCluster
 from tests.support.services import Services
 
 

@@ -12,7 +12,6 @@ from django.db import connection
 
 from pools.models import Backend
 from scheduling.kube.connection import errors
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import agent as agent_module
@@ -21,6 +20,7 @@ from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
 from scheduling.services.kubernetes.leases import LOOP_TIMING
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import wait_for
 from tests.support.threads import run_concurrently, run_loops

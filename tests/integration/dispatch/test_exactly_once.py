@@ -9,12 +9,12 @@ import pytest
 
 from pools.models import Reservation
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import Task, Workflow
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.dispatching import observation
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
+from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster, ProcessKilled, fail_nth_write
 from tests.support.foreign_objects import ForeignObjects
 

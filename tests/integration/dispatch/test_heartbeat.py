@@ -13,13 +13,13 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, Workflow
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.heartbeats import HEARTBEAT_LIFETIME, set_silent_offline
 from scheduling.services.kubernetes.leased_loop import BackendRemoved
 from tests.support.agent_harness import AgentHarness, kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.world import apply_change
 

@@ -15,7 +15,6 @@ from pools.domain.quota.capacity import BackendCapacity
 from pools.models import AuditEntry, Backend, KubernetesSettings, Node, Pool
 from pools.selectors.quotas.backend_capacity import oversubscription_warning, read_capacities
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import NodeState
 from scheduling.selectors.cluster.node_map import MappedNode, read_node_map
 from scheduling.selectors.cluster.node_resources import list_node_resources
@@ -27,6 +26,7 @@ from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 from tests.support.world import sign_in
 
 ZERO = {"gpu": "0", "cpu": "0", "memory": "0", "storage": "0"}

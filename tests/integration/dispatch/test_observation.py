@@ -16,11 +16,11 @@ from pools.models import Pool, Reservation
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import Decision, Interruption, LostCount, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import create_namespace
 
 

@@ -11,7 +11,6 @@ import pytest
 from django.utils import timezone
 
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.informer import Informer, InformerTiming
 from scheduling.models import QueueSync
 from scheduling.services import notifications
@@ -20,6 +19,7 @@ from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.support.agent_harness import AgentHarness
+from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import wait_for
 

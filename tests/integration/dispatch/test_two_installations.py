@@ -13,7 +13,6 @@ from scheduling.domain.cluster.election import Candidate, lease_name
 from scheduling.kube.cluster_lease import ClusterLease, LeaseState
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import Cluster, ResourceKind
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import read_configuration
 from scheduling.models import ClusterState, QueueSync, WebhookInstallation
 from scheduling.selectors.cluster.queue_sync_state import queue_sync_body
@@ -21,6 +20,7 @@ from scheduling.services.gpu_quota.controller import GpuControllerIntervals, Gpu
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.support.agent_harness import AgentHarness, kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import RecordingCluster, wait_for
 from tests.support.threads import run_loops

@@ -12,9 +12,9 @@ from pools.models import Backend, GpuUsage
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import Cluster
-from scheduling.kube.fake import FakeCluster
 from scheduling.services.gpu_quota.controller import GpuQuotaController
 from tests.support.agent_harness import kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import TENSOR_FUSION, KubeServer
 
 PREFIX = "tensor-fusion.ai/"

@@ -23,7 +23,6 @@ from pools.services.gpu_quota.gpu_allocations import adjust, expire_assumed
 from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import webhook_configuration
 from scheduling.kube.connection import resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import GpuControllerLease, Task, WebhookInstallation
 from scheduling.services.gpu_quota import controller
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController, rebuild_from_clusters
@@ -32,6 +31,7 @@ from scheduling.services.kubernetes.leases import LOOP_TIMING
 from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, GpuClusterHarness
 from tests.support import world
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import wait_for
 from tests.support.threads import run_loops
 from tests.support.world import apply_change, sign_in

@@ -11,13 +11,13 @@ from pools.domain.people.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import Workflow
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.agent_harness import AgentHarness
+from tests.support.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.django_db
 

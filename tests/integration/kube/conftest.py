@@ -13,11 +13,11 @@ from pools.domain.changes.backends import PutBackend
 from pools.models import Backend
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection.resource_kinds import QUEUE
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import QueueSync
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
 from tests.support.world import apply_change
 

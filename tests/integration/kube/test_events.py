@@ -12,10 +12,10 @@ from prometheus_client import REGISTRY
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.resource_kinds import EVENT, NAMESPACE, POD, QUEUE
 from scheduling.kube.events import EventLimits, EventReason, EventSubject, EventWriter
-from scheduling.kube.fake import FakeCluster
 from scheduling.services.kubernetes.cluster_events import writer_of
 from tests.integration.kube.conftest import make_lab
 from tests.support import world
+from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 

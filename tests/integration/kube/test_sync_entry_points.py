@@ -24,7 +24,6 @@ from scheduling import tasks
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.kube.connection_checks import ConnectionAnswer
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connection_test, connections
@@ -32,6 +31,7 @@ from scheduling.services.kubernetes.connection_test import run_connection_test
 from tests.integration.admin.conftest import confirm_change
 from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
 from tests.support.api_client import ApiClient
+from tests.support.fake_cluster import FakeCluster
 from tests.support.shapes import assert_has_shape
 from tests.support.world import apply_change, call_as, make_subpool, make_user, sign_in
 

@@ -19,7 +19,6 @@ from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.client import KubernetesCluster, KubernetesReader
 from scheduling.kube.events import EventReason, EventSubject
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, NodeState, QueueSync, Task, Workflow
 from scheduling.services.kubernetes import cluster_events, connections
 from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
@@ -37,6 +36,7 @@ from scheduling.services.webhooks.installation import remove_webhook
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import world
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import PINNED, RecordingCluster, run_server, wait_for
 from tests.support.observed_cluster import Firm, observed_backend, observer_of
 

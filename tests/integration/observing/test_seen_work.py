@@ -22,7 +22,6 @@ from scheduling.domain.observed.observed_object import OWNER_PREFIX
 from scheduling.domain.observed.seen_pods import SeenWork
 from scheduling.domain.observed.seen_work import read_work
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, NodeState, ObservedWork, Task, Workflow
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.work.workflows import get_visible_workflow
@@ -34,6 +33,7 @@ from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import world
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import RecordingCluster
 from tests.support.observed_cluster import Firm, observed_backend, observer_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.people.roles import SYSTEM
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress, read_configuration
 from scheduling.services.webhooks import installation
 from scheduling.services.webhooks.authorities import split_authorities
 from scheduling.services.webhooks.installation import install_webhook, remove_webhook
 from tests.support.agent_harness import kubernetes_backend
+from tests.support.fake_cluster import FakeCluster
 
 
 def authority(text: str) -> str:

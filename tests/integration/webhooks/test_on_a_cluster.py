@@ -34,13 +34,13 @@ from pools.models import Backend, GpuAllocation
 from scheduling.domain.changes.webhooks import PutQueueGuard
 from scheduling.kube import webhook_configuration
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress
 from scheduling.models import Bypass, ClusterState, GpuControllerLease, WebhookInstallation
 from scheduling.services.webhooks.authorities import AUTHORITY_FILE, split_authorities
 from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
 from scheduling.services.webhooks.marks import rotate_mark
 from scheduling.services.webhooks.upkeep import keep_webhooks
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import KubeNamespace, KubeServer, wait_for
 from tests.support.stack import ROOT, Stack, find_free_port
 from tests.support.world import apply_change

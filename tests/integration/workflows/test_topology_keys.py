@@ -8,9 +8,9 @@ import pytest
 
 from pools.domain.changes.pools import PutPool
 from pools.models import Pool
-from scheduling.kube.fake import FakeCluster
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, kubernetes_backend, task_statuses
+from tests.support.fake_cluster import FakeCluster
 
 RACK = [{"key": "rack", "label": "topology.kubernetes.io/rack"}]
 

@@ -13,8 +13,8 @@ from scheduling.kube.connection import errors
 from scheduling.kube.connection.backoff import Backoff
 from scheduling.kube.connection.port import WatchEvent, WatchEventType
 from scheduling.kube.connection.resource_kinds import POD
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.informer import Informer, InformerTiming
+from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import wait_for
 
 QUICK = InformerTiming(watch_seconds=0.2, relist_seconds=600, first_pause=0.01, max_pause=0.05)

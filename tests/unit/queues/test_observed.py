@@ -20,7 +20,7 @@ from scheduling.domain.queues.desired import (
 )
 from scheduling.domain.queues.observed import UNKNOWN_MANAGER, Ownership, QueueDifference, observe_queue
 from scheduling.kube.connection.resource_kinds import QUEUE
-from scheduling.kube.fake import FakeCluster
+from tests.support.fake_cluster import FakeCluster
 
 TARGET = QueueTarget("ns", "h1", "kai.scheduler/node-pool")
 WANTED: Mapping[str, DesiredQueue] = build_desired_queues(

@@ -12,9 +12,9 @@ import pytest
 from scheduling.kube import rbac, webhook_configuration
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import ResourceKind
-from scheduling.kube.fake import FakeCluster
 from scheduling.kube.webhook_configuration import WebhookAddress, WebhookSpec
 from scheduling.services.webhooks.authorities import join_authorities
+from tests.support.fake_cluster import FakeCluster
 
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 URL = WebhookAddress(PEM, url="https://hooks.example:8443/")

@@ -1,4 +1,4 @@
-"""A fake cluster in memory that implements the port: for tests, never for production.
+"""A fake cluster in memory that implements the port.
 
 It implements resource versions, watches that resume and expire, field ownership by server-side apply, preconditions,
 finalizers, namespaces and kinds that are not installed. It has no schemas and no admission. The same contract tests run
@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduling.domain.kubernetes_json import Object
-from scheduling.kube import field_ownership, object_selectors
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import PAGE_SIZE, ObjectList, ResourceKind, WatchEvent, WatchEventType
-from scheduling.kube.field_ownership import FieldOwner
+from tests.support import field_ownership, object_selectors
+from tests.support.field_ownership import FieldOwner
 
 KAI_KINDS = (resource_kinds.QUEUE, resource_kinds.POD_GROUP, resource_kinds.TOPOLOGY)
 BUILT_IN_KINDS = (

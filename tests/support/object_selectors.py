@@ -1,4 +1,4 @@
-"""Label and field selectors: writing them, and evaluating them for the fake cluster."""
+"""Label and field selectors, evaluated for the fake cluster."""
 
 from __future__ import annotations
 
