@@ -1,6 +1,7 @@
 """The file of the month: what people submitted, and what the engine made of it, on each cluster of the demo.
 
-Times are whole seconds since the Monday on which the month begins. `make_month` writes the file, and `load` reads it.
+Times are whole seconds since the Monday on which the month begins. `scripts/make-demo-month` writes the file,
+and `read_month` reads it.
 """
 
 from __future__ import annotations

@@ -27,10 +27,8 @@ from pools.models import (
     Pool,
     User,
 )
-from scheduling.demo import month_forecasts
 from scheduling.demo.acts import LOST_NODE
 from scheduling.demo.installation import CLUSTERS, OPERATOR
-from scheduling.demo.make_month import make_month
 from scheduling.demo.month_file import DAY, HOUR, LENGTH, SHORTEST, ClusterMonth, month_start, read_month
 from scheduling.demo.seed import seed_demo
 from scheduling.domain.lists import Bucket, UsageKey
@@ -47,6 +45,8 @@ from scheduling.selectors.reports.usage import UsageAnswer, UsageQuestion, read_
 from scheduling.services.receipts.past_receipts import write_past_receipts
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify
+from scripts.demo_month import month_forecasts
+from scripts.demo_month.make_month import make_month
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("demo")]
 

@@ -14,11 +14,8 @@ from pools.domain.names import SHARED_QUEUE, queue_name
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend, Pool
 from scheduling.demo.acts import DRAINED, LOST, LOST_NODE
-from scheduling.demo.eviction_notes import EvictionNotes
 from scheduling.demo.installation import CLUSTERS
 from scheduling.demo.month_file import DAY, LENGTH, ClusterMonth, Month, MonthCause, MonthJob, MonthStep
-from scheduling.demo.month_forecasts import MonthForecasts
-from scheduling.demo.submissions import submissions
 from scheduling.domain.engine.cycle import new_world
 from scheduling.domain.engine.reasons.by_choice import reasons_by_name
 from scheduling.domain.engine.reasons.explain import Explainer
@@ -31,6 +28,9 @@ from scheduling.history.replay.history import Ending, RecordedHistory, RecordedJ
 from scheduling.history.replay.history_clock import HistoryClock, PastJob
 from scheduling.history.replay.jobs import SECOND
 from scheduling.selectors.queue.live_facts import MAX_GROUPS, LiveTask, SharedObjects, microseconds
+from scripts.demo_month.eviction_notes import EvictionNotes
+from scripts.demo_month.month_forecasts import MonthForecasts
+from scripts.demo_month.submissions import submissions
 
 JUDGED_EVERY: Final = 1200
 JUDGED_AT_MOST_EVERY: Final = 120

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from scheduling.demo.installation import DEMO_POOLS, DemoPool
 from scheduling.demo.month_file import DAY, HOUR, LENGTH, MonthJob
-from scheduling.demo.patience import worth_waiting_for
 from scheduling.domain.priorities import Priority
+from scripts.demo_month.patience import worth_waiting_for
 
 SEED: Final = 4711
 _OFFICE = (1, 1, 1, 1, 1, 1, 2, 4, 9, 14, 15, 13, 9, 11, 14, 15, 14, 11, 8, 5, 4, 3, 2, 1)
