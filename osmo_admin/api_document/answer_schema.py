@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from datetime import datetime
 from enum import Enum, EnumType
 from types import FunctionType, NoneType, UnionType
@@ -25,7 +26,7 @@ def schema_of(shape: Any) -> dict[str, Any]:
         return dict(without_type_lists(shape))
     if isinstance(shape, FunctionType):  # of a schema from a table
         return schema_of(shape())
-    if is_typeddict(shape):
+    if is_typeddict(shape) or is_dataclass(shape):
         return _object_schema(shape)
     origin, args = get_origin(shape), get_args(shape)
     if origin is Annotated:
@@ -44,19 +45,19 @@ def schema_of(shape: Any) -> dict[str, Any]:
         return {"$ref": "#/components/schemas/Fault"}
     if isinstance(shape, EnumType):
         return {"type": "string", "enum": [each.value for each in list[Enum](shape)]}
-    if origin is list:
+    if origin in (list, tuple, Sequence):
         return dict(array_of(schema_of(args[0])))
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": True if args[1] is Any else schema_of(args[1])}
     known = {datetime: DATETIME, float: NUMBER, NoneType: NULL, None: NULL}
     return dict(known[shape] if shape in known else resolve_type_hint(shape))  # type: ignore[no-untyped-call]
 
 
 def _object_schema(shape: Any) -> dict[str, Any]:
-    """An object with the keys of a `TypedDict`, and no others."""
+    """An object with the keys of a `TypedDict` or the fields of a dataclass, and no others."""
     hints = get_type_hints(shape, include_extras=True)
     optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
-    required = [name for name in hints if name in shape.__required_keys__ - optional]
+    required = [name for name in hints if name in getattr(shape, "__required_keys__", hints) and name not in optional]
     properties = {name: schema_of(get_args(hint)[0] if name in optional else hint) for name, hint in hints.items()}
     described = {"description": inspect.cleandoc(shape.__doc__)} if shape.__doc__ else {}
     return described | dict(object_with(properties, required=required))

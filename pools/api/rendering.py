@@ -4,6 +4,7 @@ zone."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, overload
 
@@ -34,9 +35,12 @@ def zoned_text(time: datetime | None) -> str | None:
 
 
 class UtcJsonEncoder(JSONEncoder):
-    """DRF's encoder. A time that a body has not written as a text itself names its zone."""
+    """DRF's encoder. A dataclass is an object with its fields. A time that a body has not written as a text itself
+    names its zone."""
 
     def default(self, obj: Any) -> Any:
+        if is_dataclass(obj):
+            return {each.name: getattr(obj, each.name) for each in fields(obj)}
         return zoned_text(obj) if isinstance(obj, datetime) else super().default(obj)
 
 

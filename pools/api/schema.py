@@ -5,7 +5,8 @@
 
 An answer is a `TypedDict` next to the function that builds it: the builder returns a literal of it, so the type checker
 compares the two key by key, and the file gets its schema from the same class
-(:mod:`osmo_admin.api_document.answer_schema`).
+(:mod:`osmo_admin.api_document.answer_schema`). Where a dataclass of a selector has what the answer shows, no more and
+under the same names, it is the answer itself.
 
     class SubpoolAnswer(TypedDict):
         "A subpool with its quota."  # the docstring: the description in the file

@@ -24,18 +24,6 @@ from scheduling.selectors.cluster.node_map import FlavorNodes, MappedNode, NodeM
 from scheduling.services.node_care import clear_node, drain_node, restore_node
 
 
-class NodeWorkAnswer(TypedDict):
-    """The work of one workflow on a node."""
-
-    workflow: str
-    pool: str
-    user: str
-    priority: str
-    gpus: int
-    tasks: int
-    since: ZonedText | None
-
-
 class SharedGpusAnswer(TypedDict):
     """The GPUs of a node that shares them: those that it has, null where its labels do not say, and the parts and GPUs
     that it advertises. The `gpus` of the node are those that count."""
@@ -61,14 +49,7 @@ class NodeAnswer(TypedDict):
     shared: Annotated[SharedGpusAnswer | None, "Null for a node that shares no GPUs."]
     suspect_since: ZonedText | None
     notes: list[str]
-    work: list[NodeWorkAnswer]
-
-
-class FitAnswer(TypedDict):
-    """The number of tasks of this size that still fit."""
-
-    gpus: int
-    tasks: int
+    work: Sequence[NodeWork]
 
 
 class FlavorNodesAnswer(TypedDict):
@@ -79,7 +60,7 @@ class FlavorNodesAnswer(TypedDict):
     gpus: int
     used: int
     free: int
-    fits: list[FitAnswer]
+    fits: Sequence[TaskFit]
 
 
 class NodeMapAnswer(TypedDict):
@@ -96,7 +77,7 @@ class NodeMapAnswer(TypedDict):
     other: int
     free: int
     closed: int
-    fits: list[FitAnswer]
+    fits: Sequence[TaskFit]
     flavors: NotRequired[list[FlavorNodesAnswer]]
     nodes: list[NodeAnswer]
 
@@ -128,7 +109,7 @@ def _node_map_body(found: NodeMap) -> NodeMapAnswer:
         "other": found.other,
         "free": found.free,
         "closed": found.closed,
-        "fits": _fits_body(found.fits),
+        "fits": found.fits,
         "nodes": [_node_body(each) for each in found.nodes],
     }
     if found.flavors:
@@ -136,13 +117,9 @@ def _node_map_body(found: NodeMap) -> NodeMapAnswer:
     return body
 
 
-def _fits_body(fits: Sequence[TaskFit]) -> list[FitAnswer]:
-    return [{"gpus": each.gpus, "tasks": each.tasks} for each in fits]
-
-
 def _flavor_body(room: FlavorNodes) -> FlavorNodesAnswer:
     body: FlavorNodesAnswer = {
-        "flavor": room.flavor, "gpus": room.gpus, "used": room.used, "free": room.free, "fits": _fits_body(room.fits)
+        "flavor": room.flavor, "gpus": room.gpus, "used": room.used, "free": room.free, "fits": room.fits
     }  # fmt: skip
     if room.is_shared:
         body["shared"] = True
@@ -167,23 +144,11 @@ def _node_body(node: MappedNode) -> NodeAnswer:
         else {"physical": use.physical_gpus, "advertised": use.advertised_gpus},
         "suspect_since": zoned_text(use.suspect_since),
         "notes": list(use.notes),
-        "work": [_work_body(each) for each in node.work],
+        "work": node.work,
     }
     if use.flavor:
         body["flavor"] = use.flavor
     return body
-
-
-def _work_body(work: NodeWork) -> NodeWorkAnswer:
-    return {
-        "workflow": work.workflow,
-        "pool": work.pool,
-        "user": work.user,
-        "priority": work.priority,
-        "gpus": work.gpus,
-        "tasks": work.tasks,
-        "since": zoned_text(work.since),
-    }
 
 
 class NodeCareAnswer(TypedDict):

@@ -62,17 +62,6 @@ class ReasonAnswer(TypedDict):
     flavor: NotRequired[str]
 
 
-class StartReservationAnswer(TypedDict):
-    """GPUs that are kept for a gang."""
-
-    since: ZonedText
-    latest_start: ZonedText | None
-    is_certain: bool
-    nodes: dict[str, int] | None
-    passed_by: int
-    message: str
-
-
 class QueuePositionAnswer(TypedDict):
     """The position of a waiting gang, with its reason and what would let it start."""
 
@@ -84,7 +73,7 @@ class QueuePositionAnswer(TypedDict):
     holders: list[str]
     nodes: list[str]
     unblock_needs_all: bool
-    reservation: StartReservationAnswer | None
+    reservation: WaitingReservation | None
     start: StartAnswer | None
 
 
@@ -157,7 +146,7 @@ def queue_position_body(gang: WaitingGang) -> QueuePositionAnswer:
         "holders": list(gang.holders),
         "nodes": list(gang.nodes),
         "unblock_needs_all": gang.unblock_needs_all,
-        "reservation": None if gang.reservation is None else _reservation_body(gang.reservation),
+        "reservation": gang.reservation,
         "start": start_body(gang.start),
     }
 
@@ -177,17 +166,6 @@ def reason_body(reason: WaitingReason) -> ReasonAnswer:
     if reason.flavor:
         body["flavor"] = reason.flavor
     return body
-
-
-def _reservation_body(reservation: WaitingReservation) -> StartReservationAnswer:
-    return {
-        "since": zoned_text(reservation.since),
-        "latest_start": zoned_text(reservation.latest_start),
-        "is_certain": reservation.is_certain,
-        "nodes": None if reservation.nodes is None else dict(reservation.nodes),
-        "passed_by": reservation.passed_by,
-        "message": reservation.message,
-    }
 
 
 def start_body(start: GangStart | None) -> StartAnswer | None:

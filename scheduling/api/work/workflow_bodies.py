@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any, NotRequired, TypedDict, cast
+from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import UUID
 
 from django.conf import settings
@@ -50,17 +49,6 @@ class _WorkflowTimes(TypedDict):
     duration: float | None
 
 
-class ObservedAnswer(TypedDict):
-    """The object of an observed cluster that a workflow stands for. Its record follows it while it `is_open`."""
-
-    backend: str
-    kind: str
-    namespace: str
-    name: str
-    queue: str
-    is_open: bool
-
-
 class ListedWorkflowAnswer(_WorkflowTimes):
     """A row of the list of workflows; `gpus`, `reason`, `start` and `observed` are there with `details`."""
 
@@ -85,7 +73,7 @@ class ListedWorkflowAnswer(_WorkflowTimes):
     gpus: NotRequired[int]
     reason: NotRequired[ReasonAnswer | None]
     start: NotRequired[StartAnswer | None]
-    observed: NotRequired[ObservedAnswer | None]
+    observed: NotRequired[ObservedObject | None]
 
 
 class WorkflowListAnswer(TypedDict):
@@ -225,7 +213,7 @@ class WorkflowAnswer(_WorkflowTimes):
     queue: str
     k8s_queue: str
     reason: ReasonAnswer | None
-    observed: ObservedAnswer | None
+    observed: ObservedObject | None
     preemptions: Annotated[list[PreemptionAnswer], "Of this workflow, the newest first."]
     preempted: Annotated[list[PreemptionAnswer], "The work that it preempted, as far as the caller may see it."]
 
@@ -333,7 +321,7 @@ def detailed_list_entry(row: WorkflowRow, links: WorkflowLinks) -> ListedWorkflo
     body["gpus"] = row.gpus
     body["reason"] = None if waiting is None else reason_body(waiting.reason)
     body["start"] = None if waiting is None else start_body(waiting.start)
-    body["observed"] = _observed_body(row.observed)
+    body["observed"] = row.observed
     return body
 
 
@@ -387,14 +375,10 @@ def workflow_detail(actor: Actor, workflow: Workflow, links: WorkflowLinks) -> W
         "queue": queue,
         "k8s_queue": k8s_queue,
         "reason": None if first is None else reason_body(first.reason),
-        "observed": _observed_body(find_observed_object(workflow)),
+        "observed": find_observed_object(workflow),
         "preemptions": [_preemption_body(each) for each in preemptions.lost],
         "preempted": [_preemption_body(each) for each in preemptions.taken],
     }
-
-
-def _observed_body(seen: ObservedObject | None) -> ObservedAnswer | None:
-    return None if seen is None else cast("ObservedAnswer", asdict(seen))
 
 
 def _preemption_body(preemption: Preemption) -> PreemptionAnswer:

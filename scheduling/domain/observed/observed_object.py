@@ -20,7 +20,7 @@ class ObservedAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedObject:
-    """The object that a workflow stands for; its record follows it while it `is_open`."""
+    """The object of an observed cluster that a workflow stands for. Its record follows it while it `is_open`."""
 
     backend: str
     kind: str

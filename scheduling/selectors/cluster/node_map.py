@@ -27,7 +27,7 @@ _WORK = "group__workflow"
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """The running tasks of one workflow on one node; `since` is the start of the first."""
+    """The running tasks of one workflow on a node; `since` is the start of the first."""
 
     workflow: str
     pool: str

@@ -60,7 +60,7 @@ class WaitingReason:
 
 @dataclass(frozen=True, slots=True)
 class WaitingReservation:
-    """A start reservation (:class:`~scheduling.selectors.queue.pending_queue.StartPromise`) with a message about it."""
+    """GPUs that are kept for a gang."""
 
     since: datetime
     latest_start: datetime | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
@@ -26,18 +27,17 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """One job. `interval` is None for one that runs by the clock; `failures` counts the runs that ended with an error,
-    whose last one was of the kind `error` at `last_failure`."""
+    """A job that runs by itself."""
 
     name: str
-    state: JobState
+    state: Annotated[JobState, "LATE after three of its intervals and a minute without a run."]
     purpose: str
-    interval: timedelta | None
+    interval_seconds: Annotated[float | None, "Null for a job that runs by the clock."]
     last_run: datetime | None
     runs: int
-    failures: int
+    failures: Annotated[int, "Runs that ended with an error."]
     last_failure: datetime | None
-    error: str
+    error: Annotated[str, "The kind of the last error; empty without one."]
 
 
 def read_jobs(actor: Actor) -> list[BackgroundJob]:
@@ -51,11 +51,12 @@ def read_jobs(actor: Actor) -> list[BackgroundJob]:
 
 def _job(row: PeriodicTask, late: set[str], failed: JobFailureCount | None) -> BackgroundJob:
     state = JobState.LATE if f"job/{row.name}" in late else JobState.ACTIVE
+    interval = PERIOD_SECONDS[row.interval.period] * row.interval.every if row.interval else None
     return BackgroundJob(
         name=row.name,
         state=state if row.enabled else JobState.OFF,
         purpose=PURPOSES.get(row.name, row.task),
-        interval=PERIOD_SECONDS[row.interval.period] * row.interval.every if row.interval else None,
+        interval_seconds=interval and interval.total_seconds(),
         last_run=row.last_run_at if row.total_run_count else None,
         runs=row.total_run_count,
         failures=failed.count if failed else 0,

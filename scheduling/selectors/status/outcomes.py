@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.db.models import OuterRef, QuerySet, Subquery, Value
 
@@ -18,16 +18,16 @@ from scheduling.models import PromisedStart, ShownEffect, Workflow
 
 @dataclass(frozen=True, slots=True)
 class SaidBefore:
-    """One of them. `workflow` is empty for a preview; `found` is empty while it is open."""
+    """What was said once, and what came of it."""
 
     kind: OutcomeKind
-    subject: str
-    workflow: str
+    subject: Annotated[str, "The gang that waited, or the title of the change."]
+    workflow: Annotated[str | None, "The workflow that waited; null for a preview."]
     backend: str
     said: str
-    found: str
+    found: Annotated[str, "What came; empty while it is open."]
     outcome: PromiseOutcome
-    reason: str
+    reason: Annotated[str, "Why it was withdrawn, as a code; else empty."]
     made_at: datetime
     ended_at: datetime | None
 
@@ -91,7 +91,7 @@ def _read_start(row: Any) -> SaidBefore:
 def _read_preview(row: Any) -> SaidBefore:
     outcome = PromiseOutcome(row.outcome)
     return SaidBefore(
-        OutcomeKind.PREVIEW, row.title, "", row.cluster or "", effect_words(row.lost, row.started),
+        OutcomeKind.PREVIEW, row.title, None, row.cluster or "", effect_words(row.lost, row.started),
         effect_found(outcome, row.reason, row.found_lost, row.found_started), outcome, row.reason, row.made_at,
         row.ended_at,
     )  # fmt: skip

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 from uuid import UUID
 
 from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Cast, Extract, Floor
 
 from pools.domain.people.roles import Actor, Permission
+from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.timelines.event_lanes import LaneCount
 from scheduling.models import Decision, Interruption, Workflow
 from scheduling.selectors.work.leaf_names import leaf_names_of
@@ -18,21 +20,19 @@ from scheduling.selectors.work.leaf_names import leaf_names_of
 
 @dataclass(frozen=True, slots=True)
 class VisibleDecision:
-    """A decision with the names that the reader may see. `for_workflow` is empty if no workflow gained by the decision,
-    or if the reader may not see this workflow."""
+    """A decision of a scheduler, with the names that the reader may see."""
 
-    pk: int
+    id: int
     time: datetime
-    action: str
-    sentence: str
+    action: Annotated[str, StepAction]
+    message: str
     pool: str
     workflow: str
     group: str
     gpus: int
     nodes: tuple[str, ...]
-    for_workflow: str
-    receipt: int | None
-    """The interruption that it caused; None for a start."""
+    for_workflow: Annotated[str | None, "The workflow that caused it, if not its own."]
+    receipt: Annotated[int | None, "The id of the receipt, of `GET /api/workflow/NAME/receipts`; null for a start."]
 
 
 def in_pool(actor: Actor, rows: QuerySet[Decision], name: str) -> QuerySet[Decision]:
@@ -78,16 +78,16 @@ def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDe
         )
         visible.append(
             VisibleDecision(
-                pk=row.pk,
+                id=row.pk,
                 time=row.time,
                 action=row.action,
-                sentence=row.message if gainer is None or knows else row.message_without_beneficiary,
+                message=row.message if gainer is None or knows else row.message_without_beneficiary,
                 pool=row.pool.name,
                 workflow=row.workflow.name,
                 group=row.group.name,
                 gpus=row.gpus,
                 nodes=tuple(dict.fromkeys(row.nodes)),
-                for_workflow=gainer.name if gainer is not None and knows else "",
+                for_workflow=gainer.name if gainer is not None and knows else None,
                 receipt=None if row.action == Decision.Action.START else getattr(row, "receipt", None),
             )
         )

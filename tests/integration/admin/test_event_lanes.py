@@ -75,7 +75,7 @@ def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]
         answer = as_person(person).get(f"/api/scheduler_events?{query}").json()
         assert not answer["more_entries"]
         assert [(row["id"], row["message"], tuple(row["nodes"]), row["gpus"]) for row in answer["events"]] == [
-            (row.pk, row.sentence, row.nodes, row.gpus) for row in page
+            (row.id, row.message, row.nodes, row.gpus) for row in page
         ]
         return [(row["action"], row["pool"], row["workflow"]) for row in answer["events"]]
 
