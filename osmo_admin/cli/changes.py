@@ -85,12 +85,12 @@ class TypedChange:
     @property
     def body(self) -> dict[str, Any]:
         """The body of the request: the values that were given, and the reason. A default that is not empty is sent too:
-        the server may have another one, or none."""
+        the server may have another one, or none. What is not typed of an argument is taken away."""
         found: dict[str, Any] = {}
         usual = {each.name: each.default for each in dataclasses.fields(self.kind)}  # type: ignore[arg-type]
         for name, about in body_fields(self.kind).items():
             is_empty = self.values.get(name) in (None, "") or self[name] is usual[name] is False
-            if name not in self.values or (is_empty and not about.is_sent_always):
+            if name not in self.values or (is_empty and not (about.is_required or about.positional)):
                 continue
             read = _READERS.get(about.kind.looks)
             found[name] = read(self[name]) if read and self[name] else self[name]

@@ -1,6 +1,6 @@
 """Forms made from the declarations of changes (:mod:`pools.domain.changes.command`).
 
-    form_class=form_for(ResizeSubpool, parent="team", subpool_name="a"), command=CommandForm.command
+    form_class=form_for(DeleteSubpool, parent="team", subpool_name="a")
 
 A form has a field for each value that the address of the page does not give, and one for the reason.
 """
@@ -15,7 +15,7 @@ from django.forms import Field
 
 from pools.admin import forms
 from pools.admin.confirm_flow import ChangeForm, FieldGroup
-from pools.domain.changes.command import ChangeCommand, fields_of
+from pools.domain.changes.command import ChangeCommand, ChangeField, fields_of
 from pools.domain.structured_input.config_fields import ConfigField
 
 
@@ -64,62 +64,32 @@ def reason_field() -> Field:
 
 
 class CommandForm(ChangeForm):
-    """The form of the change `kind`, whose other values are `given`. With `flavors` it has a number for each of them in
-    place of a quota."""
+    """The form of the change `kind`, whose other values are `given`."""
 
-    def __init__(
-        self,
-        kind: type[ChangeCommand],
-        given: Mapping[str, Any],
-        *args: Any,
-        flavors: Sequence[str] = (),
-        **kwargs: Any,
-    ) -> None:
-        self.kind, self.given, self.flavors = kind, given, flavors
-        if flavors:
-            self.field_by_path = {
-                **{f"{QUOTAS}.{flavor}": flavor_field(flavor) for flavor in flavors},
-                **dict.fromkeys(("quota", QUOTAS), flavor_field(flavors[0])),
-            }
+    def __init__(self, kind: type[ChangeCommand], given: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        self.kind, self.given = kind, given
         super().__init__(*args, **kwargs)
 
     def own_fields(self) -> dict[str, Field]:
         """The fields of the change, and the reason."""
         found = {name: about for name, about in fields_of(self.kind).items() if name not in self.given}
-        has_quotas = found.pop(QUOTAS, None) is not None and bool(self.flavors)
-        fields: dict[str, Field] = {}
-        for name, about in found.items():
-            if name == "quota" and has_quotas:
-                fields |= {flavor_field(flavor): _flavor_input(flavor, about) for flavor in self.flavors}
-            else:
-                fields[name] = input_field(about, about.kind.looks)
-        return {**fields, "description": reason_field()}
+        inputs = {key: each for name, about in found.items() for key, each in self.inputs_of(name, about).items()}
+        return {**inputs, "description": reason_field()}
+
+    def inputs_of(self, name: str, about: ChangeField) -> dict[str, Field]:
+        """The inputs of one field of the change."""
+        return {name: input_field(about, about.kind.looks)}
+
+    def values(self) -> dict[str, Any]:
+        """The values of the valid form by field."""
+        data = self.cleaned_data
+        return {name: data[name] for name in fields_of(self.kind) if name not in self.given and name in data}
 
     def command(self) -> ChangeCommand:
         """The change of the valid form."""
-        data = self.cleaned_data
-        values = {name: data[name] for name in fields_of(self.kind) if name not in self.given and name in data}
-        typed = {flavor: text for flavor in self.flavors if (text := data.get(flavor_field(flavor)))}
-        return self.kind(**self.given, **values, **({QUOTAS: typed} if typed else {}))
+        return self.kind(**self.given, **self.values())
 
 
-QUOTAS = "quotas"
-
-
-def flavor_field(flavor: str) -> str:
-    """The name of the input with the quota of a flavor."""
-    return f"{QUOTAS}-{flavor}"
-
-
-def flavor_values(flavors: Sequence[str], quotas: Mapping[str, int]) -> dict[str, int]:
-    """The quotas of a subpool as the values of these inputs."""
-    return {flavor_field(flavor): quotas.get(flavor, 0) for flavor in flavors}
-
-
-def _flavor_input(flavor: str, about: Declared) -> Field:
-    return forms.text_field(f"{about.label}, {flavor}", help_text=about.help, unit=about.unit, inputmode="decimal")
-
-
-def form_for(kind: type[ChangeCommand], flavors: Sequence[str] = (), **given: Any) -> Callable[..., CommandForm]:
-    """The maker of forms for a change with these values. A pool with one flavor needs no choice."""
-    return partial(CommandForm, kind, given, flavors=flavors if len(flavors) > 1 else ())
+def form_for(kind: type[ChangeCommand], **given: Any) -> Callable[..., CommandForm]:
+    """The maker of forms for a change with these values."""
+    return partial(CommandForm, kind, given)

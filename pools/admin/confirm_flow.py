@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from django.forms import BooleanField, BoundField, MultipleChoiceField
@@ -160,7 +161,8 @@ class Change(Generic[ResultT]):
     """One change and the texts of its pages. `unavailable_reason` says why the present state does not allow it, and
     `first_steps` say what has to happen before; with either of them there is no form. `breadcrumbs` are the pages
     above, the target of the back link last. `version` is None for a row that does not exist yet. `command` is the
-    change of a valid form, which `service` makes. What is said afterwards, and where, may depend on the result."""
+    change of a valid form, which `service` makes; a :class:`~pools.admin.command_forms.CommandForm` knows it. What is
+    said afterwards, and where, may depend on the result."""
 
     title: str
     button: str
@@ -172,7 +174,7 @@ class Change(Generic[ResultT]):
     initial: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
     preview: Preview[ResultT]
-    command: Callable[[Any], ChangeCommand]
+    command: Callable[[Any], ChangeCommand] = methodcaller("command")
     service: Callable[..., ResultT]
     success_message: str | Callable[[ResultT], str]
     success_url: str | Callable[[ResultT], str]

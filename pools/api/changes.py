@@ -206,17 +206,16 @@ def describe_change(
     *kinds: type[ChangeCommand],
     answer: Any,
     body: Schema | None = None,
-    given: Sequence[str] = (),
     required: Sequence[str] = (),
     query_parameters: Sequence[QueryParameter] = (),
     status: int = 200,
 ) -> Callable[[Handler], Handler]:
     """The description of an operation that makes one of these changes; `body` is the schema of a body that is one field
-    of the change. Where further keys may follow, those that accompany each change are described too. `given` are fields
-    that the address has, `required` those of a body that has no wrapper."""
+    of the change. Where further keys may follow, those that accompany each change are described too. `required` are
+    those of a body that has no wrapper."""
     preview = [DRY_RUN] if all(kind.has_preview for kind in kinds) else []
     needs = [REQUEST_APPROVAL] if any(kind.may_need_approval for kind in kinds) else []
-    fields = {name: about for kind in kinds for name, about in body_fields(kind, given).items()}
+    fields = {name: about for kind in kinds for name, about in body_fields(kind).items()}
     of_kinds = [each for kind in kinds for each in parameters_of(kind)]
     actions = dict.fromkeys(action for kind in kinds for action in kind.audit)
     notes = _notes_of(kinds)

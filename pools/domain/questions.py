@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pools.domain.changes.command import TEXT, TEXTS, ChangeField, ValueKind, whole_number
+from pools.domain.changes.command import TEXT, TEXTS, ValueKind, value, whole_number
 from pools.domain.values.query_values import MAX_FILTER_VALUES, MAX_INTEGER, ORDER_RULE, parse_descending
 
 MAX_ROWS = 1000
@@ -45,9 +45,7 @@ def parameter(
 ) -> Any:
     """A value of the query; `dataclasses.MISSING` as its default makes it required. `words` are further ones of
     `ChangeField`: `label` and `hint` on the page, `option`, `short` and `metavar` in the client."""
-    words = {"label": "", **words}
-    about = ChangeField(kind, help=help, in_query=True, is_required=default is dataclasses.MISSING, **words)
-    return dataclasses.field(default=default, metadata={"about": about})
+    return value(kind, words.pop("label", ""), help, default=default, in_query=True, **words)
 
 
 def page_limit(default: int, **words: Any) -> Any:

@@ -102,7 +102,6 @@ class WorkflowConfigAdmin(PolicyAdmin):
                 messages=_messages,
                 form_words={"row": row, "may_write": True},
             ),
-            command=SchedulerSettingsForm.command,
             service=_save,
             success_message="The scheduler settings were saved and apply from now on.",
             success_url=_address(),

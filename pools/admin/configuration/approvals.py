@@ -93,7 +93,6 @@ class ApprovalAdmin(PolicyAdmin):
                 root_name=row.pool,
                 changes_configuration=row.changes_pool,
             ),
-            command=CommandForm.command,
             service=approve,
             success_message=f"The change of {row.subject} that {row.requested_by} requested was made.",
             success_url=_address_after,

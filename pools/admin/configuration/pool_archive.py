@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.command_forms import CommandForm, form_for
+from pools.admin.command_forms import form_for
 from pools.admin.configuration.pool_changes import configurable_root
 from pools.admin.configuration.pool_tree_preview import pool_breadcrumbs, pool_url
 from pools.admin.confirm_flow import Change, ConfirmFlow, FirstStep
@@ -60,7 +60,6 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         form_class=form_for(DeletePool, name=root.name),
         version=root.version,
         preview=_archive_preview(actor, root.name),
-        command=CommandForm.command,
         service=_remove,
         success_message=success_message,
         success_url=_next_page,

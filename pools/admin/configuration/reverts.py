@@ -13,11 +13,11 @@ from typing import Any, Final
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from pools.admin.command_forms import flavor_values
 from pools.admin.configuration.backends import simulated_form_values
 from pools.admin.configuration.cluster_forms import cluster_form_values
 from pools.admin.configuration.cohort_changes import cohort_form_values
 from pools.admin.configuration.pool_changes import pool_form_values
+from pools.admin.configuration.subpools import flavor_values
 from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS
 from pools.domain.configuration.cluster_config import queue_pools_text

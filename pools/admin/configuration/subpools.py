@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from django.forms import Field
 from django.http import HttpRequest, HttpResponse
 
+from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.command_forms import CommandForm, flavor_values, form_for
+from pools.admin.command_forms import CommandForm, form_for
 from pools.admin.configuration.pool_tree_preview import (
     EffectMessages,
     PoolTreePreview,
@@ -22,6 +25,7 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.live_notes import LiveNote, free_in_pool
 from pools.domain import names
 from pools.domain.change_effects import NodeEffect, cancelled_text, consequence_messages
+from pools.domain.changes.command import ChangeField
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Permission
@@ -41,6 +45,48 @@ from pools.services.configuration.subpools import (
     set_drain_deadline,
 )
 
+QUOTAS = "quotas"
+
+
+class SubpoolForm(CommandForm):
+    """The form of a subpool with a quota. In a pool with several `flavors` it has a number for each of them."""
+
+    def __init__(self, *args: Any, flavors: Sequence[str], **kwargs: Any) -> None:
+        self.flavors = flavors if len(flavors) > 1 else ()
+        if self.flavors:
+            self.field_by_path = {
+                **{f"{QUOTAS}.{flavor}": flavor_field(flavor) for flavor in flavors},
+                **dict.fromkeys(("quota", QUOTAS), flavor_field(flavors[0])),
+            }
+        super().__init__(*args, **kwargs)
+
+    def inputs_of(self, name: str, about: ChangeField) -> dict[str, Field]:
+        if name == "quota" and self.flavors:
+            return {flavor_field(flavor): _flavor_input(flavor, about) for flavor in self.flavors}
+        return {} if name == QUOTAS else super().inputs_of(name, about)
+
+    def values(self) -> dict[str, Any]:
+        typed = {flavor: text for flavor in self.flavors if (text := self.cleaned_data.get(flavor_field(flavor)))}
+        return super().values() | ({QUOTAS: typed} if typed else {})
+
+
+def flavor_field(flavor: str) -> str:
+    """The name of the input with the quota of a flavor."""
+    return f"{QUOTAS}-{flavor}"
+
+
+def flavor_values(flavors: Sequence[str], quotas: Mapping[str, int]) -> dict[str, int]:
+    """The quotas of a subpool as the values of these inputs."""
+    return {flavor_field(flavor): quotas.get(flavor, 0) for flavor in flavors}
+
+
+def _form_for(kind: type[SubpoolChange], root: Pool, **given: str) -> Callable[..., SubpoolForm]:
+    return partial(SubpoolForm, kind, {"parent": root.name, **given}, flavors=root.gpu_flavors)
+
+
+def _flavor_input(flavor: str, about: ChangeField) -> Field:
+    return forms.text_field(f"{about.label}, {flavor}", help_text=about.help, unit=about.unit, inputmode="decimal")
+
 
 def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
     """The pages that create a subpool."""
@@ -52,7 +98,7 @@ def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         title=f"Create a subpool of {root.name}",
         unavailable_reason=owned_reason(CreateSubpool, root.name),
         button=f"Create {names.canonical_name(root.name, typed_input(request).get('subpool_name', ''))}",
-        form_class=form_for(CreateSubpool, root.gpu_flavors, parent=root.name),
+        form_class=_form_for(CreateSubpool, root),
         service=create_subpool,
         success_message=_creation_message,
         quota_of="",
@@ -74,7 +120,7 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         title=f"Resize {row.name}",
         unavailable_reason=_unavailable_reason(ResizeSubpool, row, SubpoolState.ACTIVE),
         button=f"Resize {row.name}",
-        form_class=form_for(ResizeSubpool, root.gpu_flavors, parent=root.name, subpool_name=subpool),
+        form_class=_form_for(ResizeSubpool, root, subpool_name=subpool),
         initial=quota_values(row),
         version=row.version,
         service=resize_subpool,
@@ -93,7 +139,7 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
         title=f"Recreate {row.name}",
         unavailable_reason=_unavailable_reason(CreateSubpool, row, SubpoolState.ARCHIVED),
         button=f"Recreate {row.name}",
-        form_class=form_for(CreateSubpool, root.gpu_flavors, parent=root.name, subpool_name=subpool),
+        form_class=_form_for(CreateSubpool, root, subpool_name=subpool),
         initial=quota_values(row),
         version=row.version,
         service=create_subpool,
@@ -194,7 +240,6 @@ def _respond(
     change = Change(
         breadcrumbs=pool_breadcrumbs(root),
         preview=preview,
-        command=CommandForm.command,
         success_url=pool_url(root.name),
         **texts,
     )

@@ -15,7 +15,7 @@ the ledger stay in the service of the change.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -168,11 +168,6 @@ class ChangeField:
         said = f"{self.label}. {self.help}" if self.kind is BOOLEAN and self.label else self.help
         return f"{said} Empty: {self.empty}." if self.empty else said
 
-    @property
-    def is_sent_always(self) -> bool:
-        """Whether the client sends the value even if it is empty: what is not typed of an argument is taken away."""
-        return self.is_required or self.positional
-
 
 def value(
     kind: ValueKind,
@@ -180,27 +175,17 @@ def value(
     help: str,  # noqa: A002  # the word of Django's and Typer's fields
     *,
     default: Any = dataclasses.MISSING,
-    metavar: str | None = None,
-    short: str | None = None,
-    positional: bool = False,
-    in_query: bool = False,
-    missing: str = "is missing.",
-    option: str | None = None,
-    unit: str = "",
-    empty: str = "",
+    **words: Any,
 ) -> Any:
-    """A field of the body, or of the query; without a default it is required."""
-    about = ChangeField(
-        kind, label, help, in_query=in_query, is_required=default is dataclasses.MISSING, metavar=metavar, short=short,
-        positional=positional, missing=missing, option=option, unit=unit, empty=empty,
-    )  # fmt: skip
+    """A field of the body, or of the query; without a default it is required. `words` are further ones of
+    `ChangeField`."""
+    about = ChangeField(kind, label, help, is_required=default is dataclasses.MISSING, **words)
     return field(default=default, repr=not kind.is_secret, metadata={"about": about})
 
 
 def in_address(metavar: str, label: str, help: str, *, kind: ValueKind = TEXT) -> Any:  # noqa: A002
     """A text of the object's address, or a value of another kind."""
-    about = ChangeField(kind, label, help, in_address=True, is_required=True, metavar=metavar, positional=True)
-    return field(metadata={"about": about})
+    return value(kind, label, help, in_address=True, metavar=metavar, positional=True)
 
 
 class ChangeCommand:
@@ -256,10 +241,9 @@ def fields_of(kind: type[Any]) -> dict[str, ChangeField]:
     return {each.name: each.metadata["about"] for each in dataclasses.fields(kind)}
 
 
-def body_fields(kind: type[ChangeCommand], given: Collection[str] = ()) -> dict[str, ChangeField]:
-    """The fields that a caller fills in: all but those of address and query, and those that are `given` otherwise."""
-    found = fields_of(kind).items()
-    return {name: about for name, about in found if not (about.in_address or about.in_query or name in given)}
+def body_fields(kind: type[ChangeCommand]) -> dict[str, ChangeField]:
+    """The fields that a caller fills in: all but those of address and query."""
+    return {name: about for name, about in fields_of(kind).items() if not (about.in_address or about.in_query)}
 
 
 def query_fields(kind: type[Any]) -> dict[str, ChangeField]:

@@ -73,7 +73,6 @@ class ImportAdmin(PolicyAdmin):
             breadcrumbs=[("Home", reverse("admin:index"))],
             form_class=preview.make_form,
             preview=preview,
-            command=ImportForm.command,
             service=import_configuration,
             success_message=success_message,
             success_url=reverse("admin:pools_pool_changelist"),

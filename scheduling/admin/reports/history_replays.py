@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.command_forms import flavor_field
 from pools.admin.configuration.pool_changes import flavor_input, pool_form_values
+from pools.admin.configuration.subpools import flavor_field
 from pools.domain.errors import DomainError, NotFound
 from pools.domain.names import SHARED_QUEUE, split_name
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS

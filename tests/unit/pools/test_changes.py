@@ -210,7 +210,7 @@ def test_the_address_is_no_part_of_the_body() -> None:
     assert set(body_fields(ResizeSubpool)) == {"quota", "quotas", "until"}
     assert not body_fields(DeleteCohort)
     assert set(query_fields(DeleteCohort)) == {"orphan"}
-    assert set(body_fields(CreateSubpool, given=["subpool_name"])) == {"quota", "quotas"}
+    assert set(body_fields(CreateSubpool)) == {"subpool_name", "quota", "quotas"}
 
 
 def test_a_missing_value_says_what_to_give_where_its_name_does_not() -> None:
