@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from environs import EnvError, ValidationError, validate
 
 from osmo_admin.provider_env import read_all_providers
-from osmo_admin.settings_sections import SettingsReader, SettingsSection
+from osmo_admin.settings_sections import SettingsReader, SettingsSection, read_by, read_path
 from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
 from pools.sign_on.providers import SignOnProvider
 
 RUNTIME_FILE = "runtime.json"
 
-__all__ = ["RUNTIME_FILE", "Env", "EnvError", "load_environment", "settings_sections"]
+__all__ = ["RUNTIME_FILE", "SECTIONS", "Env", "EnvError", "load_environment"]
 
 
 class PasswordLogin(StrEnum):
@@ -33,79 +34,47 @@ class PasswordLogin(StrEnum):
     ADMINS = "admins"
 
 
-@dataclass(frozen=True, slots=True)
-class Env:
-    """The settings of the operator. Durations are in seconds unless the name says otherwise."""
-
-    database_url: str
-    owner_database_url: str
-    redis_url: str
-    secret_key: str
-    secret_key_fallbacks: list[str]
-    data_dir: Path | None
-    debug: bool
-    dev_login: bool
-    allowed_hosts: list[str]
-    csrf_trusted_origins: list[str]
-    public_url: str
-    docs_url: str
-    secure: bool
-    proxy_count: int
-    gateways: list[str]
-    db_pool_size: int
-    lock_timeout_ms: int
-    log_format: str
-    reconcile_interval: float
-    simulated_runtime: float
-    kubeconfig_dir: Path | None
-    cluster_addresses: list[str]
-    notice_addresses: list[str]
-    notice_retention_days: int
-    max_notice_targets: int
-    mail_url: str
-    slack_token: str
-    sync_interval: float
-    cluster_calls_per_second: float
-    max_tasks: int
-    max_pods: int
-    max_live_workflows: int
-    max_submissions_per_minute: int
-    max_tokens: int
-    max_login_failures: int
-    max_stored_answers: int
-    max_stored_bytes: int
-    max_answer_bytes: int
-    usage_retention_days: int
-    audit_retention_days: int
-    decision_retention_days: int
-    idempotency_hours: int
-    approval_hours: int
-    body_timeout: float
-    body_limit_mb: int
-    event_streams: int
-    metrics_public: bool
-    metrics_port: int
-    traces_url: str
-    traces_share: float
-    webhook_client_ca: str
-    sign_on_providers: tuple[SignOnProvider, ...]
-    sign_on_check_interval: float
-    sign_on_grace: float
-    password_login: PasswordLogin
-    read_variables: frozenset[str] = frozenset()
-    """The names of all variables that the server knows."""
-
-
-def _apply_runtime_defaults(data_dir: Path | None) -> None:
-    """Use the values that `osmo-admin up` wrote to `runtime.json` as defaults; the real environment wins. If that names
-    another database, the file is of another installation, whose owner, broker and key are not for this one."""
-    if data_dir is None or not (path := data_dir / RUNTIME_FILE).is_file():
-        return
-    known = json.loads(path.read_text())
-    if os.environ.get("DATABASE_URL") not in {None, "", known.get("DATABASE_URL")}:
-        return
-    for name, value in known.items():
-        os.environ.setdefault(name, str(value))
+ADDRESSES = SettingsSection(
+    "Addresses and secrets",
+    elsewhere={
+        "OSMO_ADMIN_PASSWORD": "the password of the user `admin`, if there is no user yet; the preparation of the "
+        "database alone reads it",
+    },
+)
+LOGINS = SettingsSection(
+    "Logins", "Identity providers (`OSMO_SSO…`) and directories (`OSMO_LDAP…`) are in [sign-on.md](sign-on.md)."
+)
+LIMITS = SettingsSection("Limits of each user", "A request above a limit is refused with 429 and the numbers.")
+WORK = SettingsSection("Work")
+CLUSTERS = SettingsSection(
+    "Clusters",
+    elsewhere={
+        "OSMO_WEBHOOK_PORT": "the port of the webhook server of `osmo-admin up`, over TLS",
+        "OSMO_WEBHOOK_URL": "the address of the webhook server for clusters, without `--service` or `--url`",
+        "OSMO_WEBHOOK_AUTHORITY": "the file of the authority that has signed the certificate of the webhook server",
+    },
+)
+NOTICES = SettingsSection("Notices")
+HISTORY = SettingsSection("How long what is kept", "[backup.md](backup.md) explains each.")
+SERVING = SettingsSection(
+    "Serving",
+    elsewhere={
+        "PROMETHEUS_MULTIPROC_DIR": "an empty folder that web processes share, for their metrics; `osmo-admin up` "
+        "and `serve web` make one",
+    },
+)
+GIT = SettingsSection(
+    "The configuration in Git",
+    "Options of `osmo-admin diff`, `apply` and `follow` ([git.md](git.md)).",
+    {
+        "OSMO_CONFIG_FILE": "the mounted file of `osmo-admin follow`",
+        "OSMO_CONFIG_SOURCE": "the name of the repository",
+        "OSMO_CONFIG_COMMIT": "the commit of the files",
+    },
+)
+SECTIONS = (ADDRESSES, LOGINS, LIMITS, WORK, CLUSTERS, NOTICES, HISTORY, SERVING, GIT)
+"""All variables except those of providers and directories, for the documents."""
+_at_least = validate.Range
 
 
 def _are_networks(texts: list[str]) -> None:
@@ -143,322 +112,280 @@ def _is_slack_token(text: str) -> None:
         raise ValidationError("The token of a bot is expected; it begins with xoxb-.")
 
 
-def _as_path(text: str) -> Path | None:
-    """An empty text is not a path: `Path("")` would be the current folder."""
-    return Path(text) if text else None
+@dataclass(frozen=True, slots=True)
+class Env:
+    """The settings of the operator, each with its variable, its default, its meaning (a part of a sentence with the
+    unit) and its bounds, in the order of the page of settings. Durations are in seconds unless the name says otherwise.
+    """
 
-
-def _read_cluster_addresses(clusters: SettingsSection, is_secure: bool) -> list[str]:
-    usual = [] if is_secure else list(LOOPBACK)
-    return (
-        clusters.texts(
-            "OSMO_CLUSTER_ADDRESSES",
-            usual,
-            "networks that a sent kubeconfig may name although such addresses (loopback, link-local, unspecified, "
-            "metadata) are refused; with `OSMO_SECURE` none",
-            _are_networks,
-        )
-        or usual
+    data_dir: Path | None = ADDRESSES.path("OSMO_ADMIN_HOME", "the data directory of `osmo-admin up`")
+    secret_key: str = ADDRESSES.text(
+        "OSMO_SECRET_KEY",
+        "",
+        "50 or more random characters, the same for all processes; without it nothing is served. `osmo-admin up` "
+        "makes one",
     )
+    secret_key_fallbacks: list[str] = ADDRESSES.texts(
+        "OSMO_SECRET_KEY_FALLBACKS",
+        [],
+        "replaced keys: data that they encrypted can still be read ([backup.md](backup.md))",
+    )
+    database_url: str = ADDRESSES.text(
+        "DATABASE_URL",
+        "",
+        "`postgresql://…` of the role of the processes, PostgreSQL 15 or newer. Without it `osmo-admin up` starts "
+        "an embedded server",
+    )
+    owner_database_url: str = ADDRESSES.text(
+        "OSMO_OWNER_DATABASE_URL",
+        "",
+        "the same database with the role that owns the tables, for migrations alone ([database.md](database.md))",
+    )
+    redis_url: str = ADDRESSES.text(
+        "REDIS_URL",
+        "",
+        "`redis://…`, `rediss://…` or `unix://…` of Redis or Valkey. Without it `osmo-admin up` starts an embedded "
+        "server",
+    )
+    public_url: str = ADDRESSES.text(
+        "OSMO_PUBLIC_URL", "", "the address for users, which begins links in notices and in answers"
+    )
+    docs_url: str = ADDRESSES.text(
+        "OSMO_DOCS_URL", "", "the address of these documents, to which the menu of a person links", _is_web_address
+    )
+    allowed_hosts: list[str] = ADDRESSES.texts(
+        "OSMO_ALLOWED_HOSTS",
+        ["localhost", "127.0.0.1", "[::1]"],
+        "the host names under which the server is reached",
+    )
+    secure: bool = ADDRESSES.switch(
+        "OSMO_SECURE", False, "TLS ends at a proxy: cookies and links for https only ([serving.md](serving.md))"
+    )
+    proxy_count: int = ADDRESSES.integer(
+        "OSMO_PROXY_COUNT",
+        0,
+        "proxies in front of the server, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed",
+        _at_least(min=0),
+    )
+    gateways: list[str] = ADDRESSES.texts(
+        "OSMO_GATEWAYS",
+        [],
+        "addresses or networks of processes `osmo mcp --listen` alone, which say whose request they pass on "
+        "([agents.md](agents.md))",
+        _are_networks,
+    )
+    csrf_trusted_origins: list[str] = ADDRESSES.texts(
+        "OSMO_CSRF_TRUSTED_ORIGINS",
+        [],
+        "further origins from which forms are accepted, with their scheme",
+        _are_origins,
+    )
+    sign_on_providers: tuple[SignOnProvider, ...] = read_by(read_all_providers)
+    password_login: PasswordLogin = LOGINS.word(
+        "OSMO_PASSWORD_LOGIN",
+        PasswordLogin.ALL,
+        "`admins`: only an account with the role osmo-admin logs in with a password",
+    )
+    sign_on_check_interval: float = LOGINS.number(
+        "OSMO_SSO_CHECK_INTERVAL",
+        60.0,
+        "seconds after which a provider or directory confirms each person again",
+        _at_least(min=5, max=3600),
+    )
+    sign_on_grace: float = LOGINS.number(
+        "OSMO_SSO_GRACE",
+        600.0,
+        "seconds for which a sign-on is believed while the provider does not answer",
+        _at_least(min=60, max=86_400),
+    )
+    max_login_failures: int = LOGINS.integer(
+        "OSMO_MAX_LOGIN_FAILURES",
+        100,
+        "failed logins of one address within 15 minutes, with any names (behind a proxy set `OSMO_PROXY_COUNT`, or "
+        "all users have its address); ten of one name at one address lock that name there",
+        _at_least(min=10),
+    )
+    max_live_workflows: int = LIMITS.integer(
+        "OSMO_MAX_LIVE_WORKFLOWS", 5_000, "workflows that have not ended", _at_least(min=1)
+    )
+    max_submissions_per_minute: int = LIMITS.integer(
+        "OSMO_MAX_SUBMISSIONS_PER_MINUTE",
+        0,
+        "workflows that are submitted within a minute; 0: no limit",
+        _at_least(min=0),
+    )
+    max_tokens: int = LIMITS.integer("OSMO_MAX_TOKENS", 100, "access tokens", _at_least(min=1))
+    max_notice_targets: int = LIMITS.integer(
+        "OSMO_MAX_NOTICE_TARGETS",
+        20,
+        "targets of notices, also of each pool and of the installation",
+        _at_least(min=1),
+    )
+    max_stored_answers: int = LIMITS.integer(
+        "OSMO_MAX_STORED_ANSWERS", 20_000, "stored answers to requests with an `Idempotency-Key`", _at_least(min=1)
+    )
+    max_stored_bytes: int = LIMITS.integer(
+        "OSMO_MAX_STORED_BYTES", 64 * 2**20, "their bytes together", _at_least(min=1)
+    )
+    max_answer_bytes: int = LIMITS.integer("OSMO_MAX_ANSWER_BYTES", 2**20, "the bytes of one", _at_least(min=1))
+    max_tasks: int = WORK.integer("OSMO_MAX_TASKS", 20, "tasks of a workflow", _at_least(min=1))
+    max_pods: int = WORK.integer("OSMO_MAX_PODS", 1000, "pods of a PodGroup, 2000 at most", _at_least(min=1, max=2000))
+    lock_timeout_ms: int = WORK.integer(
+        "OSMO_LOCK_TIMEOUT_MS",
+        3000,
+        "milliseconds for which a change waits for a lock before it is answered 503",
+        _at_least(min=1),
+    )
+    reconcile_interval: float = WORK.number(
+        "OSMO_SETTLE_INTERVAL",
+        5.0,
+        "simulated backends: seconds between scheduling cycles without an event",
+        _at_least(min=0.1),
+    )
+    simulated_runtime: float = WORK.number(
+        "OSMO_SIMULATED_RUNTIME",
+        60.0,
+        "simulated backends: seconds for which a task runs without a label that says otherwise",
+        _at_least(min=0),
+    )
+    approval_hours: int = WORK.integer(
+        "OSMO_APPROVAL_HOURS",
+        72,
+        "hours after which a requested approval expires ([approvals.md](approvals.md))",
+        _at_least(min=1, max=2160),
+    )
+    sync_interval: float = CLUSTERS.number(
+        "OSMO_SYNC_INTERVAL", 30.0, "seconds between two checks of the queues of a cluster", _at_least(min=0.1)
+    )
+    cluster_calls_per_second: float = CLUSTERS.number(
+        "OSMO_CLUSTER_CALLS_PER_SECOND", 50.0, "requests to one API server", _at_least(min=1)
+    )
+    kubeconfig_dir: Path | None = CLUSTERS.path(
+        "OSMO_KUBECONFIG_DIR",
+        "the folder (a mounted Secret) of the kubeconfig files that backends may name",
+    )
+    cluster_addresses: list[str] = CLUSTERS.texts(
+        "OSMO_CLUSTER_ADDRESSES",
+        list(LOOPBACK),
+        "networks that a sent kubeconfig may name although such addresses (loopback, link-local, unspecified, "
+        "metadata) are refused; with `OSMO_SECURE` none",
+        _are_networks,
+    )
+    webhook_client_ca: str = CLUSTERS.text(
+        "OSMO_WEBHOOK_CLIENT_CA", "", "the file of the authority of the only clients that the webhook server serves"
+    )
+    mail_url: str = NOTICES.text(
+        "OSMO_MAIL_URL",
+        "",
+        "the mail server: `mailtos://USER:PASSWORD@HOST:587?from=osmo@example.com`, without TLS `mailto://…` "
+        "([notices.md](notices.md))",
+        _is_mail_url,
+    )
+    slack_token: str = NOTICES.text(
+        "OSMO_SLACK_TOKEN", "", "the token of a bot of Slack (`xoxb-…`), for direct messages", _is_slack_token
+    )
+    notice_addresses: list[str] = NOTICES.texts(
+        "OSMO_NOTICE_ADDRESSES",
+        [],
+        "networks in which targets may be although they are inside, where they are refused otherwise",
+        _are_networks,
+    )
+    notice_retention_days: int = NOTICES.integer(
+        "OSMO_NOTICE_RETENTION_DAYS", 30, "days for which notices are kept", _at_least(min=2)
+    )
+    audit_retention_days: int = HISTORY.integer(
+        "OSMO_AUDIT_RETENTION_DAYS",
+        0,
+        "days of the audit trail, more than those of the record of use, which follows from it; 0: for ever",
+        _at_least(min=0),
+    )
+    usage_retention_days: int = HISTORY.integer(
+        "OSMO_USAGE_RETENTION_DAYS", 731, "days of the record of use", _at_least(min=1)
+    )
+    decision_retention_days: int = HISTORY.integer(
+        "OSMO_DECISION_RETENTION_DAYS", 30, "days of the decisions of the scheduler", _at_least(min=2)
+    )
+    idempotency_hours: int = HISTORY.integer(
+        "OSMO_IDEMPOTENCY_HOURS",
+        24,
+        "hours of the answers to requests with an `Idempotency-Key`",
+        _at_least(min=1, max=720),
+    )
+    db_pool_size: int = SERVING.integer(
+        "OSMO_DB_POOL_SIZE",
+        0,
+        "connections to PostgreSQL that a process keeps; 0: one for each thread",
+        _at_least(min=0),
+    )
+    body_timeout: float = SERVING.number(
+        "OSMO_BODY_TIMEOUT",
+        10.0,
+        "seconds within which the body of a request has to arrive, else 408",
+        _at_least(min=0.1, max=600),
+    )
+    body_limit_mb: int = SERVING.integer(
+        "OSMO_BODY_LIMIT_MB", 16, "MiB of a body at most, else 413", _at_least(min=1, max=1024)
+    )
+    event_streams: int = SERVING.integer(
+        "OSMO_EVENT_STREAMS",
+        500,
+        "event streams (`/api/events`) of each web process; further clients poll",
+        _at_least(min=1),
+    )
+    metrics_public: bool = SERVING.switch(
+        "OSMO_METRICS_PUBLIC", False, "`/metrics` needs no login, else one of a user who may read all pools"
+    )
+    metrics_port: int = SERVING.integer(
+        "OSMO_METRICS_PORT",
+        0,
+        "a port at which `serve worker` and `serve clusters` answer `/metrics` with their own counters, without a "
+        "login; 0: none ([watching.md](watching.md))",
+        _at_least(min=0),
+    )
+    traces_url: str = SERVING.text(
+        "OSMO_TRACES_URL",
+        "",
+        "the collector of traces, OTLP over HTTP ([watching.md](watching.md))",
+        _can_trace_to,
+    )
+    traces_share: float = SERVING.number(
+        "OSMO_TRACES_SHARE", 1.0, "the share of traces that begin here, 0 to 1", _at_least(min=0, max=1)
+    )
+    log_format: str = SERVING.text(
+        "OSMO_LOG_FORMAT",
+        "console",
+        "`json` for programs: one object in each line ([serving.md](serving.md#log-lines))",
+        validate.OneOf(["console", "json"]),
+    )
+    debug: bool = SERVING.switch("OSMO_DEBUG", False, "never on a server that others reach")
+    dev_login: bool = SERVING.switch(
+        "OSMO_DEV_LOGIN", False, "believes the header `x-osmo-user`; never on a server that others reach"
+    )
+    read_variables: frozenset[str] = frozenset()
+    """The names of all variables that the server knows."""
+
+
+def _apply_runtime_defaults(data_dir: Path | None) -> None:
+    """Use the values that `osmo-admin up` wrote to `runtime.json` as defaults; the real environment wins. If that names
+    another database, the file is of another installation, whose owner, broker and key are not for this one."""
+    if data_dir is None or not (path := data_dir / RUNTIME_FILE).is_file():
+        return
+    known = json.loads(path.read_text())
+    if os.environ.get("DATABASE_URL") not in {None, "", known.get("DATABASE_URL")}:
+        return
+    for name, value in known.items():
+        os.environ.setdefault(name, str(value))
 
 
 def load_environment() -> Env:
     """Read the environment. Raises :class:`EnvError` with the variable's name."""
-    return _read_environment(SettingsReader())
-
-
-def settings_sections() -> list[SettingsSection]:
-    """All variables except those of providers and directories, for the documents. Raises :class:`EnvError`."""
-    _read_environment(read := SettingsReader())
-    return read.sections
-
-
-def _read_environment(read: SettingsReader) -> Env:
-    """Read each variable with its meaning, a part of a sentence with the unit, in the order of the page of settings."""
-    at_least = validate.Range
-    addresses = read.section(
-        "Addresses and secrets",
-        elsewhere={
-            "OSMO_ADMIN_PASSWORD": "the password of the user `admin`, if there is no user yet; the preparation of the "
-            "database alone reads it",
-        },
-    )
-    logins = read.section(
-        "Logins", "Identity providers (`OSMO_SSO…`) and directories (`OSMO_LDAP…`) are in [sign-on.md](sign-on.md)."
-    )
-    limits = read.section("Limits of each user", "A request above a limit is refused with 429 and the numbers.")
-    work = read.section("Work")
-    clusters = read.section(
-        "Clusters",
-        elsewhere={
-            "OSMO_WEBHOOK_PORT": "the port of the webhook server of `osmo-admin up`, over TLS",
-            "OSMO_WEBHOOK_URL": "the address of the webhook server for clusters, without `--service` or `--url`",
-            "OSMO_WEBHOOK_AUTHORITY": "the file of the authority that has signed the certificate of the webhook server",
-        },
-    )
-    notices = read.section("Notices")
-    history = read.section("How long what is kept", "[backup.md](backup.md) explains each.")
-    serving = read.section(
-        "Serving",
-        elsewhere={
-            "PROMETHEUS_MULTIPROC_DIR": "an empty folder that web processes share, for their metrics; `osmo-admin up` "
-            "and `serve web` make one",
-        },
-    )
-    read.section(
-        "The configuration in Git",
-        "Options of `osmo-admin diff`, `apply` and `follow` ([git.md](git.md)).",
-        {
-            "OSMO_CONFIG_FILE": "the mounted file of `osmo-admin follow`",
-            "OSMO_CONFIG_SOURCE": "the name of the repository",
-            "OSMO_CONFIG_COMMIT": "the commit of the files",
-        },
-    )
-    data_dir = _as_path(addresses.text("OSMO_ADMIN_HOME", "", "the data directory of `osmo-admin up`"))
-    _apply_runtime_defaults(data_dir)
-    return Env(
-        data_dir=data_dir,
-        secret_key=addresses.text(
-            "OSMO_SECRET_KEY",
-            "",
-            "50 or more random characters, the same for all processes; without it nothing is served. `osmo-admin up` "
-            "makes one",
-        ),
-        secret_key_fallbacks=addresses.texts(
-            "OSMO_SECRET_KEY_FALLBACKS",
-            [],
-            "replaced keys: data that they encrypted can still be read ([backup.md](backup.md))",
-        ),
-        database_url=addresses.text(
-            "DATABASE_URL",
-            "",
-            "`postgresql://…` of the role of the processes, PostgreSQL 15 or newer. Without it `osmo-admin up` starts "
-            "an embedded server",
-        ),
-        owner_database_url=addresses.text(
-            "OSMO_OWNER_DATABASE_URL",
-            "",
-            "the same database with the role that owns the tables, for migrations alone ([database.md](database.md))",
-        ),
-        redis_url=addresses.text(
-            "REDIS_URL",
-            "",
-            "`redis://…`, `rediss://…` or `unix://…` of Redis or Valkey. Without it `osmo-admin up` starts an embedded "
-            "server",
-        ),
-        public_url=addresses.text(
-            "OSMO_PUBLIC_URL", "", "the address for users, which begins links in notices and in answers"
-        ).rstrip("/"),
-        docs_url=addresses.text(
-            "OSMO_DOCS_URL", "", "the address of these documents, to which the menu of a person links", _is_web_address
-        ),
-        allowed_hosts=addresses.texts(
-            "OSMO_ALLOWED_HOSTS",
-            ["localhost", "127.0.0.1", "[::1]"],
-            "the host names under which the server is reached",
-        ),
-        secure=(
-            is_secure := addresses.switch(
-                "OSMO_SECURE", False, "TLS ends at a proxy: cookies and links for https only ([serving.md](serving.md))"
-            )
-        ),
-        proxy_count=addresses.integer(
-            "OSMO_PROXY_COUNT",
-            0,
-            "proxies in front of the server, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed",
-            at_least(min=0),
-        ),
-        gateways=addresses.texts(
-            "OSMO_GATEWAYS",
-            [],
-            "addresses or networks of processes `osmo mcp --listen` alone, which say whose request they pass on "
-            "([agents.md](agents.md))",
-            _are_networks,
-        ),
-        csrf_trusted_origins=addresses.texts(
-            "OSMO_CSRF_TRUSTED_ORIGINS",
-            [],
-            "further origins from which forms are accepted, with their scheme",
-            _are_origins,
-        ),
-        sign_on_providers=read_all_providers(read),
-        password_login=PasswordLogin(
-            logins.text(
-                "OSMO_PASSWORD_LOGIN",
-                "all",
-                "`admins`: only an account with the role osmo-admin logs in with a password",
-                validate.OneOf([*PasswordLogin]),
-            )
-        ),
-        sign_on_check_interval=logins.number(
-            "OSMO_SSO_CHECK_INTERVAL",
-            60.0,
-            "seconds after which a provider or directory confirms each person again",
-            at_least(min=5, max=3600),
-        ),
-        sign_on_grace=logins.number(
-            "OSMO_SSO_GRACE",
-            600.0,
-            "seconds for which a sign-on is believed while the provider does not answer",
-            at_least(min=60, max=86_400),
-        ),
-        max_login_failures=logins.integer(
-            "OSMO_MAX_LOGIN_FAILURES",
-            100,
-            "failed logins of one address within 15 minutes, with any names (behind a proxy set `OSMO_PROXY_COUNT`, or "
-            "all users have its address); ten of one name at one address lock that name there",
-            at_least(min=10),
-        ),
-        max_live_workflows=limits.integer(
-            "OSMO_MAX_LIVE_WORKFLOWS", 5_000, "workflows that have not ended", at_least(min=1)
-        ),
-        max_submissions_per_minute=limits.integer(
-            "OSMO_MAX_SUBMISSIONS_PER_MINUTE",
-            0,
-            "workflows that are submitted within a minute; 0: no limit",
-            at_least(min=0),
-        ),
-        max_tokens=limits.integer("OSMO_MAX_TOKENS", 100, "access tokens", at_least(min=1)),
-        max_notice_targets=limits.integer(
-            "OSMO_MAX_NOTICE_TARGETS",
-            20,
-            "targets of notices, also of each pool and of the installation",
-            at_least(min=1),
-        ),
-        max_stored_answers=limits.integer(
-            "OSMO_MAX_STORED_ANSWERS", 20_000, "stored answers to requests with an `Idempotency-Key`", at_least(min=1)
-        ),
-        max_stored_bytes=limits.integer("OSMO_MAX_STORED_BYTES", 64 * 2**20, "their bytes together", at_least(min=1)),
-        max_answer_bytes=limits.integer("OSMO_MAX_ANSWER_BYTES", 2**20, "the bytes of one", at_least(min=1)),
-        max_tasks=work.integer("OSMO_MAX_TASKS", 20, "tasks of a workflow", at_least(min=1)),
-        max_pods=work.integer("OSMO_MAX_PODS", 1000, "pods of a PodGroup, 2000 at most", at_least(min=1, max=2000)),
-        lock_timeout_ms=work.integer(
-            "OSMO_LOCK_TIMEOUT_MS",
-            3000,
-            "milliseconds for which a change waits for a lock before it is answered 503",
-            at_least(min=1),
-        ),
-        reconcile_interval=work.number(
-            "OSMO_SETTLE_INTERVAL",
-            5.0,
-            "simulated backends: seconds between scheduling cycles without an event",
-            at_least(min=0.1),
-        ),
-        simulated_runtime=work.number(
-            "OSMO_SIMULATED_RUNTIME",
-            60.0,
-            "simulated backends: seconds for which a task runs without a label that says otherwise",
-            at_least(min=0),
-        ),
-        approval_hours=work.integer(
-            "OSMO_APPROVAL_HOURS",
-            72,
-            "hours after which a requested approval expires ([approvals.md](approvals.md))",
-            at_least(min=1, max=2160),
-        ),
-        sync_interval=clusters.number(
-            "OSMO_SYNC_INTERVAL", 30.0, "seconds between two checks of the queues of a cluster", at_least(min=0.1)
-        ),
-        cluster_calls_per_second=clusters.number(
-            "OSMO_CLUSTER_CALLS_PER_SECOND", 50.0, "requests to one API server", at_least(min=1)
-        ),
-        kubeconfig_dir=_as_path(
-            clusters.text(
-                "OSMO_KUBECONFIG_DIR",
-                "",
-                "the folder (a mounted Secret) of the kubeconfig files that backends may name",
-            )
-        ),
-        cluster_addresses=_read_cluster_addresses(clusters, is_secure),
-        webhook_client_ca=clusters.text(
-            "OSMO_WEBHOOK_CLIENT_CA", "", "the file of the authority of the only clients that the webhook server serves"
-        ),
-        mail_url=notices.text(
-            "OSMO_MAIL_URL",
-            "",
-            "the mail server: `mailtos://USER:PASSWORD@HOST:587?from=osmo@example.com`, without TLS `mailto://…` "
-            "([notices.md](notices.md))",
-            _is_mail_url,
-        ),
-        slack_token=notices.text(
-            "OSMO_SLACK_TOKEN", "", "the token of a bot of Slack (`xoxb-…`), for direct messages", _is_slack_token
-        ),
-        notice_addresses=notices.texts(
-            "OSMO_NOTICE_ADDRESSES",
-            [],
-            "networks in which targets may be although they are inside, where they are refused otherwise",
-            _are_networks,
-        ),
-        notice_retention_days=notices.integer(
-            "OSMO_NOTICE_RETENTION_DAYS", 30, "days for which notices are kept", at_least(min=2)
-        ),
-        audit_retention_days=history.integer(
-            "OSMO_AUDIT_RETENTION_DAYS",
-            0,
-            "days of the audit trail, more than those of the record of use, which follows from it; 0: for ever",
-            at_least(min=0),
-        ),
-        usage_retention_days=history.integer(
-            "OSMO_USAGE_RETENTION_DAYS", 731, "days of the record of use", at_least(min=1)
-        ),
-        decision_retention_days=history.integer(
-            "OSMO_DECISION_RETENTION_DAYS", 30, "days of the decisions of the scheduler", at_least(min=2)
-        ),
-        idempotency_hours=history.integer(
-            "OSMO_IDEMPOTENCY_HOURS",
-            24,
-            "hours of the answers to requests with an `Idempotency-Key`",
-            at_least(min=1, max=720),
-        ),
-        db_pool_size=serving.integer(
-            "OSMO_DB_POOL_SIZE",
-            0,
-            "connections to PostgreSQL that a process keeps; 0: one for each thread",
-            at_least(min=0),
-        ),
-        body_timeout=serving.number(
-            "OSMO_BODY_TIMEOUT",
-            10.0,
-            "seconds within which the body of a request has to arrive, else 408",
-            at_least(min=0.1, max=600),
-        ),
-        body_limit_mb=serving.integer(
-            "OSMO_BODY_LIMIT_MB", 16, "MiB of a body at most, else 413", at_least(min=1, max=1024)
-        ),
-        event_streams=serving.integer(
-            "OSMO_EVENT_STREAMS",
-            500,
-            "event streams (`/api/events`) of each web process; further clients poll",
-            at_least(min=1),
-        ),
-        metrics_public=serving.switch(
-            "OSMO_METRICS_PUBLIC", False, "`/metrics` needs no login, else one of a user who may read all pools"
-        ),
-        metrics_port=serving.integer(
-            "OSMO_METRICS_PORT",
-            0,
-            "a port at which `serve worker` and `serve clusters` answer `/metrics` with their own counters, without a "
-            "login; 0: none ([watching.md](watching.md))",
-            at_least(min=0),
-        ),
-        traces_url=serving.text(
-            "OSMO_TRACES_URL",
-            "",
-            "the collector of traces, OTLP over HTTP ([watching.md](watching.md))",
-            _can_trace_to,
-        ),
-        traces_share=serving.number(
-            "OSMO_TRACES_SHARE", 1.0, "the share of traces that begin here, 0 to 1", at_least(min=0, max=1)
-        ),
-        log_format=serving.text(
-            "OSMO_LOG_FORMAT",
-            "console",
-            "`json` for programs: one object in each line ([serving.md](serving.md#log-lines))",
-            validate.OneOf(["console", "json"]),
-        ),
-        debug=serving.switch("OSMO_DEBUG", False, "never on a server that others reach"),
-        dev_login=serving.switch(
-            "OSMO_DEV_LOGIN", False, "believes the header `x-osmo-user`; never on a server that others reach"
-        ),
-        read_variables=frozenset(read.names),
-    )
+    reader = SettingsReader()
+    _apply_runtime_defaults(read_path(reader, "OSMO_ADMIN_HOME"))
+    found: dict[str, Any] = {
+        each.name: each.metadata["read"](reader) for each in fields(Env) if "read" in each.metadata
+    }
+    found["public_url"] = found["public_url"].rstrip("/")
+    if not reader.list("OSMO_CLUSTER_ADDRESSES", []):
+        found["cluster_addresses"] = [] if found["secure"] else list(LOOPBACK)
+    elsewhere = {each.name for section in SECTIONS for each in section.variables}
+    return Env(**found, read_variables=frozenset(reader.names | elsewhere))

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from osmo_admin.env import settings_sections
+from osmo_admin.env import SECTIONS
 from osmo_admin.settings_sections import SettingsSection, Variable
 
 PAGE_HEAD = """\
@@ -109,7 +109,7 @@ def _comment(markdown: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    found = settings_sections()
+    found = SECTIONS
     for file in map(Path, sys.argv[1:]):
         file.write_text(render_settings_file(found, file.read_text(encoding="utf-8")), encoding="utf-8")
     sys.stdout.write(render_settings(found))

@@ -1,15 +1,20 @@
-"""The variables of the operator in sections: each is read together with its default and its meaning."""
+"""The variables of the operator in sections: each is declared once, with its default and its meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
 
 from environs import Env as Reader
-from environs import ValidationError
+from environs import ValidationError, validate
 
 from pools.domain.values.scalars import is_decimal, whole_number
+
+ValueT = TypeVar("ValueT")
+WordT = TypeVar("WordT", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,64 +27,81 @@ class Variable:
 
 
 class SettingsSection:
-    """A section of the page of settings. Each method reads a variable and keeps it for the page."""
+    """A section of the page of settings. Each method declares a variable: a field of a dataclass whose metadata have
+    its reader. `elsewhere` has the meanings of variables that single commands and processes read."""
 
-    def __init__(self, read: Reader, title: str, about: str, elsewhere: Mapping[str, str]) -> None:
+    def __init__(self, title: str, about: str = "", elsewhere: Mapping[str, str] | None = None) -> None:
         self.title, self.about = title, about
-        self._read = read
         self._variables: list[Variable] = []
-        self._elsewhere = [Variable(name, "", meaning) for name, meaning in elsewhere.items()]
+        self._elsewhere = [Variable(name, "", meaning) for name, meaning in (elsewhere or {}).items()]
 
     @property
     def variables(self) -> list[Variable]:
-        """In the order in which they were read; those that others read are at the end."""
+        """In the order in which they are declared; those that others read are at the end."""
         return [*self._variables, *self._elsewhere]
 
     def text(self, name: str, default: str, meaning: str, validate: Any = None) -> str:
-        self._keep(name, default, meaning)
-        return self._read.str(name, default, validate=validate)
+        return self._declare(name, default, meaning, lambda read: read.str(name, default, validate=validate))
+
+    def word(self, name: str, default: WordT, meaning: str) -> WordT:
+        """One member of the enumeration of the default."""
+        known = validate.OneOf([*type(default)])
+        return self._declare(
+            name, default, meaning, lambda read: type(default)(read.str(name, str(default), validate=known))
+        )
+
+    def path(self, name: str, meaning: str) -> Path | None:
+        return self._declare(name, "", meaning, lambda read: read_path(read, name))
 
     def texts(self, name: str, default: list[str], meaning: str, validate: Any = None) -> list[str]:
-        self._keep(name, ",".join(default), meaning)
-        found: list[str] = self._read.list(name, default, validate=validate)
-        return found
+        usual = ",".join(default)
+        return self._declare(name, usual, meaning, lambda read: read.list(name, default, validate=validate))
 
     def integer(self, name: str, default: int, meaning: str, validate: Any = None) -> int:
-        self._keep(name, str(default), meaning)
-        self._read.str(name, None, validate=_is_whole)
-        return self._read.int(name, default, validate=validate)
+        def read_whole(read: Reader) -> int:
+            read.str(name, None, validate=_is_whole)
+            return read.int(name, default, validate=validate)
+
+        return self._declare(name, str(default), meaning, read_whole)
 
     def number(self, name: str, default: float, meaning: str, validate: Any = None) -> float:
-        self._keep(name, f"{default:g}", meaning)
-        self._read.str(name, None, validate=_is_number)
-        return self._read.float(name, default, validate=validate)
+        def read_number(read: Reader) -> float:
+            read.str(name, None, validate=_is_number)
+            return read.float(name, default, validate=validate)
+
+        return self._declare(name, f"{default:g}", meaning, read_number)
 
     def switch(self, name: str, default: bool, meaning: str) -> bool:
-        self._keep(name, str(default).lower(), meaning)
-        return self._read.bool(name, default)
+        return self._declare(name, str(default).lower(), meaning, lambda read: read.bool(name, default))
 
-    def _keep(self, name: str, default: str, meaning: str) -> None:
+    def _declare(self, name: str, default: str, meaning: str, read: Callable[[Reader], ValueT]) -> ValueT:
         self._variables.append(Variable(name, default, meaning))
+        return read_by(read)
+
+
+def read_by(read: Callable[[Reader], ValueT]) -> ValueT:
+    """A field whose value this function reads."""
+    found: ValueT = field(metadata={"read": read})
+    return found
 
 
 class SettingsReader(Reader):
-    """Reads the environment, and knows the names and sections of what it has read."""
+    """Reads the environment, and knows the names of what it has read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
-        self.sections: list[SettingsSection] = []
-
-    def section(self, title: str, about: str = "", elsewhere: Mapping[str, str] | None = None) -> SettingsSection:
-        """A new section. `elsewhere` has the meanings of variables that single commands and processes read."""
-        self.sections.append(SettingsSection(self, title, about, elsewhere or {}))
-        self.names.update(elsewhere or {})
-        return self.sections[-1]
 
     def _get_key(self, key: str, *, omit_prefix: bool = False) -> str:
         name = str(super()._get_key(key, omit_prefix=omit_prefix))
         self.names.add(name)
         return name
+
+
+def read_path(read: Reader, name: str) -> Path | None:
+    """The path of a variable; None without a text."""
+    text = read.str(name, "")
+    return Path(text) if text else None
 
 
 def _is_whole(text: str | None) -> None:

@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from osmo_admin import checks
 from osmo_admin.env import EnvError, PasswordLogin, load_environment
 from osmo_admin.ops.programs import process_commands
+from pools.domain.configuration.cluster_addresses import LOOPBACK
 from pools.sign_on.providers import OpenIdProvider, parse_parameters, parse_role_map
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
@@ -68,6 +69,27 @@ def test_a_refused_setting_is_named_without_its_value(monkeypatch: pytest.Monkey
     with pytest.raises(EnvError, match=name) as refusal:
         load_environment()
     assert "Canary7value" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("secure", "given", "found"),
+    [
+        ("false", None, list(LOOPBACK)),
+        ("false", "", list(LOOPBACK)),
+        ("true", None, []),
+        ("true", "", []),
+        ("true", "127.0.0.0/8,10.0.0.0/8", ["127.0.0.0/8", "10.0.0.0/8"]),
+        ("false", "10.0.0.0/8", ["10.0.0.0/8"]),
+    ],
+)
+def test_a_secure_server_lets_clusters_be_at_inner_addresses_only_where_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, secure: str, given: str | None, found: list[str]
+) -> None:
+    monkeypatch.setenv("OSMO_SECURE", secure)
+    monkeypatch.delenv("OSMO_CLUSTER_ADDRESSES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OSMO_CLUSTER_ADDRESSES", given)
+    assert load_environment().cluster_addresses == found
 
 
 def test_checks_do_not_repeat_values(settings: Any) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from osmo_admin import provider_env
 from osmo_admin.cli.server import app
-from osmo_admin.env import load_environment, settings_sections
+from osmo_admin.env import SECTIONS, load_environment
 from osmo_admin.ops.programs import process_commands
 from osmo_admin.settings_page import render_settings, render_settings_file
 from tests.support.services import ROOT
@@ -45,7 +45,7 @@ def variables_of_providers() -> set[str]:
     return known
 
 
-PAGE = dict(re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| .+ \|$", render_settings(settings_sections()), re.MULTILINE))
+PAGE = dict(re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| .+ \|$", render_settings(SECTIONS), re.MULTILINE))
 """The variables of the page about settings, and their defaults as the page has them."""
 
 
@@ -57,7 +57,7 @@ def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_example_is_the_generated_one_and_names_every_variable(without_variables: None) -> None:
     text = (DEPLOY / "osmo-admin.env").read_text()
-    assert text == render_settings_file(settings_sections(), text), "make reference"
+    assert text == render_settings_file(SECTIONS, text), "make reference"
     named = re.findall(r"^#?([A-Z_]+)=", text, re.MULTILINE)
     assert sorted(named) == sorted(PAGE.keys() | variables_of_providers() | OF_COMPOSE)
 

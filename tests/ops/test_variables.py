@@ -13,7 +13,7 @@ from django.conf import settings
 
 from osmo_admin import checks
 from osmo_admin.cli.reference import render_reference
-from osmo_admin.env import settings_sections
+from osmo_admin.env import SECTIONS
 from osmo_admin.ops.programs import process_commands
 from osmo_admin.settings_page import render_settings
 from osmo_admin.variables import OTHERS, unknown_variables
@@ -55,7 +55,7 @@ def test_each_name_in_the_sources_is_known() -> None:
 
 def test_the_page_has_each_known_one() -> None:
     pages = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("sign-on", "accounts"))
-    pages += render_reference() + render_settings(settings_sections())
+    pages += render_reference() + render_settings(SECTIONS)
     internal = {"OSMO_ADMIN_INSTALLATION", "OSMO_LOCAL_URL", "OSMO_PROCESS"}  # set by `up` for its own processes
     missing = {name for name in {*READ, *OTHERS} - internal if name.startswith("OSMO_") and name not in pages}
     assert missing == set()
