@@ -18,6 +18,7 @@ from typing import Any
 from osmo_admin.cli.base.times import format_local_time, utc_time
 from pools.domain.columns import Column
 from pools.domain.values.durations import span_text
+from pools.domain.values.spreadsheet_cells import plain_cell
 
 GUTTER = "  "
 NOTHING = "-"
@@ -25,7 +26,6 @@ NOT_IN_THE_FILE = ""
 LEAST_COLUMN_WIDTH = 8
 TREE_LINES = "│├└─ "
 BETWEEN_NAMES = ";"
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 
@@ -291,7 +291,7 @@ def _csv_field(value: Any) -> str:
     """
     cell = format_cell(value, BETWEEN_NAMES)
     text = "" if cell == NOTHING else cell.lstrip(TREE_LINES)
-    return f"'{text}" if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text) else text
+    return text if NUMBER.fullmatch(text) else plain_cell(text)
 
 
 def _total_width(widths: Sequence[int]) -> int:

@@ -40,7 +40,6 @@ class WeightedShare:
 
     exact: Amount
     dominant_resource: str | None
-    is_borrowing: bool
 
     @property
     def reported_share(self) -> int | Literal["infinite"]:
@@ -106,7 +105,7 @@ def weighted_share(tree: QuotaTree, name: str) -> WeightedShare:
     x = tree.index[name]
     parent = tree.parents[x]
     if parent < 0:
-        return WeightedShare(0, None, is_borrowing=False)
+        return WeightedShare(0, None)
     borrowed: dict[str, Amount] = {}
     lendable: dict[str, Amount] = {}
     for key, column in tree.columns.items():
@@ -123,8 +122,7 @@ def weighted_share(tree: QuotaTree, name: str) -> WeightedShare:
         found = Fraction(0) if pool == UNLIMITED else Fraction(borrowed[resource]) * 1000 / Fraction(pool)
         if dominant is None or found > ratio:
             ratio, dominant = found, resource
-    borrowing = any(amount > 0 for amount in borrowed.values())
     weight = tree.nodes[name].weight
     if weight == 0:
-        return WeightedShare(UNLIMITED if borrowing else 0, dominant, borrowing)
-    return WeightedShare(ratio / Fraction(weight), dominant, borrowing)
+        return WeightedShare(UNLIMITED if any(amount > 0 for amount in borrowed.values()) else 0, dominant)
+    return WeightedShare(ratio / Fraction(weight), dominant)

@@ -195,7 +195,6 @@ def confirm_lost_pods(
         TaskStatus.FAILED_BACKEND_ERROR,
         exit_code=3001,
         message="The pod is gone from the cluster; nobody saw how its task ended.",
-        is_deleting=True,
     )
     reports: dict[UUID, dict[UUID, PodStatusReport]] = {}
     for group_id, task_ids in missing.items():

@@ -49,8 +49,6 @@ NO_TEAMS = frozenset({"", "-1"})
 
 MAX_WORD = 256
 """Characters of a name, a user or a team."""
-
-_MADE_FOR_REPLAYS = "A file in CSV is made for a replay, so nothing of it is left out."
 FlavorsOf = Callable[[str, str, str], tuple[str, ...]]
 """The flavors that a job of a history may use, by its queue, the kind of GPU of its record, and its nodes."""
 

@@ -321,11 +321,11 @@ class ClusterAgent(ContactLoop):
         observation.mark_dispatched(diff.created_pods)
         observation.set_waiting_reasons(diff.waiting_reasons)
         if diff.reports:
-            result = observation.write_observations(context.backend, diff.reports)
+            has_ended_gang = observation.write_observations(context.backend, diff.reports)
             self._tell_preemptions(informers, diff.reports.values())
             informers.mark_changed(set(diff.reports))  # for the consequences, and for gangs whose tree was busy
             # The successors of an ended gang may start.
-            self._full_requested = self._full_requested or result.has_ended_gang
+            self._full_requested = self._full_requested or has_ended_gang
             self._wake.set()
         observation.follow_ended_pods(context.backend, informers.pods.get)
         if cluster is not None:

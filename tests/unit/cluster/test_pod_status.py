@@ -132,7 +132,7 @@ def test_a_deleted_pod_has_ended_even_if_it_runs_still() -> None:
     observed = pod("Running", node="n1", own={"running": {}})
     observed["metadata"]["deletionTimestamp"] = at(timedelta(0))
     report = read_pod_status(observed, now=NOW)
-    assert (report.status, report.exit_code, report.is_deleting) == (S.FAILED_BACKEND_ERROR, 3001, True)
+    assert (report.status, report.exit_code) == (S.FAILED_BACKEND_ERROR, 3001)
 
 
 def test_a_deleted_pod_that_was_done_is_done() -> None:

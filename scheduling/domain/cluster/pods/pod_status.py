@@ -41,10 +41,7 @@ _NODE_LOST = {"ContainerStatusUnknown", "NodeLost"}
 
 @dataclass(frozen=True, slots=True)
 class PodStatusReport:
-    """The status of a task from its pod.
-
-    `status` is None when the pod gives no usable information. `is_deleting`: the pod is being deleted.
-    """
+    """The status of a task from its pod; None when the pod gives no usable information."""
 
     task: UUID | None
     status: TaskStatus | None
@@ -54,7 +51,6 @@ class PodStatusReport:
     pod_ip: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    is_deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,6 @@ def read_pod_status(pod: ReadOnlyObject, *, now: datetime) -> PodStatusReport:
         pod_ip=status.get("podIP") or "",
         started_at=parse_time(running.get("startedAt") or ended.get("startedAt")),
         ended_at=parse_time(ended.get("finishedAt")),
-        is_deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 

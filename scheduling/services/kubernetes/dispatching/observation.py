@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -311,17 +310,8 @@ def _is_final(report: PodStatusReport) -> bool:
     return report.status is not None and report.status.is_finished and report.status is not TaskStatus.FAILED_PREEMPTED
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationResult:
-    """The result of writing observations: the trees of `busy_groups` were locked by others, `has_ended_gang` says that
-    a gang ended."""
-
-    busy_groups: frozenset[UUID]
-    has_ended_gang: bool
-
-
-def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodReports]) -> ObservationResult:
-    """Write the reports of these gangs. The busy gangs must be compared again."""
+def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodReports]) -> bool:
+    """Write the reports of these gangs, except those whose tree others have locked. Returns whether a gang ended."""
     rows = Group.objects.filter(pk__in=reports_by_group, status__in=STATUSES_IN_CLUSTER)
     specs = read_admitted_specs(set(rows.values_list("workflow_id", flat=True)))
 
@@ -335,13 +325,13 @@ def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodRepo
     return _change_open_gangs(backend, reports_by_group, "observed", write)
 
 
-def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> ObservationResult:
+def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> None:
     """End gangs that this cluster can never run, each with the reason."""
 
     def end(work: ObservedTransition, group: Group) -> None:
         work.end_group(group, TaskStatus.FAILED_BACKEND_ERROR, refusals[group.pk])
 
-    return _change_open_gangs(backend, refusals, "refused by the cluster", end)
+    _change_open_gangs(backend, refusals, "refused by the cluster", end)
 
 
 def end_overdue_gangs(backend: Backend) -> int:
@@ -356,14 +346,14 @@ def end_overdue_gangs(backend: Backend) -> int:
 
 def _change_open_gangs(
     backend: Backend, groups: Collection[UUID], description: str, operation: Callable[[ObservedTransition, Group], None]
-) -> ObservationResult:
-    """Call `operation` for each of these gangs that is still open, tree by tree, in transactions of limited size.
-    Raises DatabaseLost when the connection to the database is lost."""
+) -> bool:
+    """Call `operation` for each of these gangs that is still open, tree by tree, in transactions of limited size; not
+    in a tree that others have locked. Returns whether a gang ended. Raises DatabaseLost when the connection to the
+    database is lost."""
     rows = Group.objects.filter(pk__in=groups, status__in=STATUSES_IN_CLUSTER, workflow__root_pool__backend=backend)
     by_root: dict[int, list[tuple[UUID, UUID]]] = defaultdict(list)
     for group, workflow, root_id in rows.order_by("pk").values_list("pk", "workflow_id", "workflow__root_pool_id"):
         by_root[root_id].append((group, workflow))
-    busy: set[UUID] = set()
     ended = 0
     for root_id, gangs in sorted(by_root.items()):
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
@@ -375,11 +365,10 @@ def _change_open_gangs(
                 except DatabaseLost:
                     raise
                 except Busy:
-                    busy.update(group for group, _ in some)
                     return 0
 
             ended += work_in_batch("a gang in a cluster", some, change_some)
-    return ObservationResult(frozenset(busy), ended > 0)
+    return ended > 0
 
 
 def _change_in_tree(
