@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,8 +198,9 @@ def _end_module_data() -> None:
 def module_data(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Any]]:
     """Opens a transaction around the tests of a module, whose own transactions are savepoints of it. For a fixture of
     this scope that makes, inside `with module_data():`, what all tests of a module begin with; not with `ledger`. The
-    `now()` of the database is the time at which the module began."""
-    from django.db import transaction
+    `now()` of the database is the time at which the module began. Deferred triggers look at this data once, at the end
+    of the block: those that wait would run in each test, and its rollback would make them wait again."""
+    from django.db import connection, transaction
 
     with django_db_blocker.unblock():
         block = transaction.atomic()
@@ -209,8 +211,14 @@ def module_data(django_db_setup: None, django_db_blocker: Any) -> Iterator[Calla
             transaction.set_rollback(True)
             block.__exit__(None, None, None)
 
+    @contextmanager
+    def make() -> Iterator[None]:
+        with django_db_blocker.unblock():
+            yield
+            connection.check_constraints()
+
     _undo_module_data.append(undo)
-    yield django_db_blocker.unblock
+    yield make
     _end_module_data()
 
 
