@@ -27,7 +27,6 @@ from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import key_marks, seal
 from tests.support.services import Services
 from tests.support.stack import find_free_port
-from tests.support.up import UpProcess, run_osmo_admin
 
 SECRET = "canary-4f1c-never-shown"
 
@@ -289,21 +288,3 @@ def test_stored_secrets_that_no_key_reads_are_named(db: None, settings: Any) -> 
     settings.SECRET_KEY = "another key " * 5
     (failed,) = problems(list(diagnosis._stored_secrets()))
     assert failed.subject.endswith(f" {row.pk}")
-
-
-def test_beside_a_running_installation(installation: UpProcess) -> None:
-    """Every process answers, from wherever the command runs."""
-    deadline = time.monotonic() + 60
-    while True:
-        ran = run_osmo_admin("doctor", "--json", "--seconds", "30", "--data-dir", installation.data_dir)
-        found = json.loads(ran.stdout)
-        failed = [each for each in found["findings"] if not each["ok"] and each["check"] != "disk"]
-        if not failed or time.monotonic() > deadline:
-            break
-    assert (failed, ran.stderr) == ([], "")
-    kinds = {each["place"].partition(" ")[0] for each in found["findings"]}
-    assert kinds == {"here", "installation", "web", "worker", "beat", "clusters"}
-    assert ran.returncode == (0 if found["ok"] else 1)
-    out = run_osmo_admin("doctor", "--seconds", "30", "--data-dir", installation.data_dir).stdout
-    assert "installation:\n" in out
-    assert "  OK      broker: The broker answers and takes writes.\n" in out

@@ -29,7 +29,7 @@ from tests.ops.test_doctor import _providers
 from tests.support import world
 from tests.support.services import Services
 from tests.support.stack import find_free_port
-from tests.support.up import UpProcess, run_osmo_admin
+from tests.support.up import run_osmo_admin
 
 
 class Canaries:
@@ -226,15 +226,3 @@ def test_each_token_is_hidden_wherever_its_dashes_stand() -> None:
     assert any(not any(each.isdigit() for each in token) for token in tokens)
     text = Redactor(())("\n".join(f"exchanged {token}" for token in tokens))
     assert set(text.splitlines()) == {f"exchanged {HIDDEN}"}
-
-
-def test_of_a_running_installation(installation: UpProcess, tmp_path: Path) -> None:
-    ran = run_osmo_admin(
-        "support-bundle", tmp_path / "b.tar.gz", "--seconds", "30", "--data-dir", installation.data_dir
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    files = read(tmp_path / "b.tar.gz")
-    assert {f"logs/{name}.log" for name in ("web", "worker", "beat", "clusters", "postgres", "valkey")} <= files.keys()
-    secrets = json.loads((installation.data_dir / "secrets.json").read_text())
-    assert not [name for name, text in files.items() if any(str(value) in text for value in secrets.values())]
-    assert not [name for name in files if name.endswith(".missing.txt")], files["README.txt"]

@@ -56,6 +56,24 @@ def _browser(name: str, password: str) -> Client:
     return client
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("user", "create", "eve", "--role", "osmo-emperor"), "There is no such role"),
+        (("user", "create", "root"), "User root exists already"),
+        (("token", "create", "nobody-here", "x"), "User nobody-here does not exist"),
+        (("token", "create", "root", "9 lives"), "is not a valid token name"),
+    ],
+    ids=["role", "user", "owner", "token name"],
+)
+@pytest.mark.usefixtures("run")
+def test_a_refusal_is_an_error_message(words: tuple[str, ...], message: str) -> None:
+    world.make_user("root", "osmo-admin")
+    ran = CliRunner().invoke(app, words)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert message in ran.stderr and "Traceback" not in ran.stderr
+
+
 class TestList:
     @pytest.fixture(autouse=True)
     def people(self, db: None, caller: Callers) -> None:
