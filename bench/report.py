@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
+RATIO, TAIL, BULK, OVER_SQL = 0.35, 5, 3, 8
 FIRST_VISIT_KB, FIRST_PAINT, POOL_LIST = 120, 3, 0.3
 READY, IDLE_PSS = 10, 326
 SLOW_PAGE_MS = 60
@@ -69,7 +69,8 @@ def _print_page(report: dict[str, Any]) -> None:
     print(HEAD.format(when=_dates_text(report), **report["machine"]), end="")
     for name, rows in admission.items():
         pools, live = name.removesuffix("_live").rsplit("_", 1)
-        for clients, row in rows.items():
+        for clients in ("1", "8"):
+            row = rows[clients]
             print(_admission_row(pools.replace("_", " "), f"{int(live):,}", clients, row))
     at_eight = {name: rows["8"] for name, rows in admission.items()}
     _print_verdict(
@@ -78,17 +79,10 @@ def _print_page(report: dict[str, Any]) -> None:
     _print_verdict(f"bulk ≥ {BULK} × single", {name: row["bulk_over_single"] for name, row in at_eight.items()}, BULK)
     worst = {f"{name}, {n} clients": row["p99_over_p50"] for name, rows in admission.items() for n, row in rows.items()}
     _print_verdict(f"p99 ≤ {TAIL} × p50", worst, TAIL, most=True)
-    quota, drain = report["pool_quota"], report["drain"]
+    quota = report["pool_quota"]
     print("\n## `/api/pool_quota` with 1,000 pools of 20 subpools\n")
     print(f"{quota['rows']:,} rows: {quota['answer']['p50_ms']} ms (p50), the bare SQL {quota['bare_sql_ms']} ms.")
     _print_verdict(f"≤ {OVER_SQL} × the bare SQL", {"ratio": quota["over_bare_sql"]}, OVER_SQL, most=True)
-    print("\n## Drain monitor\n")
-    print(
-        f"One pass over {drain['draining']:,} draining subpools archived {drain['archived']:,} in "
-        f"{drain['seconds']} s, "
-        f"{drain['batches']} batches."
-    )
-    _print_verdict(f"≤ {QUERIES} queries a batch", {"queries": drain["queries_per_batch"]}, QUERIES, most=True)
     for name, section in SECTIONS.items():
         if name in report and "not run" not in report[name]:
             section(report[name])
@@ -99,7 +93,7 @@ def _dates_text(report: dict[str, Any]) -> str:
     """Which benchmarks ran on which day; `at` at the top holds for those that `measured_at` does not name."""
     days: dict[str, list[str]] = {}
     for name in report:
-        if name in {"admission", "pool_quota", "drain"} or name in SECTIONS:
+        if name in {"admission", "pool_quota"} or name in SECTIONS:
             days.setdefault(report.get("measured_at", {}).get(name, report["at"])[:10], []).append(f"`{name}`")
     text = "; ".join(f"{', '.join(names)} on {day}" for day, names in sorted(days.items()))
     return textwrap.fill(f"Measured: {text}.", 120)
@@ -260,29 +254,6 @@ def _print_verdict(target: str, measured: dict[str, float], limit: float, *, mos
     print(f"\nTarget {target}: {text}.")
 
 
-def _print_quota_tree(measured: dict[str, Any]) -> None:
-    print("\n## Verdicts on a tree of cohorts\n")
-    print(
-        f"{measured['nodes']:,} nodes, {measured['depth']} deep, {measured['refused']:.0%} of the requests refused; "
-        "milliseconds of one core.\n"
-    )
-    print("| operation | p50 ms | p99 ms |\n|---|---|---|")
-    for name, what in _VERDICTS.items():
-        print(f"| {what} | {measured[name]['p50_ms']} | {measured[name]['p99_ms']} |")
-    limit = measured["limit_ms"]
-    _print_verdict(f"one verdict ≤ {limit} ms (p99)", {"ms": measured["verdict"]["p99_ms"]}, limit, most=True)
-    limit = measured["flavors_limit_ms"]
-    _print_verdict(f"four flavors ≤ {limit} ms (p99)", {"ms": measured["flavors"]["p99_ms"]}, limit, most=True)
-
-
-_VERDICTS = {
-    "verdict": "verdict on three resources, with the reason",
-    "start": "verdict, reservation and release of GPUs",
-    "flavors": "verdict on four flavors of GPUs, with the reason of each",
-    "read": "making the tree from facts",
-}
-
-
 def _print_request_cost(measured: dict[str, Any]) -> None:
     print("\n## What a request costs\n")
     print(
@@ -384,7 +355,6 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _print_engine,
     "live_reconcile": _print_live_reconcile,
     "prove": _print_prove,
-    "quota_tree": _print_quota_tree,
     "queue_sync": _print_queue_sync,
     "dispatch": _print_dispatch,
     "webhooks": _print_webhooks,
