@@ -116,10 +116,14 @@ class TraceReader:
         """The trace; None if there is any fault."""
         longest = MAX_DOCUMENT if self._is_json else MAX_LINE_BYTES
         lines = read_lines(self._source, self.faults, longest=longest)
-        first = next(lines, "")
-        lines = chain([first], lines) if first else lines
-        form, read = self._form(first)
-        if self._check_options(form):
+        begin: list[str] = []  # with the empty lines before the first one that says what the file is
+        for text in lines:
+            begin.append(text)
+            if text.strip():
+                break
+        form, read = self._form(begin[-1] if begin else "")
+        lines = chain(begin, lines)
+        if self._check_options(form, is_empty=not any(map(str.strip, begin))):
             read(lines)
         if not self._options.skips_unknown_teams:
             for line, message in self._unknown.faults():
@@ -128,6 +132,8 @@ class TraceReader:
         if not self.faults.count and not len(self._jobs):
             is_empty = not (self._row or self._notes.jobs)
             message = "The trace has no jobs." if is_empty else "The trace has no usable jobs."
+            if is_empty and form == "sacct":
+                message += " Its options -S and -E are the time that sacct writes, and -a is everybody."
             self._tell(self._line or None, "", " ".join([message, *notes]))
         if self.faults.count:
             return None
@@ -144,7 +150,7 @@ class TraceReader:
             return "sacct", self._read_sacct
         return "CSV", self._read_csv
 
-    def _check_options(self, form: str) -> bool:
+    def _check_options(self, form: str, *, is_empty: bool) -> bool:
         """Whether the options are for this form; otherwise there is a fault."""
         options, choices = self._options, TEAMS_FROM[form]
         if options.team_from is not None and options.team_from not in choices:
@@ -157,8 +163,8 @@ class TraceReader:
                 None, "--skip-unknown-teams", "A file in CSV is made for a replay, so nothing of it is left out."
             )
         if options.keeps_records and not choices and not self.faults.count:
-            message = "The file has no recorded starts to compare with: give the output of sacct, .swf or a log of "
-            self._tell(None, "", f"{message}workloads.")
+            why = "The file is empty" if is_empty else "The file has no recorded starts to compare with"
+            self._tell(None, "", f"{why}: give the output of sacct, .swf or a log of workloads.")
         return not self.faults.count
 
     # -- CSV ---------------------------------------------------------------------------------------------------------

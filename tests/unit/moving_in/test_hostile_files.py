@@ -138,3 +138,37 @@ class TestCommand:
         code, _, errors = self.run("kai", source, "-o", out)
         assert (code, "Choose an empty or new one" in errors) == (1, True)
         assert (out / "pools/ours.yaml").exists()
+
+
+_LIST = '{{"apiVersion": "v1", "kind": "List", "items": {}}}'
+_LEAF = '{"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "a"}, "spec": {}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[{_LEAF}]",
+        _LIST.format(f"[{_LEAF}]"),
+        _LIST.format(f"[{_LIST.format(f'[{_LEAF}]')}, {_LIST.format('null')}]"),
+        _LIST.format("[]") + "\n---\n" + _LEAF,
+    ],
+)
+def test_lists_of_any_form_have_the_same_objects(text: str) -> None:
+    found, same = (
+        import_sources(SourceKind.KAI, [source_text("f", each.encode())], ImportOptions()) for each in (text, _LEAF)
+    )
+    assert list(found.objects) == list(same.objects)
+
+
+def test_a_fault_in_one_long_line_has_the_path() -> None:
+    refusal = refusal_of("kai", _LIST.format('[{"kind": "Queue"}, 7, {"items": [[]]}]').encode())
+    assert "items[1]: an object of Kubernetes is a map with `kind`." in refusal
+    nameless = refusal_of("kai", _LIST.format('[{"kind": "Queue"}]').encode())
+    assert "items[0] Queue: the object has no kind or no name." in nameless
+    doubled = refusal_of("kai", _LIST.format(f"[{_LEAF}, {_LEAF}]").encode())
+    assert "here (items[1]) and in f:1 (items[0])" in doubled
+    assert "is a map with `kind`" in refusal_of("kai", ("[" * 20 + "]" * 20).encode())
+
+
+def test_objects_without_a_line_between_them_are_told_how_to_be_written() -> None:
+    assert "with a line --- between them" in refusal_of("kai", b'{\n"kind": "A"\n}\n{\n"kind": "B"\n}\n')

@@ -269,12 +269,40 @@ def test_headers(tmp_path: Path) -> None:
         "Submit", "Start", "End", "State", "AllocTRES",
     ]  # fmt: skip
     assert faults_of(tmp_path, "JobID|JobID|State|Submit\n")[0][2] == "The header names a column twice."
-    assert faults_of(tmp_path, HEADER)[0][2] == "The trace has no jobs."
+    assert faults_of(tmp_path, HEADER)[0][2] == (
+        "The trace has no jobs. Its options -S and -E are the time that sacct writes, and -a is everybody."
+    )
     assert "--team-from: user, partition, qos" in faults_of(tmp_path, HEADER.replace("Account", "Foo") + row())[0][2]
     text = HEADER.lower().replace("\n", "|\r\n") + row().replace("\n", "|\r\n")
     trace, _reader = read(tmp_path, "\ufeff" + text, team_from="user")
     assert trace is not None
     assert [job.team for job in trace.jobs] == ["ann"]
+
+
+@pytest.mark.parametrize("mark", ["\t", ";", "^", "~"])
+def test_other_marks_between_the_columns(tmp_path: Path, mark: str) -> None:
+    trace, reader = read(tmp_path, (HEADER + row()).replace("|", mark), keeps_records=True)
+    assert trace is not None, reader.faults.listed
+    assert [(job.team, job.gpus) for job in trace.jobs] == [("bio", 4)]
+
+
+@pytest.mark.parametrize("mark", [",", "  "])
+def test_marks_that_stand_in_values_are_refused_with_the_command(tmp_path: Path, mark: str) -> None:
+    (fault,) = faults_of(tmp_path, (HEADER + row()).replace("|", mark), keeps_records=True)
+    assert fault[0] == 1
+    assert fault[2].startswith("The columns are separated by spaces or commas") and "sacct -a -X -D -P" in fault[2]
+
+
+def test_months_that_were_written_one_after_the_other(tmp_path: Path) -> None:
+    """Each has its header, and empty lines are none."""
+    trace, reader = read(tmp_path, "\n" + HEADER + row() + "\n" + HEADER + row(JobID="101"), keeps_records=True)
+    assert trace is not None, reader.faults.listed
+    assert [trace.records.of(job.id).line for job in trace.jobs] == [3, 6]
+
+
+def test_an_empty_history_says_that_it_is_empty(tmp_path: Path) -> None:
+    for text in ("", "\n\n"):
+        assert "The file is empty: give the output of sacct" in faults_of(tmp_path, text, keeps_records=True)[0][2]
 
 
 def test_every_team_that_the_cluster_does_not_have_is_one_fault(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ ADVICE: Final = (
     "Start,End,ElapsedRaw,Timelimit,State,AllocTRES,ReqTRES,NodeList"
 )
 MARK: Final = "|"
+_MARKS: Final = (MARK, "\t", ";", "^", "~", "#", "@", "!")
+"""What may stand between the columns (`--delimiter`): marks that stand in no value of theirs."""
 MAX_GPUS: Final = 10**15
 _MIG: Final = "{count} records have parts of GPUs (MIG). Each part is counted as one GPU."
 _HELD: Final = "{jobs} could not start before a time or another job (Eligible). Each is submitted at that time."
@@ -43,8 +45,24 @@ _NO_TEAM: Final = "is missing, so the job has no team. Choose another column wit
 
 
 def is_sacct(first_line: str) -> bool:
-    """Whether the first line of a file is one of `sacct -P`, with a header or without."""
-    return first_line.count(MARK) >= 3
+    """Whether the first line of a file is one of `sacct -P`, with a header or without, or a header of `sacct` with
+    other marks between its columns."""
+    return first_line.count(MARK) >= 3 or find_mark(first_line) != "" or _is_table(first_line)
+
+
+def find_mark(header: str) -> str:
+    """What stands between the columns of a header of `sacct`; empty for none that can be read."""
+    return next((mark for mark in _MARKS if _is_header(header.split(mark))), "")
+
+
+def _is_table(header: str) -> bool:
+    """Whether this is a header whose columns are separated by spaces or by commas, which also stand in values."""
+    return _is_header(header.split()) or _is_header(header.split(","))
+
+
+def _is_header(names: Sequence[str]) -> bool:
+    words = {name.strip().lower() for name in names}
+    return "state" in words and bool(words & {"jobid", "jobidraw"})
 
 
 @dataclass(slots=True)
@@ -81,15 +99,18 @@ class SacctReader:
         self._words = _Words()
         self._clusters: set[str] = set()
         self._row = self._line = self._width = 0
+        self._mark = MARK
 
     def read(self, lines: Iterator[str]) -> Iterator[FoundJob]:
         """The jobs, in no certain order."""
-        at = self._header(next(lines, ""))
+        numbered = enumerate(lines, 1)
+        first, header = next(((number, text) for number, text in numbered if text.strip()), (1, ""))
+        at = self._header(first, header)
         if at is None:
             return
         columns, free = at
-        for number, text in enumerate(lines, 2):
-            if text.strip():
+        for number, text in numbered:
+            if text.strip() and text.strip() != header.strip():  # files that were written one after the other
                 self._line = number
                 if self._row >= self._most:
                     self._tell(number, "", f"The file has more than {self._most:,} records; give a shorter time.")
@@ -97,28 +118,35 @@ class SacctReader:
                 self._read_row(text.rstrip("\r\n"), columns, free)
         yield from self._jobs()
 
-    def _header(self, text: str) -> tuple[Mapping[str, int], tuple[int, int] | None] | None:
+    def _header(self, line: int, text: str) -> tuple[Mapping[str, int], tuple[int, int] | None] | None:
         """The places of the columns, and (number of columns, place of the only free text)."""
-        names = text.rstrip("\r\n").split(MARK)
+        self._mark = find_mark(text) or MARK
+        if self._mark == MARK and text.count(MARK) < 3:
+            message = f"The columns are separated by spaces or commas, which also stand in values. Write: {ADVICE}"
+            self._tell(line, "", message)
+            return None
+        names = text.rstrip("\r\n").split(self._mark)
         if names[-1] == "":
             names.pop()
         places = {name.strip().lower(): at for at, name in enumerate(names)}
         columns = columns_of(places, _COLUMNS)
         if not columns.keys() & {"job", "raw", "state"}:
-            self._tell(1, "", f"The first line has no header of sacct (do not use -n). Write the file with: {ADVICE}")
+            self._tell(
+                line, "", f"The first line has no header of sacct (do not use -n). Write the file with: {ADVICE}"
+            )
             return None
         if len(places) < len(names):
-            self._tell(1, "", "The header names a column twice.")
+            self._tell(line, "", "The header names a column twice.")
             return None
         missing = [options for options in _NEEDED if not columns.keys() & set(options)]
         for options in missing:
             named = " or ".join(_COLUMNS[key] for key in options)
-            self._tell(1, _COLUMNS[options[0]], f"The column {named} is missing. Write the file with: {ADVICE}")
+            self._tell(line, _COLUMNS[options[0]], f"The column {named} is missing. Write the file with: {ADVICE}")
         if self._team_column not in columns and not self._has_team:
             name = _COLUMNS.get(self._team_column, self._team_column)
             choices = ", ".join(key for key in TEAM_COLUMNS if key in columns) or "none"
             message = f"The column {name}, which is the team, is missing. Choose one with --team-from: {choices}."
-            self._tell(1, name, message)
+            self._tell(line, name, message)
             missing.append(())
         free = [at for name, at in places.items() if name in _FREE_TEXTS]
         self._width = len(names)
@@ -126,19 +154,19 @@ class SacctReader:
 
     def _parts(self, text: str, free: tuple[int, int] | None) -> list[str] | None:
         """The values of a row; the name of a job may contain the separator."""
-        parts = text.split(MARK)
+        parts = text.split(self._mark)
         if len(parts) == self._width + 1 and parts[-1] == "":
             parts.pop()
         if len(parts) > self._width and free is not None:
             more, place = len(parts) - self._width, free[1]
-            parts[place : place + more + 1] = [MARK.join(parts[place : place + more + 1])]
+            parts[place : place + more + 1] = [self._mark.join(parts[place : place + more + 1])]
         return parts if len(parts) == self._width else None
 
     def _read_row(self, text: str, columns: Mapping[str, int], free: tuple[int, int] | None) -> None:
         parts = self._parts(text, free)
         if parts is None:
             self._row += 1
-            count = text.count(MARK) + 1
+            count = text.count(self._mark) + 1
             self._unusable("", f"The line has {count} values; the header has {self._width} columns.")
             return
         values = {key: parts[at].strip() for key, at in columns.items()}
