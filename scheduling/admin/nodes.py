@@ -134,7 +134,7 @@ class NodeAdmin(PolicyAdmin):
             title="Nodes",
             backends=backends,
             map=found,
-            drawn=None if found is None else draw_tiles(found.nodes, colour_by),
+            drawn=None if found is None else draw_tiles(found.nodes, colour_by, found.part_flavors),
             colours=list(ColourBy),
             filters=filters,
             kept={} if found is None else {"backend": found.backend, "colour": colour_by},

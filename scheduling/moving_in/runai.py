@@ -155,9 +155,15 @@ def _amounts(numbers: Mapping[str, Fraction | None]) -> QueueAmounts:
     return QueueAmounts(numbers.get("deserved", Fraction(0)), numbers.get("limit"))
 
 
+_HOW: Final = "Give answers of /api/v1/org-unit/projects and departments, and of /api/v1/node-pools."
+
+
 def _read_json(source: SourceText, node_pools: dict[str, RunaiNodePool], result: ImportResult) -> Iterator[_Unit]:
     for file, value, lines in read_values([source], result):
         lists = value if isinstance(value, dict) else {"projects": value}
+        if not lists.keys() & LISTS or not isinstance(value, dict | list):
+            message = f"the answer has no {', '.join(sorted(LISTS))}; it may be about an error. {_HOW}"
+            raise BadSource.at(SourcePlace(file, 1), message)
         for key, items in lists.items():
             place = SourcePlace(file, lines.get(key, 1), key)
             if key == "next" and items:
@@ -283,7 +289,7 @@ def _read_commands(source: SourceText, result: ImportResult) -> Iterator[_Unit]:
         except ValueError as problem:
             raise BadSource.at(place, f"the quotes of the line do not match ({problem}).") from problem
         if len(words) < 4 or words[0] != "runai" or words[1] not in COMMANDS or words[2] not in ("create", "update"):
-            raise BadSource.at(place, "this is neither JSON nor a line `runai project create NAME ...`.")
+            raise BadSource.at(place, f"this is neither JSON nor a line `runai project create NAME ...`. {_HOW}")
         yield _unit_of_command(words, place, result)
 
 

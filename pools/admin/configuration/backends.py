@@ -20,7 +20,13 @@ from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, change_pat
 from pools.domain.changes.backends import PutBackend
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.configuration.cluster_config import KUBECONFIG
-from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text, labels_from_words
+from pools.domain.configuration.flavors import (
+    flavors_from_text,
+    flavors_of,
+    flavors_text,
+    labels_from_words,
+    parts_among,
+)
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.domain.errors import Conflict
 from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS, PROMISE_COLUMNS, UNASSIGNED_COLUMNS
@@ -209,6 +215,7 @@ class BackendAdmin(PolicyAdmin):
             promise_columns=PROMISE_COLUMNS,
             unassigned_columns=UNASSIGNED_COLUMNS,
             nodes=list(backend.nodes.order_by("name")),
+            parts=parts_among(backend.flavors),
             pools=pools[: count if count <= MAX_POOLS_SHOWN else SOME_POOLS],
             pool_count=count,
             cluster=KubernetesSettings.objects.filter(backend=backend).first(),

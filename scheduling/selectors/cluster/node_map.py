@@ -98,6 +98,11 @@ class NodeMap:
     flavors: Sequence[FlavorNodes]
     """By flavor, in the order of the backend; empty where it names none."""
 
+    @property
+    def part_flavors(self) -> set[str]:
+        """The flavors that count parts of GPUs."""
+        return {room.flavor for room in self.flavors if room.is_shared}
+
 
 def visible_backends(actor: Actor) -> list[str]:
     """The names of the backends with a pool that `actor` may see, all for platform readers; in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -29,11 +29,13 @@ class ColourBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TileShade:
-    """An entry of the legend: the class of its cells, its meaning, and the GPUs that have it on all shown nodes."""
+    """An entry of the legend: the class of its cells, its meaning, and the whole GPUs that have it on all shown nodes;
+    `parts` are those of nodes that share their GPUs."""
 
     name: str
     label: str
     gpus: int
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ _STATES = (
 )
 
 
-def draw_tiles(nodes: Sequence[MappedNode], colour_by: ColourBy) -> TileMap:
-    """The tiles of the nodes, in their order."""
+def draw_tiles(nodes: Sequence[MappedNode], colour_by: ColourBy, parts: Collection[str] = ()) -> TileMap:
+    """The tiles of the nodes, in their order; `parts` are the flavors that count parts of GPUs."""
     held: defaultdict[str, int] = defaultdict(int)
     for node in nodes:
         for work in node.work:
@@ -104,11 +106,12 @@ def draw_tiles(nodes: Sequence[MappedNode], colour_by: ColourBy) -> TileMap:
             legend.append((OTHERS, f"{others} other{'s' if others > 1 else ''}"))
     order = {shade: place for place, (shade, _) in enumerate((*legend, *_STATES))}
     tiles = [NodeTile(node, _cells(node, colour_by, shades, order)) for node in nodes]
-    sums: defaultdict[str, int] = defaultdict(int)
+    sums: defaultdict[tuple[str, bool], int] = defaultdict(int)
     for tile in tiles:
         for shade, gpus in tile.cells:
-            sums[shade] += gpus
-    shown = [TileShade(shade, label, sums[shade]) for shade, label in (*legend, *_STATES) if sums[shade]]
+            sums[shade, tile.node.usage.flavor in parts] += gpus
+    counted = [TileShade(shade, label, sums[shade, False], sums[shade, True]) for shade, label in (*legend, *_STATES)]
+    shown = [shade for shade in counted if shade.gpus or shade.parts]
     return TileMap(colour_by, tiles, shown)
 
 

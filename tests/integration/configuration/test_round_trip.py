@@ -19,7 +19,7 @@ from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.users import CreateUser, SetActive
 from pools.domain.people.roles import SYSTEM
-from pools.models import Pool
+from pools.models import KubernetesSettings, Pool
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
@@ -218,3 +218,35 @@ def test_what_is_wrong_with_the_flavors_of_a_file_is_named(subpool: str, fault: 
     text = f"pools:\n  team:\n    backend: sim\n    resources: {{flavors: {flavors}}}\n    subpools: {{a: {subpool}}}\n"
     read_file("team.yaml", text.encode(), files)
     assert [each.code for each in files.faults] == [fault]
+
+
+def test_an_observed_cluster_comes_back_with_the_pools_of_its_queues() -> None:
+    """A change in the file is one change; queues that a file does not name are none any more."""
+    queue_pools = {"dept.science": "science--a", "shared.gpus": "science", "ns/local": "science"}
+    body = {
+        "type": "kubernetes", "access": "in_cluster", "mode": "observe", "namespace": "seen",
+        "queue_pools": queue_pools, "owner_label": "firm.example/user",
+    }  # fmt: skip
+
+    def build() -> None:
+        seed_defaults()
+        apply_change(PutBackend(name="lab", body=body))
+        apply_change(PutPool(name="science", body={"backend": "lab", "resources": {"gpu": {"guarantee": 8}}}))
+        make_subpool("science", "a", 4)
+
+    texts = check_round_trip(build)
+    written = yaml.safe_load(texts["backends/lab.yaml"])["backends"]["lab"]
+    assert (written["queue_pools"], written["owner_label"], written["mode"]) == (
+        queue_pools, "firm.example/user", "observe",
+    )  # fmt: skip
+    apply_configuration(actor=SYSTEM, files=files_of(texts), options=GIT)
+    changed = texts | {"backends/lab.yaml": texts["backends/lab.yaml"].replace("      ns/local: science\n", "")}
+    (change,) = compare_configuration(files_of(changed), GIT).changes
+    assert change.name == "lab"
+    apply_configuration(actor=SYSTEM, files=files_of(changed), options=GIT)
+    kept = {queue: pool for queue, pool in queue_pools.items() if queue != "ns/local"}
+    assert KubernetesSettings.objects.get().queue_pools == kept
+    wrong = changed["backends/lab.yaml"].replace("science--a", "Science A")
+    found = ConfigurationFiles()
+    read_file("backends/lab.yaml", wrong.encode(), found)
+    assert [each.path for each in found.faults] == ["backends.lab.queue_pools.dept.science"]

@@ -69,8 +69,10 @@ def test_pages_name_the_parts_beside_the_gpus(shared: None) -> None:
     assert "16 GPUs</h2>" in text and "t4 6 of 32 parts of GPUs" in text
     clusters = _page("/clusters").content.decode()
     assert "32 parts: t4" in clusters and ">48<" not in clusters
+    assert ">parts</span>" in _page("/clusters/sim").content.decode()
     nodes = _page("/nodes").content.decode()
     assert "16 GPUs on 3 nodes" in nodes and "11 in use, 5 free" in nodes
+    assert "5 and 26 parts</span>" in nodes and "26 parts</a>" not in nodes and "of 16 parts</a>" in nodes
 
 
 def test_answers_name_the_parts_beside_the_gpus(shared: None, caller: Callable[..., Any]) -> None:
