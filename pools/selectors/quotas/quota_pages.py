@@ -182,7 +182,6 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
     cut = {node.parent for node in nodes if node.kind is NodeKind.SUBPOOL}
     rows = []
     for node in nodes:
-        own = view.tree.nodes[node.key].quotas.get(key, NO_QUOTA)
         is_pool = node.kind is NodeKind.POOL
         rows.append(
             QuotaTreeRow(
@@ -191,9 +190,7 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
                 depth=node.depth - base,
                 has_children=node.key in parents,
                 is_collapsed=is_pool and (len(nodes) > MAX_OPEN_NODES or node.key not in cut),
-                limits=LimitTexts(
-                    amount_text(own.nominal), *(_limit_text(getattr(own, limit)) for limit in LIMIT_KEYS)
-                ),
+                limits=_limits(view, node.key, key),
                 numbers=view.numbers[key][node.key],
                 totals=view.totals[key][node.key],
                 debt=view.debt(node, key),
@@ -216,8 +213,21 @@ def _uses(view: QuotaView, node: str) -> tuple[FlavorUse, ...]:
     return tuple(FlavorUse(flavor_of(key), int(each.total_usage), each.quota) for key, each in found)
 
 
-def _limit_text(limit: Amount) -> str:
-    return "" if limit == UNLIMITED else amount_text(limit)
+def _limits(view: QuotaView, node: str, key: str) -> LimitTexts:
+    """Those of one flavor; beside sums of flavors the sum of the quotas, and the limits of each flavor that has one."""
+    named = {flavor_of(each): each for each in view.flavor_keys(node) if each != NO_FLAVOR} if key == GPU else {}
+    quotas = view.tree.nodes[node].quotas
+    own = {flavor: quotas.get(each, NO_QUOTA) for flavor, each in ({"": key} | named).items()}
+    nominal = [each.nominal for each in own.values()]
+    limits = [
+        ", ".join(
+            f"{amount_text(limit)} {flavor}".strip()
+            for flavor, each in own.items()
+            if (limit := getattr(each, name)) != UNLIMITED
+        )
+        for name in LIMIT_KEYS
+    ]
+    return LimitTexts(amount_text(UNLIMITED if UNLIMITED in nominal else sum(nominal)), *limits)
 
 
 def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = "") -> QuotaNodePage:

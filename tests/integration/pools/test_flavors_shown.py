@@ -114,6 +114,18 @@ def test_the_tree_has_sums_and_each_flavor() -> None:
     assert "How the numbers are computed" in _page("/pools/team/quota?resource=h100/gpu")
 
 
+def test_sums_name_the_quotas_and_limits_of_the_flavors() -> None:
+    make_flavored_pool()
+    rows = [{"flavor": "h100", "resource": "gpu", "nominal": 4}, {"flavor": "a100", "resource": "gpu", "nominal": 2}]
+    world.apply_change(PutCohort(name="org", body={"quotas": rows}))
+    quotas = {"h100": {"guarantee": 16}, "a100": {"guarantee": 32, "borrowing_limit": 8, "lending_limit": 3}}
+    world.apply_change(PatchPool(name="team", patch={"cohort": "org", "resources": {"flavors": quotas}}))
+    assert '<dd id="nominal">6 GPUs' in _page("/cohorts/org")
+    page = _page("/pools/team/quota")
+    assert '<dd id="borrowing_limit">8 a100</dd>' in page and '<dd id="lending_limit">3 a100</dd>' in page
+    assert '<dd id="borrowing_limit">none</dd>' in _page("/pools/team/quota?resource=h100/gpu")
+
+
 def test_a_tree_says_what_is_in_no_flavor() -> None:
     pool = make_flavored_pool()
     old = world.make_pool("old", 8, on=pool.backend)
