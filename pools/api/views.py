@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
-from pools.api.rendering import SingleFormatNegotiation
+from pools.api.rendering import SingleFormatNegotiation, UtcJsonEncoder
 from pools.api.request_parsing import keep_last_texts, repeated_parameters, unknown_parameters
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, Fault, UnsupportedMedia, Violation
@@ -87,7 +87,8 @@ class View(APIView):
         key = None if is_preview else self._idempotency_key()
         if key is None:
             return operation()
-        with run_once(actor=self.actor, address=self._address, key=key, body=raw_body(self.request)) as slot:
+        address, body = self._address, raw_body(self.request)
+        with run_once(actor=self.actor, address=address, key=key, body=body, encoder=UtcJsonEncoder) as slot:
             if slot.is_repeat:
                 require()
                 if repeat_secret is not None:

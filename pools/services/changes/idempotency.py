@@ -60,10 +60,16 @@ class IdempotencySlot:
 
 @contextmanager
 def run_once(
-    *, actor: Actor, address: str, key: str, body: bytes, wait: str = WAIT_FOR_FIRST
+    *,
+    actor: Actor,
+    address: str,
+    key: str,
+    body: bytes,
+    wait: str = WAIT_FOR_FIRST,
+    encoder: type[json.JSONEncoder] = json.JSONEncoder,
 ) -> Iterator[IdempotencySlot]:
     """Run the body of the `with` at most once per key, inside one transaction. A key belongs to the credential: the
-    access token of the actor, or the user's own login.
+    access token of the actor, or the user's own login. `encoder` is the one of the answer.
 
     Raises Conflict for the key with another body, and StillRunning (with Retry-After) while the first request runs: its
     row is not committed yet, so the second request waits for its lock. Raises BadInput for an answer that is too large
@@ -77,7 +83,7 @@ def run_once(
         slot = _claim(credential, address, key, body_fingerprint, wait)
         yield slot
         if not slot.is_repeat:
-            _store(credential, address, key, [slot.answer, slot.etag])
+            _store(credential, address, key, json.dumps([slot.answer, slot.etag], cls=encoder))
 
 
 def has_record(*, actor: Actor, address: str, key: str) -> bool:
@@ -103,11 +109,10 @@ def purge_old_records() -> int:
     return gone
 
 
-def _store(credential: tuple[int, int], address: str, key: str, response: list[Any]) -> None:
+def _store(credential: tuple[int, int], address: str, key: str, text: str) -> None:
     """Store the answer, as the last statement of its transaction. The lock lets one request of a user at a time count,
     so that the limits hold for requests that run side by side."""
     user_id, token_id = credential
-    text = json.dumps(response)
     size, limits = len(text.encode()), settings.OSMO
     if size > limits.max_answer_bytes:
         raise BadInput.of(

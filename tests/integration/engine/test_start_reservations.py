@@ -70,6 +70,39 @@ def cluster(db: None) -> Cluster:
     return cluster
 
 
+TWO_GROUPS = """
+workflow:
+  name: both
+  groups:
+  - name: small
+    tasks:
+    - {name: one, lead: true, image: busybox, command: [sleep], resource: half}
+  - name: large
+    tasks:
+    - {name: two, lead: true, image: busybox, command: [sleep], resource: whole}
+  resources:
+    half: {gpu: 4, cpu: 1, memory: 1Gi, storage: 1Gi}
+    whole: {gpu: 8, cpu: 1, memory: 1Gi, storage: 1Gi}
+"""
+
+
+def test_an_answer_that_has_a_reservation_is_stored_and_repeated(db: None) -> None:
+    cluster = Cluster({"n1": 8}, {"team": 16})
+    cluster.submit("other", "team", gpus=4)
+    cluster.submit("both", "team", file=TWO_GROUPS)
+    cluster.reconcile()
+    wait_since("both", 2)
+    cluster.reconcile()
+    request = ("/api/workflow/both-1/end", {"status": "COMPLETED", "group": "small"})
+    key = {"Idempotency-Key": "once"}
+    first = cluster.admin.post(*request, content_type="application/json", headers=key)
+    assert first.status_code == 200, first.content
+    (waiting,) = [each["waiting"] for each in first.json()["groups"] if each["waiting"]]
+    assert waiting["reservation"]["nodes"] == {"n1": 8}
+    again = cluster.admin.post(*request, content_type="application/json", headers=key)
+    assert (again.json(), again.headers["Idempotent-Replayed"]) == (first.json(), "true")
+
+
 def entry_of(cluster: Cluster, name: str) -> dict[str, Any]:
     (entry,) = cluster.get(f"/api/queue?workflow={name}-1")["entries"]
     return entry
