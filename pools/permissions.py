@@ -28,6 +28,16 @@ def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_
         raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
 
 
+def require_own_account(actor: Actor) -> None:
+    """Refuse a token with fewer roles than its owner: where news of all the owner's work goes is not its business, and
+    would stay changed after its end."""
+    if not actor.sees_own_account:
+        raise Forbidden(
+            f"The token {actor.token} has only some roles of {actor.username}: it changes neither the mail address and "
+            "the notices of the account nor its targets of notices. Log in as the user, or with a token of all roles."
+        )
+
+
 def get_visible_pool(actor: Actor, name: str) -> Pool:
     """The pool or subpool of this canonical name. Raises NotFound if it does not exist or is not visible to `actor`."""
     pool = (

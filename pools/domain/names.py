@@ -46,6 +46,14 @@ def split_name(name: str) -> PoolPath:
     return PoolPath(parent, subpool if separator else None)
 
 
+def renamed_leaf(name: str, old: str, new: str) -> str:
+    """The canonical name of a pool or subpool after the pool `old` is called `new`; other names stay."""
+    parent, subpool = split_name(name)
+    if parent != old:
+        return name
+    return new if subpool is None else canonical_name(new, subpool)
+
+
 def queue_name(namespace: str, parent: str, leaf: str | None) -> str:
     """The logical queue: `osmo-pool-{ns}-{parent}` (container) or `…--{leaf}`; `leaf` is a short name or `_shared`."""
     container = f"osmo-pool-{namespace}-{parent}"

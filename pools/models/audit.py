@@ -38,7 +38,7 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
         """Admins and viewers see all entries, pool admins those of their pools, and all users those of their own
         changes and work, since the account exists: an earlier owner of its name was another person. A limited token
         sees, of the tokens of its owner, itself and those that it made."""
-        rows = self if actor.sees_own_tokens else self._without_other_tokens(actor)
+        rows = self if actor.sees_own_account else self._without_other_tokens(actor)
         if actor.can_read_all:
             return rows
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
@@ -100,7 +100,7 @@ class AuditEntry(models.Model):
 
     def is_of_other_token(self, actor: Actor) -> bool:
         """Whether it is about a token of the actor's account that is neither the actor's nor made by it."""
-        if actor.sees_own_tokens or self.owner != actor.username or not self.object.startswith(TOKEN_OBJECTS):
+        if actor.sees_own_account or self.owner != actor.username or not self.object.startswith(TOKEN_OBJECTS):
             return False
         row = self.after or self.before or {}
         return actor.token_id not in {row.get("id"), row.get("parent_id")}

@@ -13,7 +13,7 @@ from pools.permissions import require_platform
 def list_users(actor: Actor) -> QuerySet[User]:
     """All users by name, disabled ones too, for platform viewers."""
     require_platform(actor, Permission.PLATFORM_READ)
-    return User.objects.order_by("username")
+    return User.objects.filter(is_removed=False).order_by("username")
 
 
 def list_accounts(actor: Actor) -> QuerySet[User]:

@@ -361,8 +361,8 @@ def _link(
 
 def _make_account(actor: Actor, facts: ProviderFacts) -> User:
     """A new account, unless one of a similar name exists: a name does not prove who a person is."""
-    existing = User.objects.filter(username__iexact=facts.username).order_by("-is_active").first()
-    if existing is not None and (existing.is_active or existing.has_usable_password() or existing.groups.exists()):
+    existing = User.objects.filter(username__iexact=facts.username).order_by("-is_active", "is_removed").first()
+    if existing is not None and not existing.is_removed:
         raise _conflict(
             Fault.ACCOUNT_NOT_LINKED,
             f"An account {existing.username} exists already and is not linked with your account at the provider. Log "

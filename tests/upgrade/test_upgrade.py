@@ -162,7 +162,7 @@ def test_a_new_database_has_the_same_tables(upgraded: UpgradedStack, django_db_s
         "0001_initial", "0002_inbox", "0003_degraded", "0004_drained_nodes", "0005_quiet_hours", "0006_flavors",
         "0007_shared_gpus", "0008_notice_kinds", "0009_quotas_by_flavor", "0010_flavor_usage",
         "0011_observed_clusters", "0012_own_moves", "0013_subpool_flavors_named", "0014_quota_by_flavor_remedy",
-        "0015_queue_pools",
+        "0015_queue_pools", "0016_removed_accounts",
     }  # fmt: skip
     assert {kind for kind, _, _ in of_new} == {"column", "constraint", "index", "trigger"}
     assert sorted(of_new ^ of_upgraded) == []

@@ -53,7 +53,8 @@ class TokenAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        owner = get_token_owner(actor, request.GET.get("owner") or actor.username, Permission.PLATFORM_READ)
+        named = request.GET.get("owner") or actor.username
+        owner = get_token_owner(actor, named, Permission.PLATFORM_READ, with_disabled=True)
         return self.render_page(
             request,
             "osmo/tokens.html",
@@ -66,10 +67,10 @@ class TokenAdmin(PolicyAdmin):
             now=timezone.now(),
         )
 
-    def _owner(self, request: HttpRequest) -> User:
+    def _owner(self, request: HttpRequest, *, with_disabled: bool = False) -> User:
         """The owner of the tokens of this page. Raises Forbidden for another user, unless an osmo-admin asks."""
         actor = actor_of(request)
-        return get_token_owner(actor, request.GET.get("owner") or actor.username)
+        return get_token_owner(actor, request.GET.get("owner") or actor.username, with_disabled=with_disabled)
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         owner = self._owner(request)
@@ -121,7 +122,7 @@ class TokenAdmin(PolicyAdmin):
         )
 
     def _revoke(self, request: HttpRequest, name: str) -> HttpResponse:
-        owner = self._owner(request)
+        owner = self._owner(request, with_disabled=True)
         back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
         if request.method == "POST":
             delete_token(DeleteToken(owner=owner.username, name=name), actor=actor_of(request))

@@ -43,6 +43,11 @@ def _require_owner(actor: Actor, address: Mapping[str, Any]) -> None:
     get_token_owner(actor, address["owner"])
 
 
+def _require_former_owner(actor: Actor, address: Mapping[str, Any]) -> None:
+    """A token of a disabled account is deleted before the account is enabled again."""
+    get_token_owner(actor, address["owner"], with_disabled=True)
+
+
 def _token_bodies(command: TokenChange, actor: Actor) -> list[TokenAnswer]:
     return token_bodies(actor, command.owner)
 
@@ -64,7 +69,7 @@ TOKEN_CREATION: ChangeAnswer[CreateToken, tuple[AccessToken, str]] = ChangeAnswe
     _render_secret, effect_on(_token_bodies), guard=_require_owner, repeat_secret=_repeat_secret
 )
 TOKEN_DELETION: ChangeAnswer[DeleteToken, None] = ChangeAnswer(
-    answer_nothing, effect_on(_token_bodies), guard=_require_owner
+    answer_nothing, effect_on(_token_bodies), guard=_require_former_owner
 )
 
 
@@ -104,7 +109,7 @@ class TokenRoles(View):
 
 def token_bodies(actor: Actor, owner: str) -> list[TokenAnswer]:
     """The tokens of a user, by name."""
-    user = get_token_owner(actor, owner, Permission.PLATFORM_READ)
+    user = get_token_owner(actor, owner, Permission.PLATFORM_READ, with_disabled=True)
     rows = list_tokens(actor=actor, owner=user)
     held = user.as_actor().roles if rows else frozenset()
     return [token_body(row, owner, held) for row in rows]

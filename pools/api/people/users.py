@@ -199,7 +199,7 @@ def _with_roles(user: User) -> UserWithRolesAnswer:
 
 
 def _state(command: CreateUser | NamedUserChange, _: Actor) -> UserWithRolesAnswer | None:
-    user = User.objects.filter(username=command.username, is_active=True).first()
+    user = User.objects.filter(username=command.username, is_removed=False).first()
     return _with_roles(user) if user else None
 
 

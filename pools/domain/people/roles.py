@@ -79,9 +79,9 @@ class Actor:
         return self.is_admin or PLATFORM_VIEWER in self.roles
 
     @property
-    def sees_own_tokens(self) -> bool:
-        """Whether all tokens of the own account are the actor's business. A limited token has to do with itself and the
-        tokens that it made."""
+    def sees_own_account(self) -> bool:
+        """Whether the own account as a whole is the actor's business: all its tokens, its mail address, its targets of
+        notices. A limited token has to do with itself and the tokens that it made."""
         return self.is_admin or not self.is_limited
 
     @cached_property

@@ -6,6 +6,7 @@ from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
 from pools.domain.errors import Fault, NotFound, Violation
+from pools.domain.names import renamed_leaf
 
 MAX_NAME_LENGTH = 40
 MAX_QUERY_LENGTH = 2000
@@ -13,6 +14,7 @@ MAX_VIEWS = 100
 """The most views of one person."""
 
 _MOMENTARY = frozenset({"page", "select", "format"})
+_POOL_FILTERS = frozenset({"pool", "pools"})
 
 
 class FilteredList(StrEnum):
@@ -41,6 +43,15 @@ def normalize_query(text: str) -> str:
     of a view, such as the number of a page. The same filters in another order give the same text."""
     pairs = parse_qsl(text.removeprefix("?"), errors="replace")
     return urlencode(sorted((key, value) for key, value in pairs if key not in _MOMENTARY))
+
+
+def rename_pool_in_query(query: str, old: str, new: str) -> str:
+    """A normalized query whose filters of pools name the pool `old`, and its subpools, by the name `new`."""
+    pairs = parse_qsl(query, errors="replace")
+    return urlencode([
+        (key, ",".join(renamed_leaf(name, old, new) for name in value.split(",")) if key in _POOL_FILTERS else value)
+        for key, value in pairs
+    ])  # fmt: skip
 
 
 def saved_view_violations(name: str, query: str) -> list[Violation]:

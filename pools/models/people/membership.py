@@ -58,6 +58,7 @@ class User(AbstractUser):
     email_notification = models.BooleanField(default=False)
     slack_notification = models.BooleanField(default=False)
     password_login_at = models.DateTimeField(null=True, blank=True)  # kept only where there are identity providers
+    is_removed = models.BooleanField(default=False, db_default=False)  # keeps its row for its work; not merely disabled
 
     sign_on_epoch: int | None = None
     """Of a session that began at an identity provider: the sum of the epochs of the user's identities; not a column."""
@@ -73,7 +74,7 @@ class User(AbstractUser):
                 f"WHEN NEW.password_login_at IS DISTINCT FROM OLD.password_login_at "
                 f"THEN '{AuditAction.USER_LOGGED_IN_BY_PASSWORD}' ELSE '{AuditAction.USER_UPDATED}' END END",
                 owner="COALESCE(NEW.username, OLD.username)",
-                ignore=["last_login"],
+                ignore=["last_login", "is_removed"],
                 hide=["password"],
             ),
             NoTruncateTrigger("The table of users"),

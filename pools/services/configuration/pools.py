@@ -47,7 +47,8 @@ from pools.services.configuration.pool_configuration import (
     unknown_platform,
     write_pools,
 )
-from pools.services.people.users import delete_pool_roles, rename_default_pool, rename_pool_roles
+from pools.services.people.renamed_pools import follow_rename
+from pools.services.people.users import delete_pool_roles
 
 Body = Mapping[str, Any]
 
@@ -200,7 +201,7 @@ def rename_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> PoolResult:
-    """Rename a pool with its ARCHIVED subpools and its roles, which their users keep.
+    """Rename a pool with its ARCHIVED subpools, its roles, which their users keep, and what else names it.
 
     Raises BadInput (name rules, of the subpools too), Conflict (name taken; ACTIVE or DELETING subpools; live work).
     """
@@ -215,8 +216,7 @@ def rename_pool(
         row.subpools.update(
             name=Concat(Value(f"{new_name}{names.SEPARATOR}"), F("subpool_name"), output_field=TextField())
         )
-        rename_pool_roles(name, new_name)
-        rename_default_pool(name, new_name)
+        follow_rename(row, name, new_name)
     return PoolResult(Pool.objects.select_related("backend", "cohort").get(pk=row.pk))
 
 

@@ -77,7 +77,7 @@ def note_token_use(token: AccessToken) -> None:
 def delete_token(command: DeleteToken, *, actor: Actor, description: str = "") -> None:
     """Revoke a token and all tokens that were made with it; requests with them are refused from now on."""
     owner, name = command.owner, command.name
-    user = get_token_owner(actor, owner)
+    user = get_token_owner(actor, owner, with_disabled=True)
     with change(actor=actor, description=description):
         tokens = _tokens_within_reach(actor, user, Permission.PLATFORM_WRITE)
         gone, _ = tokens.filter(name=name).delete()
@@ -85,13 +85,15 @@ def delete_token(command: DeleteToken, *, actor: Actor, description: str = "") -
             raise _unknown_token(actor, owner, name)
 
 
-def get_token_owner(actor: Actor, owner: str, permission: Permission = Permission.PLATFORM_WRITE) -> User:
+def get_token_owner(
+    actor: Actor, owner: str, permission: Permission = Permission.PLATFORM_WRITE, *, with_disabled: bool = False
+) -> User:
     """The owner of tokens: the actor, or any other user if the actor has this platform permission."""
     if actor.username != owner:
         require_platform(actor, permission)
-    user = User.objects.filter(username=owner, is_active=True).first()
-    if user is None:
-        raise NotFound(f"User {owner} does not exist, or the account is disabled.")
+    user = User.objects.filter(username=owner, is_removed=False).first()
+    if user is None or not (user.is_active or with_disabled):
+        raise NotFound(f"User {owner} does not exist{'' if with_disabled else ', or the account is disabled'}.")
     return user
 
 
@@ -103,7 +105,7 @@ def list_tokens(*, actor: Actor, owner: User) -> list[AccessToken]:
 
 def get_token(*, actor: Actor, owner: str, name: str) -> AccessToken:
     """One token. Raises NotFound, Forbidden."""
-    user = get_token_owner(actor, owner, Permission.PLATFORM_READ)
+    user = get_token_owner(actor, owner, Permission.PLATFORM_READ, with_disabled=True)
     token = _tokens_within_reach(actor, user, Permission.PLATFORM_READ).filter(name=name).first()
     if token is None:
         raise _unknown_token(actor, owner, name)

@@ -55,6 +55,6 @@ def set_active(command: SetActive, *, actor: Actor, description: str = "") -> No
 def _lock_account(username: str) -> User:
     """Lock and return the account, so that the changes of two admins happen one after the other."""
     user = lock_user(username)
-    if user is None:
+    if user is None or user.is_removed:
         raise NotFound(f"User {username} does not exist.")
     return user

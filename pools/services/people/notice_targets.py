@@ -44,7 +44,7 @@ from pools.domain.people.roles import Actor, Permission
 from pools.domain.values.counting import counted
 from pools.locking import lock_configuration, lock_user
 from pools.models import Notice, NoticeTarget, Pool, SignOnIdentity, User
-from pools.permissions import get_visible_root, require_permission, require_platform
+from pools.permissions import get_visible_root, require_own_account, require_permission, require_platform
 from pools.security.sealing import seal
 
 MAX_OPEN_TESTS = 5
@@ -80,6 +80,8 @@ def require_owner(actor: Actor, target: NoticeTarget) -> None:
         require_permission(actor, Permission.POOL_PARTITION, target.pool.name)
     elif target.user_id is None or target.user_id != actor.user_id:
         require_platform(actor)
+    else:
+        require_own_account(actor)
 
 
 def list_notices(actor: Actor) -> QuerySet[Notice]:
@@ -115,6 +117,7 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
     elif command.installation:
         require_platform(actor)
     else:
+        require_own_account(actor)
         target.user = User.objects.get(username=actor.username)
     target.kinds = list(possible_kinds(target) if command.kinds is None else command.kinds)
     found = [] if _NAME.match(name) and len(name) <= 60 else [_bad_name()]
@@ -161,9 +164,10 @@ def update_target(command: UpdateTarget, *, actor: Actor, description: str = "")
             values |= {"sealed_address": named.sealed_address, "shown_address": named.shown_address}
         if is_enabled or address is not None:
             values |= {"failures": 0, "retry_at": None, "off_reason": ""}
+        had = frozenset(target.pools)
         for name, value in values.items():
             setattr(target, name, value)
-        found += _violations(actor, target)
+        found += _violations(actor, target, had)
         if found:
             raise BadInput.of(found)
         target.save(update_fields=list(values))  # only these: the sender writes the others
@@ -318,12 +322,17 @@ def _apprise_faults(address: str) -> list[Violation]:
     return [Violation("address", Fault.BAD_ADDRESS, message)]
 
 
-def _violations(actor: Actor, target: NoticeTarget) -> list[Violation]:
+def _violations(actor: Actor, target: NoticeTarget, had: Collection[str] = ()) -> list[Violation]:
+    """The faults of a target. Pools that it `had` before stay: one of them may be gone, or a role on it, and the target
+    must still be changed and switched off."""
     found = check_kinds(target.kinds, possible_kinds(target)) + check_quiet_hours(target.quiet_hours)
     if target.pools and target.pool is not None:
         found.append(Violation("pools", Fault.BAD_VALUE, f"This target is of the pool {target.pool.name} alone."))
         return found
-    known = set(Pool.objects.visible_to(actor).roots().filter(name__in=target.pools).values_list("name", flat=True))
+    known = {
+        *Pool.objects.visible_to(actor).roots().filter(name__in=target.pools).values_list("name", flat=True),
+        *had,
+    }
     found += [
         Violation("pools", Fault.UNKNOWN_POOL, "One of the pools does not exist, or you have no role on it.")
         for name in target.pools

@@ -40,7 +40,7 @@ from pools.models import (
     SignOnIdentity,
     User,
 )
-from pools.permissions import require_platform
+from pools.permissions import require_own_account, require_platform
 from pools.selectors.profile import submittable_pools
 
 MAX_MAIL_ADDRESS = 254  # as long as the column
@@ -70,13 +70,14 @@ def create_user(
         if user.is_active:
             raise Conflict(f"User {username} exists already.")
         _require_unlike_others(username)
-        if user.pk and _was_disabled(user):
+        if user.pk and not user.is_removed:
             raise Conflict(
                 f"User {username} exists already; the account is disabled. Enable it, in the browser or with "
                 f"`osmo-admin user enable {username}`."
             )
         # The clock of the audit trail: earlier entries of this name belong to another person.
-        user.is_active, user.created_by, user.date_joined = True, actor.username, Now()
+        user.is_active, user.is_removed = True, False
+        user.created_by, user.date_joined = actor.username, Now()
         user.password = encoded
         user.save()
         user.refresh_from_db(fields=["date_joined"])
@@ -85,23 +86,25 @@ def create_user(
 
 
 def delete_user(command: DeleteUser, *, actor: Actor, description: str = "") -> None:
-    """Remove a user with its roles and tokens. A user with recorded workflows keeps its row, and so its name."""
+    """Remove a user, also a disabled one, with its roles and tokens. A user with recorded workflows keeps its row, and
+    so its name."""
     require_platform(actor)
     username = command.username
     if username == actor.username:
         raise BadInput("You cannot remove yourself; ask another osmo-admin.")
     with change(actor=actor, description=description):
-        user = _find_user(username, for_deletion=True)  # accounts are locked before the role is held
+        user = _find_user(username, with_disabled=True, for_deletion=True)  # before the role is held
         require_another_admin(user)
         if user.workflows.exists():  # the scheduling app defines this reverse relation
-            user.is_active = False
+            user.is_active, user.is_removed = False, True
             user.set_unusable_password()
             # A later person of this name begins anew: nothing of theirs goes to addresses of this one.
             user.email = user.default_pool = ""
             user.email_notification = user.slack_notification = False
             user.save(
                 update_fields=[
-                    "is_active", "password", "email", "default_pool", "email_notification", "slack_notification",
+                    "is_active", "is_removed", "password", "email", "default_pool", "email_notification",
+                    "slack_notification",
                 ]
             )  # fmt: skip
             NoticeTarget.objects.filter(user=user).delete()
@@ -152,13 +155,13 @@ def grant_role(command: GrantRole, *, actor: Actor, description: str = "") -> Ro
 
 
 def revoke_role(command: RevokeRole, *, actor: Actor, description: str = "") -> None:
-    """Remove a role from a user, and from every token of the user that carries it."""
+    """Remove a role from a user, also a disabled one, and from every token of the user that carries it."""
     require_platform(actor)
     username, role = command.username, command.role_name
     if username == actor.username and role == PLATFORM_ADMIN:
         raise BadInput(f"You cannot take {PLATFORM_ADMIN} from yourself; ask another {PLATFORM_ADMIN}.")
     with change(actor=actor, description=description):
-        user = _find_user(username)
+        user = _find_user(username, with_disabled=True)
         if role == PLATFORM_ADMIN:
             require_another_admin(user)
         deleted_count, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
@@ -191,15 +194,18 @@ def require_another_admin(user: User) -> None:
 
 
 def list_roles(username: str) -> list[str]:
-    """The roles of a user by name. Raises NotFound."""
-    return sorted(_find_user(username).as_actor().roles)
+    """The roles of a user by name, also of a disabled one. Raises NotFound."""
+    return sorted(_find_user(username, with_disabled=True).as_actor().roles)
 
 
 def update_profile(command: UpdateProfile, *, actor: Actor, description: str = "") -> User:
     """Change the actor's own settings; None keeps a setting, an empty `email` removes the address. Raises BadInput for
-    a pool to which the actor may not submit and for a text that is not a mail address, Conflict for the address of an
-    account of an identity provider, which states it at each sign-on."""
+    a pool to which the actor may not submit and for a text that is not a mail address, Forbidden for the notices of the
+    account and a token with fewer roles than its owner, Conflict for the address of an account of an identity provider,
+    which states it at each sign-on."""
     pool, email = command.pool, command.email
+    if (email, command.email_notification, command.slack_notification) != (None, None, None):
+        require_own_account(actor)
     with change(actor=actor, description=description):
         user = _find_user(actor.username)
         if email is not None and email != user.email:
@@ -271,16 +277,11 @@ def rename_pool_roles(old: str, new: str) -> None:
             token.save(update_fields=["roles"])
 
 
-def _find_user(username: str, *, for_deletion: bool = False) -> User:
+def _find_user(username: str, *, with_disabled: bool = False, for_deletion: bool = False) -> User:
     user = lock_user(username, for_deletion=True) if for_deletion else User.objects.filter(username=username).first()
-    if user is None or not user.is_active:
-        raise NotFound(f"User {username} does not exist, or the account is disabled.")
+    if user is None or user.is_removed or not (user.is_active or with_disabled):
+        raise NotFound(f"User {username} does not exist{'' if with_disabled else ', or the account is disabled'}.")
     return user
-
-
-def _was_disabled(user: User) -> bool:
-    """Whether an inactive account was disabled, not removed: it still has a password, a role or a token."""
-    return user.has_usable_password() or user.groups.exists() or user.tokens.exists()
 
 
 def _grant(user: User, roles: Collection[str], actor: Actor) -> None:

@@ -127,8 +127,8 @@ def _gpu_quotas() -> Bodies:
 
 def _roles(owners: dict[ObjectKey, GitOwner]) -> Bodies:
     users: defaultdict[str, list[str]] = defaultdict(list)
-    assignments = RoleAssignment.objects.filter(user__is_active=True)
-    for role, username in assignments.values_list("group__name", "user__username"):
+    # A disabled account keeps its roles: without them the files would differ until somebody enables it.
+    for role, username in RoleAssignment.objects.values_list("group__name", "user__username"):
         users[role].append(username)
     names = {*users, *(name for kind, name in owners if kind is OwnedKind.ROLE)}
     return {(OwnedKind.ROLE, role): bodies.role_body(users[role]) for role in names}

@@ -12,11 +12,11 @@ from pools.domain.changes.cohorts import DeleteCohort, PutCohort
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool, RenamePool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
-from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
+from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole, SetActive
 from pools.domain.configuration.ownership import OwnedKind, OwnerKind
 from pools.domain.errors import Conflict, DomainError, Fault
 from pools.domain.people.roles import SYSTEM
-from pools.models import AuditEntry, Backend, ConfigurationOwner, Node, Pool
+from pools.models import AuditEntry, Backend, ConfigurationOwner, Node, Pool, User
 from pools.services.changes.ownership import find_owner, release
 from pools.services.configuration.subpools import end_temporary_quotas
 from scheduling.configuration.comparison import ObjectAction
@@ -148,6 +148,14 @@ def test_files_change_their_own_objects_and_prune_removes_them(installed: None) 
         apply("workflow: {}\n", ApplyOptions(GIT.source, prune=True))
     (violation,) = [each for each in refused.value.details if each.path == "pools.team.subpools"]
     assert violation.code == "has_slices"  # the subpools of the admins are not deleted for them
+
+
+def test_a_disabled_account_keeps_its_roles_in_the_files(installed: None) -> None:
+    """Else each file would be refused until somebody enables the account, and an export would lose the role."""
+    apply_change(SetActive(username="tom", active=False))
+    assert apply(FILE) == []
+    assert apply(FILE.replace("users: [tom]", "users: []")) == [("change", "roles.osmo-team-admin")]
+    assert User.objects.get(username="tom").groups.count() == 0
 
 
 def test_a_pool_and_its_subpools_trade_gpus_in_one_step(installed: None) -> None:

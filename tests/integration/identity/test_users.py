@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.changes.users import SetActive
+from pools.domain.errors import NotFound
 from pools.models import AuditEntry, NoticeTarget, User
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers
@@ -226,3 +228,44 @@ def test_a_new_person_of_a_removed_name_does_not_inherit_address_and_targets_of_
     assert (again.email, again.default_pool) == ("", "")
     assert (again.email_notification, again.slack_notification) == (False, False)
     assert not NoticeTarget.objects.filter(user=again).exists()
+
+
+class TestDisabled:
+    """What a disabled account still has is taken away without letting its owner in again."""
+
+    @pytest.fixture(autouse=True)
+    def closed(self, admin: ApiClient) -> None:
+        world.make_pool("team")
+        world.make_user("bob", "osmo-team-user")
+        assert admin("POST", f"{USERS}/bob/access_token/leaked").status == 200
+        world.apply_change(SetActive(username="bob", active=False))
+
+    def test_a_role_and_a_token_are_taken_away(self, admin: ApiClient) -> None:
+        assert admin("DELETE", f"{USERS}/bob/roles/osmo-team-user").status == 200
+        assert [each["token_name"] for each in admin("GET", f"{USERS}/bob/access_token").body] == ["leaked"]
+        assert admin("DELETE", f"{USERS}/bob/access_token/leaked").status == 200
+        bob = User.objects.get(username="bob")
+        assert (bob.is_active, bob.groups.count(), bob.tokens.count()) == (False, 0, 0)
+
+    def test_nothing_new_is_given(self, admin: ApiClient) -> None:
+        assert admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-viewer"}).status == 404
+        assert admin("POST", f"{USERS}/bob/access_token/more").status == 404
+
+    def test_it_is_removed(self, admin: ApiClient) -> None:
+        assert admin("DELETE", f"{USERS}/bob").status == 200
+        assert not User.objects.filter(username="bob").exists()
+
+    def test_with_nothing_left_it_is_still_disabled(self, admin: ApiClient) -> None:
+        admin("DELETE", f"{USERS}/bob/roles/osmo-team-user")
+        admin("DELETE", f"{USERS}/bob/access_token/leaked")
+        answer = admin("POST", USERS, {"id": "bob"})
+        assert answer.status == 409 and "disabled" in answer.body["message"]
+
+    def test_a_removed_one_that_keeps_its_work_is_not_enabled(self, admin: ApiClient) -> None:
+        world.apply_change(SetActive(username="bob", active=True))
+        world.submit_workflow(User.objects.get(username="bob").as_actor(), "team", 1)
+        assert admin("DELETE", f"{USERS}/bob").status == 200
+        with pytest.raises(NotFound):
+            world.apply_change(SetActive(username="bob", active=True))
+        assert admin("DELETE", f"{USERS}/bob").status == 404
+        assert admin("POST", USERS, {"id": "bob"}).status == 200

@@ -10,6 +10,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from pools.domain.changes.users import GrantRole, RevokeRole
 from pools.domain.people.notices import NoticeKind
 from pools.models import AuditEntry, Notice, NoticeTarget, Pool, User
 from pools.security.sealing import unseal
@@ -321,3 +322,31 @@ def test_a_second_row_is_refused(db: None) -> None:
     NoticeTarget.objects.create(name="ops", channel="webhook")
     with pytest.raises(IntegrityError, match="notice_target_name_once"), transaction.atomic():
         NoticeTarget.objects.create(name="ops", channel="mail")
+
+
+def test_a_target_is_still_changed_after_a_role_on_its_pool_is_lost(bob: ApiClient) -> None:
+    target = _added(bob("POST", TARGETS, HOOK | {"pools": ["team"]}))
+    world.apply_change(RevokeRole(username="bob", role_name="osmo-team-user"))
+    assert bob("PATCH", f"{TARGETS}/{target}", {"enabled": False}).status == 200
+    assert bob("PATCH", f"{TARGETS}/{target}", {"pools": []}).status == 200
+    assert _codes(bob("PATCH", f"{TARGETS}/{target}", {"pools": ["team"]})) == [("pools", "unknown_pool")]
+
+
+def test_a_token_with_fewer_roles_directs_no_news_of_its_owner(caller: Callers, bob: ApiClient) -> None:
+    """News of all the owner's work would go there, and still go after the end of the token."""
+    world.make_pool("lab")
+    world.apply_change(GrantRole(username="bob", role_name="osmo-lab-admin"))
+    target = _added(bob("POST", TARGETS, HOOK))
+    limited = caller("bob", token_roles=("osmo-lab-admin",))
+    refused = [
+        limited("POST", TARGETS, HOOK | {"name": "more"}),
+        limited("PATCH", f"{TARGETS}/{target}", {"address": "https://elsewhere.example.com"}),
+        limited("POST", f"{TARGETS}/{target}/secret"),
+        limited("POST", f"{TARGETS}/{target}/test"),
+        limited("DELETE", f"{TARGETS}/{target}"),
+        limited("POST", "/api/profile/settings", {"email": "else@example.com"}),
+        limited("POST", "/api/profile/settings", {"email_notification": True}),
+    ]
+    assert [each.status for each in refused] == [403] * 7
+    assert limited("POST", TARGETS, HOOK | {"pool": "lab"}).status == 200
+    assert limited("POST", "/api/profile/settings", {"pool": "lab"}).status == 200

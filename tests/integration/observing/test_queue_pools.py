@@ -169,6 +169,18 @@ def test_the_form_has_a_queue_on_a_line(lab: Lab, root: ApiClient) -> None:
     assert "must be the name of a pool" in wrong.content.decode()
 
 
+def test_a_renamed_pool_keeps_its_queues(lab: Lab, root: ApiClient) -> None:
+    set_pools(lab, dept__vision="notebooks", dept__language="research--llm")
+    version = root("GET", "/api/configs/backend/lab").headers["ETag"]
+    assert root("PUT", "/api/configs/pool/notebooks/rename", {"new_name": "vision"}).status == 200
+    body = root("GET", "/api/configs/backend/lab")
+    assert body.body["queue_pools"] == {"dept.language": "research--llm", "dept.vision": "vision"}
+    assert body.headers["ETag"] != version
+    lab.firm.add_pod_group("mine", namespace="science", queue="dept.vision")
+    lab.look()
+    assert leaves() == {"mine": "vision"}
+
+
 def test_an_import_gives_the_map(ledger: None) -> None:
     """Import, apply, observe: the work of each queue counts in what its queue became."""
     lab = Lab()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pools.domain.changes.backends import PutBackend
-from pools.models import AccessToken, AuditEntry, Pool, User
+from pools.models import AccessToken, AuditEntry, ConfigurationOwner, Pool, User
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import pool_config
 from tests.support import world
@@ -225,6 +225,30 @@ def test_a_rename_includes_roles_tokens_and_archived_subpools(
     assert ann("POST", f"{CONFIG}/crew/subpool", {"subpool_name": "a", "quota": 5}).body["reactivated"] is True
     assert ann("GET", f"{CONFIG}/team").status == 404
     assert User.objects.get(username="ann").default_pool == "crew"
+
+
+def test_a_rename_includes_targets_of_notices_and_saved_views(
+    empty_team: None, admin: ApiClient, caller: Callers
+) -> None:
+    ann = caller("ann", "osmo-team-admin")
+    hook = {"name": "ci", "channel": "webhook", "address": "https://ci.example.com/hook", "pools": ["team"]}
+    views = "/api/profile/views/workflows"
+    assert ann("POST", "/api/notices/target", hook).status == 200
+    for name, query in (("mine", "pools=team--a,teams&status=RUNNING"), ("other", "user=team")):
+        assert ann("PUT", f"{views}/{name}", {"query": query}).status == 200
+
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).status == 200
+    assert [each["pools"] for each in ann("GET", "/api/notices/target").body] == [["crew"]]
+    kept = {each["name"]: each["query"] for each in ann("GET", "/api/profile/views").body["views"]}
+    assert kept == {"mine": "pools=crew--a%2Cteams&status=RUNNING", "other": "user=team"}
+
+
+@pytest.mark.parametrize("role", ["osmo-team-admin", "osmo-crew-user"])
+def test_a_rename_does_not_rename_a_role_that_git_owns(empty_team: None, admin: ApiClient, role: str) -> None:
+    ConfigurationOwner.objects.create(kind="role", name=role, source="git")
+    answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"})
+    assert (answer.status, answer.codes) == (409, {("new_name", "owned_by_git")})
+    assert Pool.objects.filter(name="team").exists()
 
 
 @pytest.mark.parametrize(

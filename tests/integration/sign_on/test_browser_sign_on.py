@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.api import events
-from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, SetActive
-from pools.models import AuditEntry, ConfigurationOwner, SignOnIdentity, User
+from pools.domain.changes.users import CreateUser, DeleteUser, GrantRole, SetActive, UnlinkUser
+from pools.models import AuditEntry, ConfigurationOwner, RoleAssignment, SignOnIdentity, User
 from pools.selectors.audit_trail import Login, read_audit_readers
 from pools.sign_on.accounts import check_due_identities
 from pools.sign_on.providers import SyncMode
@@ -135,6 +135,14 @@ class TestAccounts:
         assert not is_signed_on(corp.browser)
         answer = corp.sign_on()
         assert answer.status_code == 403 and "disabled" in error_code(answer)
+
+    def test_a_disabled_account_with_nothing_left_is_not_opened_by_a_sign_on(self, corp: FaultyProvider) -> None:
+        corp.sign_on()
+        apply_change(SetActive(username="ann", active=False))
+        apply_change(UnlinkUser(username="ann", provider="corp"))
+        RoleAssignment.objects.filter(user__username="ann").delete()
+        assert "exists already and is not linked" in error_code(corp.sign_on())
+        assert not User.objects.get(username="ann").is_active
 
     def test_a_removed_user_is_a_new_person(self, corp: FaultyProvider) -> None:
         corp.sign_on()
