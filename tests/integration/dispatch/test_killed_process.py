@@ -304,6 +304,6 @@ def test_an_idle_process_keeps_its_connections(installation: Installation) -> No
     steps = renewals()
     next(steps)
     before = installation.sessions()
-    for _ in range(4):
+    for _ in range(2):
         next(steps)
     assert installation.sessions() == before

@@ -154,7 +154,7 @@ def test_each_failure_is_one_of_two_errors(
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             port = find_free_port() if answer is None else server.server_port
             client = connection.connect(f"http://127.0.0.1:{port}", "secret-token", timeout=0.5)

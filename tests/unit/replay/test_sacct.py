@@ -332,16 +332,16 @@ def test_odd_encodings(tmp_path: Path) -> None:
 
 
 def test_a_million_records_need_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduling.history.traces.trace.MAX_JOBS", 20_000)
-    text = HEADER + "".join(row(JobID=str(n), User=f"u{n % 50}") for n in range(30_000))
+    monkeypatch.setattr("scheduling.history.traces.trace.MAX_JOBS", 8_000)
+    text = HEADER + "".join(row(JobID=str(n), User=f"u{n % 50}") for n in range(12_000))
     tracemalloc.start()
     try:
         faults = faults_of(tmp_path, text)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert faults == [(20_002, "", "The file has more than 20,000 records; give a shorter time.")]
-    assert peak < 400 * 20_000 + 4 * len(text)
+    assert faults == [(8_002, "", "The file has more than 8,000 records; give a shorter time.")]
+    assert peak < 400 * 8_000 + 4 * len(text)
 
 
 @pytest.mark.parametrize(
