@@ -199,7 +199,7 @@ class ReplayChecker:
         common = set(self.above(leaf)) & set(self.above(theirs))
         tree = self.tree()
         for cohort in self.above(theirs) if common else ():
-            balances = [tree.columns[key].t(tree.index[cohort]) for key, n in zip(KEYS, ask, strict=True) if n]
+            balances = [tree.columns[key].balance(tree.index[cohort]) for key, n in zip(KEYS, ask, strict=True) if n]
             if cohort not in common and all(balance >= 0 for balance in balances):
                 self._fault(step, f"but {cohort} borrows nothing")
 

@@ -180,4 +180,4 @@ def test_memory_is_bounded(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert reader.faults.count > 3000
-    assert peak < 4 * 2**20
+    assert peak < 2 * 2**20
