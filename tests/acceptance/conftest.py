@@ -47,7 +47,9 @@ class Team:
         self.admin_name = stack.unique_name("admin")
         self.admin = stack.client_for(self.admin_name, f"osmo-{name}-admin")
         for short, gpus in subpools.items():
-            self.osmo("pool", "subpool", "create", name, short, "--quota", str(gpus))
+            body = {"subpool_name": short, "quota": gpus}
+            answer = self.admin.post(f"/api/configs/pool/{name}/subpool", json=body)
+            assert answer.status_code == 200, answer.text
 
     def put(self, what: str, body: dict[str, Any]) -> None:
         """Configure something as platform admin."""
