@@ -13,10 +13,11 @@ from pools.admin.configuration.backends import cluster_tabs
 from pools.admin.filters import FilterChip, unread_filter
 from pools.admin.forms import MAX_TEXT_LENGTH, WholeNumberField, script_media
 from pools.admin.paging import parse_page_number
-from pools.domain.errors import DomainError, joined_messages
+from pools.domain.errors import DomainError, NotFound, Throttled, joined_messages
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
+from scheduling.admin.reports.last_losses import keep_losses, read_last_losses
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOST_WORK_COLUMNS, NODE_LOSS_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.history.starts.after_loss import starts_after_loss
@@ -26,7 +27,7 @@ from scheduling.scenario.node_changes import typed_node_changes
 from scheduling.selectors.cluster.node_map import pools_of_node, read_mapped_node, read_node_map, visible_backends
 from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
 from scheduling.selectors.what_if.live_question import read_loss_of
-from scheduling.selectors.what_if.single_losses import read_single_losses
+from scheduling.selectors.what_if.single_losses import SingleLosses, read_single_losses
 from scheduling.services.node_care import clear_node, drain_node, restore_node
 
 NODES_PER_PAGE = 2000
@@ -202,21 +203,34 @@ class NodeAdmin(PolicyAdmin):
         assert actor.user_id is not None, "only people ask"
         may_ask = actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))
         nodes = form.cleaned_data.get("nodes", "") if form.is_valid() and may_ask else ""
-        loss = None
-        with hold_what_if_turn(actor.user_id):
-            found = read_single_losses(actor, backend)
-            if nodes:
-                try:
-                    changes = typed_node_changes(nodes, form.cleaned_data["gpus"])
-                    loss = read_loss_of(actor, backend, changes, starts_after_loss)
-                except ScenarioError as refusal:
-                    form.add_error("nodes", joined_messages(refusal.details))
-        if is_csv_request(request):
+        question = request.get_full_path()
+        found: SingleLosses | None = None
+        loss, clock, wait = None, "", 0
+        try:
+            with hold_what_if_turn(actor.user_id):
+                found = read_single_losses(actor, backend)
+                if nodes:
+                    try:
+                        changes = typed_node_changes(nodes, form.cleaned_data["gpus"])
+                        loss = read_loss_of(actor, backend, changes, starts_after_loss)
+                    except ScenarioError as refusal:
+                        form.add_error("nodes", joined_messages(refusal.details))
+            keep_losses(actor, question, found, loss)
+        except Throttled as busy:
+            if is_csv_request(request):
+                raise
+            if last := read_last_losses(actor, question):
+                found, loss, clock = last.found, last.loss, last.clock
+            elif backend in visible_backends(actor):
+                wait = busy.retry_after or 0
+            else:
+                raise NotFound(f"There is no cluster {backend} that you can see.") from None
+        if found and is_csv_request(request):
             lines = ((name, loss) for loss in found.losses for name in loss.nodes)
             return list_csv("losses", NODE_LOSS_COLUMNS, lines)
         reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
         above = reverse("admin:pools_backend_changelist" if reads_platform else "admin:pools_node_changelist")
-        return self.render_page(
+        page = self.render_page(
             request,
             "osmo/losses.html",
             title=backend,
@@ -226,9 +240,14 @@ class NodeAdmin(PolicyAdmin):
             columns=NODE_LOSS_COLUMNS,
             work_columns=LOST_WORK_COLUMNS,
             shown=f":{MAX_LOSSES_SHOWN}",
-            more=max(0, len(found.losses) - MAX_LOSSES_SHOWN),
+            more=max(0, len(found.losses) - MAX_LOSSES_SHOWN) if found else 0,
             form=form,
             nodes=nodes,
             loss=loss,
+            clock=clock,
+            wait=wait,
             may_ask=may_ask,
         )
+        if wait:
+            page.headers["Refresh"] = str(wait)
+        return page

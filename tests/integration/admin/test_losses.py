@@ -11,9 +11,11 @@ from django.test import Client
 
 from osmo_admin.cli.local.offline_text import _afterwards_text
 from pools.models import Backend, Node
+from scheduling.locking import hold_what_if_turn
 from scheduling.models import Task, WorkflowConfig
 from scheduling.selectors.what_if import single_losses
 from tests.support import world
+from tests.support.threads import held_elsewhere
 
 LOSSES = "/api/backend/sim/losses"
 
@@ -119,6 +121,23 @@ def test_the_page_is_a_tab_of_the_cluster_and_has_a_file(busy: Backend) -> None:
     assert "Enter a whole number" in root.get("/clusters/sim/losses?nodes=sim-n1&gpus=x").content.decode()
     rows = list(csv.DictReader(io.StringIO(root.get("/clusters/sim/losses?format=csv").content.decode())))
     assert [row["node"] for row in rows][:1] == [worst] and len(rows) == 4
+
+
+def test_a_reload_shows_the_last_answer_while_the_next_is_computed(busy: Backend) -> None:
+    user = world.make_user("root", "osmo-admin")
+    root = world.sign_in("root")
+    asked = "/clusters/sim/losses?nodes=sim-n1"
+    first = root.get(asked)
+    with held_elsewhere(hold_what_if_turn(user.user_id)):
+        again = root.get(asked)
+        other = root.get("/clusters/sim/losses?nodes=sim-n2")
+        assert root.get("/clusters/gone/losses").status_code == 404
+        assert root.get("/clusters/sim/losses?format=csv").status_code == 429
+    assert (again.status_code, other.status_code) == (200, 200)
+    assert again.context["found"] == first.context["found"] and again.context["loss"] == first.context["loss"]
+    assert "The answer of " in again.content.decode() and "Without sim-n1" in again.content.decode()
+    assert "asks again by itself" in other.content.decode() and other.headers["Refresh"] == "2"
+    assert "The answer of " not in root.get(asked).content.decode()
 
 
 @pytest.mark.parametrize(("role", "status"), [("osmo-vision-admin", 200), ("osmo-vision-user", 200), ("", 404)])
