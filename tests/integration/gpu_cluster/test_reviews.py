@@ -227,9 +227,19 @@ class TestGivingUp:
         fewer["metadata"]["annotations"][self.IDS] = "a"
         assert self.change(fewer, oldObject=self.running(**two))["allowed"], "it gave one back"
 
-    def test_smaller_amounts_and_other_devices_pass(self) -> None:
-        assert self.change(self.running(tflops_request="1"))["allowed"]
+    def test_a_smaller_amount_is_refused_with_its_place(self) -> None:
+        """The worker keeps what was allocated to it, and would count less."""
+        answer = self.change(self.running(tflops_request="1"))
+        assert [cause["field"] for cause in answer["status"]["details"]["causes"]] == [
+            f"metadata.annotations[{PREFIX}tflops-request]"
+        ]
+        assert not self.change(self.running(without=f"{PREFIX}tflops-request"))["allowed"]
+
+    def test_other_devices_and_the_amounts_of_an_allowed_account_pass(self) -> None:
         assert self.change(self.running(gpu_ids="b"))["allowed"]
+        world.apply_change(PutQueueGuard(backend="lab", accounts=["system:serviceaccount:fusion:operator"]))
+        by = {"username": "system:serviceaccount:fusion:operator", "groups": []}
+        assert self.change(self.running(tflops_request="1"), userInfo=by)["allowed"]
 
     def test_allowed_accounts_and_namespaces_without_a_quota_pass(self) -> None:
         stripped = self.running(without=self.LABEL)

@@ -97,8 +97,8 @@ def is_worker(pod: ReadOnlyObject) -> bool:
 
 def given_up(old: ReadOnlyObject, new: ReadOnlyObject) -> list[str]:
     """The marks by which a worker on a node is counted, and which a change takes off it: it would keep its GPUs and
-    count less. A number of GPUs below that of its `gpu-ids` is one of them; the amounts of each GPU may be made
-    smaller."""
+    count less. A number of GPUs below that of its `gpu-ids` is one of them, and a smaller amount of each GPU: the
+    annotation says what was allocated, and to write another one there gives nothing back."""
     before, after = read_gpu_pod(old), read_gpu_pod(new)
     if before is None or not before.is_counted:
         return []
@@ -108,7 +108,17 @@ def given_up(old: ReadOnlyObject, new: ReadOnlyObject) -> list[str]:
         found.append(_path_of(GPU_IDS))
     elif after is not None and after.worker.count < min(before.worker.count, gpus):
         found.append(_path_of(_KEYS.count))
+    if after is not None:
+        unread = {fault.path for fault in after.faults}  # refused as such
+        found += [_path_of(key) for key in _smaller_amounts(before.worker, after.worker) if key not in unread]
     return found
+
+
+def _smaller_amounts(before: GpuWorker, after: GpuWorker) -> list[str]:
+    """The annotations whose amount of each GPU is smaller."""
+    keys = (*_KEYS.request, *_KEYS.limit)
+    was, becomes = (*before.request.millis, *before.limit.millis), (*after.request.millis, *after.limit.millis)
+    return [key for key, old, new in zip(keys, was, becomes, strict=True) if new < old]
 
 
 def claimed_task(pod: ReadOnlyObject) -> UUID | None:
