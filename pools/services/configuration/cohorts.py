@@ -22,14 +22,15 @@ from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
-from pools.domain.quota.stored_quotas import rows_from_stored, stored_from_rows, without_limits
+from pools.domain.quota.stored_quotas import StoredQuotas, rows_from_stored, stored_from_rows, without_limits
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.values.amounts import is_gpu
-from pools.domain.values.counting import first_names
+from pools.domain.values.counting import counted, first_names
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_platform
 from pools.representations.pool import pool_settings_of
+from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.selectors.quotas.quota_facts import read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals, require_no_move_approvals
 from pools.services.changes.rows import update_columns
@@ -187,6 +188,7 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     touched = [each.pk for each in (row, parent) if each is not None]
     roots = lock_cohort_trees(touched)
     before = read_admission_tree(roots)
+    own_before = 0 if row is None else _own_gpus(row.quotas)
     columns = {
         "parent_id": parent.pk if parent else None,
         "explicit": True,
@@ -200,9 +202,40 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     delete_unused_implicit_cohorts()
     mark_cycles()
     added_debts = new_debts(before, read_admission_tree({*roots, row.pk}))
-    return CohortResult(
-        get_cohort(name), (*(debt_message(debt) for debt in added_debts), *_uncounted_quota_warnings(settings))
-    )
+    warnings = [*(debt_message(debt) for debt in added_debts), *_uncounted_quota_warnings(settings)]
+    own = _own_gpus(columns["quotas"])
+    return CohortResult(get_cohort(name), (*warnings, *(_excess_warnings(row, own) if own > own_before else ())))
+
+
+def _own_gpus(quotas: StoredQuotas) -> int:
+    return sum(amounts.get("nominal") or 0 for key, amounts in quotas.items() if is_gpu(key))
+
+
+def _excess_warnings(row: Cohort, own: int) -> Iterator[str]:
+    """Warn, as for a pool, if the nodes have fewer GPUs than are promised: by the cohort itself, and by the pools on
+    the clusters that have pools below it, or on all clusters while it has none."""
+    parents = dict(Cohort.objects.values_list("pk", "parent"))
+    below = [pk for pk in parents if row.pk in _and_above(pk, parents)]
+    pools = Pool.objects.roots().filter(cohort__in=below, archived=False)
+    backends = set(pools.exclude(backend=None).values_list("backend", flat=True))
+    found = [each for each in read_capacities(backends or None).values() if each.gpus is not None]
+    gpus, promised = sum(each.gpus or 0 for each in found), sum(each.quota for each in found)
+    if found and promised + own > gpus:
+        where = first_names([each.backend for each in found], limit=3)
+        yield (
+            f"Cohort {row.name} has {counted(own, 'GPU')} of its own, and the pools on {where} have {promised:,} "
+            f"together; the nodes there have {gpus:,}: guaranteed work may wait for a node although its quota is free. "
+            "Lower a quota, or add nodes."
+        )
+
+
+def _and_above(cohort: int, parents: Mapping[int, int | None]) -> set[int]:
+    found: set[int] = set()
+    above: int | None = cohort
+    while above is not None and above not in found:  # there are cycles that are shown as faults
+        found.add(above)
+        above = parents.get(above)
+    return found
 
 
 def _uncounted_quota_warnings(settings: CohortSettings) -> Iterator[str]:

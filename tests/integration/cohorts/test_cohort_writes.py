@@ -225,6 +225,21 @@ def test_a_quota_without_effect_is_a_warning() -> None:
     assert world.apply_change(PutCohort(name="org", body={"quotas": rows[:1]})).warnings == ()
 
 
+def test_a_quota_above_the_nodes_is_a_warning() -> None:
+    world.make_backend("sim", nodes=2, gpus=8)
+    create_cohorts("corp 0", "  prod 0")
+    create_member_pool("p", "prod", 10)
+    grown = PutCohort(name="corp", body={"quotas": [gpu_quota_row(7)]})
+    (warning,) = world.apply_change(grown).warnings
+    assert warning.startswith(
+        "Cohort corp has 7 GPUs of its own, and the pools on sim have 10 together; the nodes there "
+    )
+    assert world.apply_change(grown).warnings == (), "it has not grown"
+    assert world.apply_change(PutCohort(name="corp", body={"quotas": [gpu_quota_row(6)]})).warnings == ()
+    (alone,) = world.apply_change(PutCohort(name="other", body={"quotas": [gpu_quota_row(100)]})).warnings
+    assert "the nodes there have 16" in alone
+
+
 def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit_one() -> None:
     put("team", parent="org")
     world.apply_change(CreateCohort(name="org", body={"quotas": [gpu_quota_row(4)]}))
