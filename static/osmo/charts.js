@@ -1,4 +1,6 @@
-// Draws the charts of a page with uPlot. The numbers are in the page; without this script their table is shown.
+// Draws the charts of a page with uPlot. The numbers are in the page; without this script their table is shown. A part of
+// the time is enlarged in all charts of the page, by a drag of the pointer or the finger or by keys, and is in the address
+// as #part=FROM-TO in seconds, so that a reload and a link show it.
 "use strict";
 
 (function () {
@@ -9,6 +11,29 @@
   const forced = window.matchMedia("(forced-colors: active)");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = [];
+  const HOW = "Drag over a part to enlarge it. Keys: the arrows move along the time, + and - enlarge and shrink, Escape shows the whole period.";
+  const LEAST = 8; // pixels of a drawn part; less is a tap
+  const followed = new WeakMap(); // by picture: what its keys do for the chart that is drawn there now
+  let part = partInAddress();
+
+  function partInAddress() {
+    const found = /^#part=(\d{1,12})-(\d{1,12})$/.exec(window.location.hash);
+    return found && Number(found[1]) < Number(found[2]) ? [Number(found[1]), Number(found[2])] : null;
+  }
+
+  // The enlarged part as far as a chart has it; null for the whole of it.
+  function partOf([begin, end]) {
+    if (!part) return null;
+    const found = [Math.max(begin, part[0]), Math.min(end, part[1])];
+    return found[0] < found[1] && (found[0] > begin || found[1] < end) ? found : null;
+  }
+
+  function showPart(next) {
+    part = next && [Math.floor(next[0]), Math.ceil(next[1])];
+    const { pathname, search } = window.location;
+    window.history.replaceState(window.history.state, "", `${pathname}${search}${part ? `#part=${part.join("-")}` : ""}`);
+    for (const each of drawn) each.showPart();
+  }
 
   function two(number) {
     return String(number).padStart(2, "0");
@@ -147,9 +172,9 @@
       width: picture.clientWidth || 600,
       height: HEIGHT,
       legend: { show: false },
-      cursor: { y: false, drag: { x: true, y: false, dist: 8 }, points: { show: false } },
+      cursor: { y: false, drag: { x: true, y: false, dist: LEAST, setScale: false }, points: { show: false } },
       scales: {
-        x: { time: true, range: (plot, low, high) => (back.hidden ? data.axis : [low, high]) },
+        x: { time: true, range: () => partOf(data.axis) || data.axis },
         y: { range: () => [0, most > 0 ? most * 1.08 : 1] },
       },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
@@ -161,23 +186,111 @@
       hooks: {
         setCursor: [follow],
         draw: [markNow],
-        setSelect: [
-          (plot) => {
-            if (plot.select.width > 0) back.hidden = false; // before the scale is set
-          },
-        ],
+        setSelect: [enlargeSelected],
       },
     };
-    back.hidden = true;
     const plot = new uPlot(options, [data.times].concat(order.map((index) => drawnValues[index])), picture);
     plot.root.append(bubble);
     show(last);
+
+    function enlargeSelected(of) {
+      const { left, width } = of.select;
+      if (width > 0) of.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+      if (width >= LEAST) enlarge(of.posToVal(left, "x"), of.posToVal(left + width, "x"));
+    }
+
+    // At least two steps, inside the axis.
+    function enlarge(from, to) {
+      const [begin, end] = data.axis;
+      const length = Math.max(to - from, 2 * (data.times[1] - data.times[0]));
+      const first = Math.min(Math.max(begin, (from + to - length) / 2), end - length);
+      showPart(length >= end - begin ? null : [first, first + length]);
+    }
+
+    function showOwnPart() {
+      const [min, max] = partOf(data.axis) || data.axis;
+      back.hidden = !partOf(data.axis);
+      plot.setScale("x", { min, max });
+    }
+
     back.onclick = () => {
-      back.hidden = true;
-      plot.setScale("x", { min: data.axis[0], max: data.axis[1] });
+      showPart(null);
+      picture.focus({ preventScroll: true });
     };
-    plot.over.addEventListener("dblclick", back.onclick);
-    drawn.push({ figure, picture, plot });
+    back.hidden = !partOf(data.axis);
+    plot.over.addEventListener("dblclick", () => showPart(null));
+    followFinger(plot, enlargeSelected);
+    followKeys(figure, picture, plot, data, enlarge);
+    drawn.push({ figure, picture, plot, showPart: showOwnPart });
+  }
+
+  // uPlot listens to the mouse alone. A finger that moves up and down still scrolls the page (charts.css).
+  function followFinger(plot, enlargeSelected) {
+    const { over } = plot;
+    let begin = null;
+    const place = (event) => Math.min(over.clientWidth, Math.max(0, event.clientX - over.getBoundingClientRect().left));
+    over.addEventListener("pointerdown", (event) => {
+      begin = event.pointerType === "touch" && event.isPrimary ? place(event) : null;
+      if (begin !== null) plot.setCursor({ left: begin, top: 0 });
+    });
+    over.addEventListener("pointermove", (event) => {
+      if (begin === null) return;
+      const now = place(event);
+      plot.setCursor({ left: now, top: 0 });
+      plot.setSelect({ left: Math.min(begin, now), top: 0, width: Math.abs(now - begin), height: over.clientHeight }, false);
+    });
+    over.addEventListener("pointerup", () => {
+      if (begin !== null) enlargeSelected(plot);
+      begin = null;
+    });
+    over.addEventListener("pointercancel", () => {
+      if (begin !== null) plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+      begin = null;
+    });
+  }
+
+  function followKeys(figure, picture, plot, data, enlarge) {
+    const said = figure.querySelector(".oa-plot__said");
+    const last = data.times.length - 2;
+    let at = last;
+
+    function move(steps) {
+      const [low, high] = partOf(data.axis) || data.axis;
+      const inside = data.times.map((_, index) => index).filter((index) => index <= last && data.times[index] >= low && data.times[index] <= high);
+      if (!inside.length) return;
+      at = Math.min(inside[inside.length - 1], Math.max(inside[0], at + steps));
+      plot.setCursor({ left: plot.valToPos(data.times[at], "x"), top: 0 });
+      said.textContent = [momentText(data.times[at])].concat(data.series.map((each) => `${each.label} ${valueText(each, at)}`)).join(", ");
+    }
+
+    function scale(factor) {
+      const [low, high] = partOf(data.axis) || data.axis;
+      const half = ((high - low) * factor) / 2;
+      enlarge(data.times[at] - half, data.times[at] + half);
+      move(0);
+    }
+
+    if (!followed.has(picture))
+      picture.addEventListener("keydown", (event) => {
+        const act = event.ctrlKey || event.metaKey || event.altKey ? null : followed.get(picture)[event.key];
+        if (!act) return;
+        event.preventDefault();
+        event.stopPropagation(); // no key of the whole page
+        act();
+      });
+    followed.set(picture, {
+      ArrowLeft: () => move(-1),
+      ArrowRight: () => move(1),
+      "+": () => scale(0.5),
+      "=": () => scale(0.5),
+      "-": () => scale(2),
+      Escape: () => {
+        showPart(null);
+        plot.setCursor({ left: -10, top: -10 });
+      },
+    });
+    picture.tabIndex = 0;
+    picture.title = HOW;
   }
 
   function drawAll() {
@@ -186,6 +299,10 @@
   }
 
   drawAll();
+  window.addEventListener("hashchange", () => {
+    part = partInAddress();
+    for (const each of drawn) each.showPart();
+  });
   let width = window.innerWidth;
   window.addEventListener("resize", () => {
     if (window.innerWidth === width) return;

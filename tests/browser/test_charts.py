@@ -40,12 +40,50 @@ def test_a_chart_tells_its_values_and_is_enlarged(
     expect_text(bubble, "Guaranteed")
     back = page.get_by_role("button", name="Whole period").first
     expect(back).to_be_hidden()
+    backs = page.locator(".oa-plot__back:visible")
     _drag(page, box, 0.3, 0.6)
+    expect(back).to_be_visible()
+    assert backs.count() == page.locator(".u-over").count() > 1, "a part is that of all charts"
+    assert "#part=" in page.url
+    page.reload()
     expect(back).to_be_visible()
     tab.assert_accessible()
     back.click()
-    expect(back).to_be_hidden()
+    expect(backs).to_have_count(0)
+    assert page.url.endswith("/usage?period=24h")
     assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
+
+
+def test_the_keys_of_a_chart(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.run_workflows(scene.pool, gpus=6)
+    page = signed_in(scene.pool_user, viewport=DESK).open("/usage?period=24h")
+    page.locator(".oa-plot__picture").first.focus()
+    back = page.get_by_role("button", name="Whole period").first
+    page.keyboard.press("ArrowLeft")
+    expect_text(page.locator(".oa-plot__said").first, "Guaranteed")
+    page.keyboard.press("+")
+    expect(back).to_be_visible()
+    page.keyboard.press("-")
+    expect(back).to_be_hidden()
+    page.keyboard.press("+")
+    page.keyboard.press("Escape")
+    expect(back).to_be_hidden()
+    assert "#" not in page.url
+
+
+def test_a_finger_enlarges_a_chart(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.run_workflows(scene.pool, gpus=6)
+    page = signed_in(scene.pool_user, viewport={"width": 390, "height": 844}, has_touch=True).open("/usage?period=24h")
+    over = page.locator(".u-over").first
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    middle, hand = box["y"] + box["height"] / 2, page.context.new_cdp_session(page)
+    for kind, share in [("touchStart", 0.3), *(("touchMove", 0.3 + step / 40) for step in range(1, 13))]:
+        point = {"x": box["x"] + share * box["width"], "y": middle}
+        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    hand.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    expect(page.get_by_role("button", name="Whole period").first).to_be_visible()
+    assert "#part=" in page.url
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])
