@@ -19,9 +19,9 @@ PAGE_HEAD = """\
 
 For operators: every variable of the server, with its default. A wrong value stops the start with a message that names
 the variable. `deploy/osmo-admin.env` has them as a file for compose and systemd. In the chart each is `settings.NAME`
-(as text in quotes), except those of [the last table](#in-the-chart). Lists are separated by commas. A command for a
-running `osmo-admin up` takes the addresses and the key from its data directory; with another `DATABASE_URL` it takes
-nothing from there.
+(as text in quotes), except those of [the last table](#in-the-chart). Lists are separated by commas. A switch is `true`
+or `false`; `yes`, `on` and `1`, or `no`, `off` and `0`, are the same. A command for a running `osmo-admin up` takes the
+addresses and the key from its data directory; with another `DATABASE_URL` it takes nothing from there.
 """
 
 PAGE_END = """\

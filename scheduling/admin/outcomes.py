@@ -13,6 +13,7 @@ from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_c
 from scheduling.domain.list_columns import OUTCOME_COLUMNS
 from scheduling.domain.lists import OutcomeQuery
 from scheduling.domain.promised_starts import PromiseOutcome
+from scheduling.history.starts.forecast_record import read_forecast_record
 from scheduling.models import ShownEffect
 from scheduling.selectors.status.outcomes import list_outcomes
 
@@ -40,4 +41,5 @@ class OutcomeAdmin(PolicyAdmin):
             window=ListPage(rows, number, number + 1 if more else 0),
             chosen=chosen,
             outcomes=list(PromiseOutcome),
+            record=read_forecast_record(),
         )

@@ -29,6 +29,16 @@ class ForecastRecord:
     by_half: float
     by_nine_of_ten: float
 
+    @property
+    def half_text(self) -> str:
+        """The first share in per cent."""
+        return f"{self.by_half:.0%}".replace("%", " %")
+
+    @property
+    def nine_text(self) -> str:
+        """The second share in per cent."""
+        return f"{self.by_nine_of_ten:.0%}".replace("%", " %")
+
 
 def read_forecast_record() -> ForecastRecord | None:
     """The record of the last forecasts of all clusters; None while fewer than `FEWEST` are scored. One query."""
