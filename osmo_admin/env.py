@@ -218,7 +218,7 @@ class Env:
     max_notice_targets: int = LIMITS.integer(
         "OSMO_MAX_NOTICE_TARGETS",
         20,
-        "targets of notices, also of each pool and of the installation",
+        "destinations of notices, also of each pool and of the installation",
         _at_least(min=1),
     )
     max_stored_answers: int = LIMITS.integer(
@@ -287,7 +287,7 @@ class Env:
     notice_addresses: list[str] = NOTICES.texts(
         "OSMO_NOTICE_ADDRESSES",
         [],
-        "networks in which targets may be although they are inside, where they are refused otherwise",
+        "networks in which destinations may be although they are inside, where they are refused otherwise",
         _are_networks,
     )
     notice_retention_days: int = NOTICES.integer(

@@ -447,9 +447,9 @@ class AuditAction(StrEnum):
 
     NOTICE_REPLAYED = "notice.replayed", "sent notice {name} again: {title}"
 
-    NOTICE_TARGET_CREATED = "notice_target.created", "added the notice target {name}{changes}"
-    NOTICE_TARGET_UPDATED = "notice_target.updated", "updated the notice target {name}{changes}"
-    NOTICE_TARGET_DELETED = "notice_target.deleted", "deleted the notice target {name}{changes}"
+    NOTICE_TARGET_CREATED = "notice_target.created", "added the notice destination {name}{changes}"
+    NOTICE_TARGET_UPDATED = "notice_target.updated", "updated the notice destination {name}{changes}"
+    NOTICE_TARGET_DELETED = "notice_target.deleted", "deleted the notice destination {name}{changes}"
 
 
 _WORDS: Final[Mapping[str, _Words]] = {action: action.words for action in AuditAction}

@@ -178,7 +178,7 @@ TARGET_COLUMNS = list_columns(
     Column("id", "ID"), "name", Column("owner", cell=_owner), "channel", "address", Column("kinds", "Notices"),
     "pools", "quiet_hours", Column("state", cell=_target_state),
 )  # fmt: skip
-"""Of the targets of notices."""
+"""Of the destinations of notices."""
 
 INBOX_COLUMNS = list_columns(
     Column("id", "ID"), Column("time", cell="created_at", is_time=True), Column("news", cell="text"),

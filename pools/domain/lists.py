@@ -177,7 +177,9 @@ class NoticeQuery(Page):
     status: NoticeStatus | None = parameter(
         choice(list(NoticeStatus)), "waiting, delivered, or dead (no longer tried)."
     )
-    target: int | None = parameter(whole_number(0, MAX_INTEGER), "Only those to this target.")
+    target: int | None = parameter(
+        whole_number(0, MAX_INTEGER), "Only those to this destination.", option="--destination"
+    )
 
 
 @dataclass(frozen=True, slots=True)

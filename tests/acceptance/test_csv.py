@@ -80,7 +80,7 @@ def test_every_command_that_reads_writes_csv(team: Any) -> None:
     assert faults == []
     assert walked > 20
     # Only an observed cluster has differences; `test_scheduler_differences.py` reads one as CSV.
-    known = {"backend differences", "notice inbox", "notice list", "notice targets"}
+    known = {"backend differences", "notice inbox", "notice list", "notice destinations"}
     assert empty <= known, "each other list has a row, whatever ran before"
 
 

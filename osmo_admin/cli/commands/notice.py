@@ -27,6 +27,7 @@ from pools.domain.changes.notices import (
 from pools.domain.columns import pick
 from pools.domain.list_columns import INBOX_COLUMNS, NOTICE_COLUMNS, TARGET_COLUMNS
 from pools.domain.lists import InboxQuery, NoticeQuery
+from pools.domain.values.counting import counted
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")
 _ON_OR_OFF = typer.Option("--on/--off", help=fields_of(UpdateTarget)["enabled"].help)
@@ -43,20 +44,20 @@ def _target_url(*rest: str) -> str:
     return url_path("api", "notices", "target", *rest)
 
 
-@client_command(app, "targets")
-def targets(session: ClientSession) -> None:
-    """List where notices go: your targets, those of pools that you administer, those of the installation.
+@client_command(app, "destinations")
+def destinations(session: ClientSession) -> None:
+    """List where notices go: your destinations, those of pools that you administer, those of the installation.
 
-    Example: osmo notice targets
+    Example: osmo notice destinations
     """
     answer = session.http().get(_target_url())
-    nothing = "No targets found. Add one: osmo notice add NAME webhook ADDRESS."
+    nothing = "No destinations found. Add one: osmo notice add NAME webhook ADDRESS."
     print_list(session, answer, TARGET_COLUMNS.values(), answer, nothing)
 
 
 @change_command(app, "add", CreateTarget)
 def add(session: ClientSession, change: TypedChange) -> None:
-    """Add a target. The secret of a webhook is shown only once.
+    """Add a destination. The secret of a webhook is shown only once.
 
     Example: osmo notice add alerts webhook https://hooks.example.com/gpu
     """
@@ -69,12 +70,12 @@ def add(session: ClientSession, change: TypedChange) -> None:
 def _added_text(answer: dict[str, Any]) -> str:
     target = answer.get("target") or {}
     secret = f"\nSecret: {answer['secret']}" if answer.get("secret") else ""
-    return f"Target {target.get('name')} added with the number {target.get('id')}.{secret}"
+    return f"Destination {target.get('name')} added with the number {target.get('id')}.{secret}"
 
 
 @change_command(app, "set", UpdateTarget, options={"enabled": Annotated[bool | None, _ON_OR_OFF]})
 def set_(_: ClientSession, change: TypedChange) -> None:
-    """Change a target.
+    """Change a destination.
 
     Example: osmo notice set 7 --off
     """
@@ -84,13 +85,13 @@ def set_(_: ClientSession, change: TypedChange) -> None:
 
 @change_command(app, "delete", DeleteTarget, confirms=True)
 def delete(session: ClientSession, change: TypedChange) -> None:
-    """Delete a target and its notices.
+    """Delete a destination and its notices.
 
     Example: osmo notice delete 7
     """
     target = change["target"]
-    confirm(session, f"Delete notice target {target}?")
-    change.show(change.send("DELETE", _target_url(str(target))), lambda _: f"Target {target} deleted.")
+    confirm(session, f"Delete notice destination {target}?")
+    change.show(change.send("DELETE", _target_url(str(target))), lambda _: f"Destination {target} deleted.")
 
 
 @change_command(app, "test", SendTest)
@@ -148,22 +149,25 @@ def read(_: ClientSession, change: TypedChange) -> None:
 
 _REPLAY_OPTIONS = {
     "notice": Annotated[str | None, typer.Argument(metavar="[NOTICE]", help=fields_of(ReplayNotice)["notice"].help)],
-    "target": Annotated[int | None, typer.Option("--target", help=summary_of(ReplayDeadNotices))],
+    "target": Annotated[int | None, typer.Option("--destination", help=summary_of(ReplayDeadNotices))],
 }
 
 
 @change_command(app, "replay", ReplayNotice, options=_REPLAY_OPTIONS)
 def replay(_: ClientSession, change: TypedChange) -> None:
-    """Send a notice again with the same id, or all dead letters of a target.
+    """Send a notice again with the same id, or all dead letters of a destination.
 
-    Example: osmo notice replay --target 7
+    Example: osmo notice replay --destination 7
     """
     notice, target = change["notice"], change["target"]
     if (notice is None) == (target is None):
-        raise typer.BadParameter("Name a notice, or a target with --target.")
+        raise typer.BadParameter("Name a notice, or a destination with --destination.")
     if notice is not None:
         answer = change.send("POST", url_path("api", "notices", notice, "replay"))
         change.show(answer, lambda _: f"Notice {notice} waits to be sent again.")
     else:
         answer = change.send("POST", _target_url(str(target), "replay"))
-        change.show(answer, lambda sent: f"{sent.get('notices')} notices wait to be sent again.")
+        change.show(
+            answer,
+            lambda sent: f"{counted(sent.get('notices', 0), 'notice waits', 'notices wait')} to be sent again.",
+        )

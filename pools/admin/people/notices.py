@@ -57,7 +57,7 @@ _NEW, _UPDATE = fields_of(CreateTarget), fields_of(UpdateTarget)
 
 
 class ChangeTargetForm(forms.ServiceForm):
-    """What a target takes. An empty address keeps the present one, which is secret."""
+    """What a destination takes. An empty address keeps the present one, which is secret."""
 
     address = forms.text_field(_UPDATE["address"].label, help_text=_UPDATE["address"].help)
     kinds = forms.multiple_choice_field(_NEW["kinds"].label)
@@ -81,7 +81,7 @@ class ChangeTargetForm(forms.ServiceForm):
 
 
 class NewTargetForm(forms.ServiceForm):
-    """A new target."""
+    """A new destination."""
 
     field_by_path = {"pool": "owner", "installation": "owner"}
     name = forms.text_field(_NEW["name"].label, help_text=_NEW["name"].help)

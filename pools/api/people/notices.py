@@ -63,7 +63,7 @@ class TargetAnswer(TypedDict):
 
 
 class NewTargetAnswer(TypedDict):
-    """A new target. Only this answer has the secret that verifies its signatures."""
+    """A new destination. Only this answer has the secret that verifies its signatures."""
 
     target: TargetAnswer
     secret: str | None
@@ -152,7 +152,7 @@ def _secret_was_shown(done: str) -> Conflict:
 
 
 def _repeat_creation(command: CreateTarget) -> Response:
-    raise _secret_was_shown(f"The target {command.name} was added")
+    raise _secret_was_shown(f"The destination {command.name} was added")
 
 
 def _repeat_renewal(_: RenewSecret) -> Response:
@@ -177,9 +177,9 @@ _REPLAY: ChangeAnswer[ReplayNotice, Notice] = ChangeAnswer(_render_notice)
 
 
 class NoticeTargetList(View):
-    """Where notices go: the caller's own targets, those of administered pools, and those of the installation."""
+    """Where notices go: the caller's own destinations, those of administered pools, and those of the installation."""
 
-    @describe_operation("List the targets of notices; never their secrets.", answer=list[TargetAnswer])
+    @describe_operation("List the destinations of notices; never their secrets.", answer=list[TargetAnswer])
     def get(self, request: Request) -> Response:
         return Response([target_body(row) for row in list_targets(self.actor)])
 
@@ -191,7 +191,7 @@ class NoticeTargetList(View):
 class NoticeTargetDetail(View):
     """One target."""
 
-    @describe_operation("Show a target of notices.", answer=TargetAnswer)
+    @describe_operation("Show a destination of notices.", answer=TargetAnswer)
     def get(self, request: Request, target: int) -> Response:
         return Response(target_body(get_target(self.actor, target)))
 
@@ -205,7 +205,7 @@ class NoticeTargetDetail(View):
 
 
 class NoticeTargetTest(View):
-    """A test of a target."""
+    """A test of a destination."""
 
     @describe_change(SendTest, answer=NoticeAnswer)
     def post(self, request: Request, target: int) -> Response:
@@ -221,7 +221,7 @@ class NoticeTargetSecret(View):
 
 
 class NoticeTargetReplay(View):
-    """The dead letters of a target."""
+    """The dead letters of a destination."""
 
     @describe_change(ReplayDeadNotices, answer=SentAgainAnswer)
     def post(self, request: Request, target: int) -> Response:
@@ -229,7 +229,7 @@ class NoticeTargetReplay(View):
 
 
 class NoticeList(View):
-    """The notices to the targets that the caller may see."""
+    """The notices to the destinations that the caller may see."""
 
     @describe_operation(
         "List notices, the newest first.", query_parameters=parameters_of(NoticeQuery), answer=NoticeListAnswer
@@ -253,7 +253,7 @@ class NoticeReplay(View):
 
 
 def target_body(row: NoticeTarget) -> TargetAnswer:
-    """A target as lists show it: never with its secrets."""
+    """A destination as lists show it: never with its secrets."""
     return {
         "id": row.pk,
         "name": row.name,

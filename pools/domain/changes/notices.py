@@ -1,4 +1,4 @@
-"""Changes of the targets of notices, and notices that are sent again (docs/notices.md)."""
+"""Changes of the destinations of notices, and notices that are sent again (docs/notices.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pools.domain.changes.command import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, Cha
 from pools.domain.people.notices import Channel, NoticeKind
 
 CHANNELS: Final = (Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE)
-"""The channels of targets that people add."""
+"""The channels of destinations that people add."""
 _ADDRESS = dataclasses.replace(NAME, looks="secret", is_secret=True)
 _KINDS = dataclasses.replace(
     TEXTS, schema={"type": "array", "items": {"type": "string", "enum": [str(each) for each in NoticeKind]}}
@@ -33,7 +33,7 @@ _POOLS_HELP = "Only about these pools; an empty list means all."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeChange(ChangeCommand):
-    """A change of targets or notices."""
+    """A change of destinations or notices."""
 
     permission: ClassVar = None
     needs_version: ClassVar = False
@@ -41,8 +41,8 @@ class NoticeChange(ChangeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTarget(NoticeChange):
-    """Add a target of notices: a signed webhook, a mail address, or an address of Apprise (Slack, Teams and others).
-    Only this answer contains the secret that verifies a webhook's signatures."""
+    """Add a destination of notices: a signed webhook, a mail address, or an address of Apprise (Slack, Teams and
+    others). Only this answer contains the secret that verifies a webhook's signatures."""
 
     service: ClassVar = "create_target"
     audit: ClassVar = (AuditAction.NOTICE_TARGET_CREATED,)
@@ -74,20 +74,20 @@ class CreateTarget(NoticeChange):
     kinds: Collection[str] | None = value(_KINDS, _KINDS_LABEL, _KINDS_HELP, default=None, metavar="KIND...")
     pools: Collection[str] = value(TEXTS, _POOLS_LABEL, _POOLS_HELP, default=(), metavar="POOL...")
     quiet_hours: str = value(TEXT, _QUIET_LABEL, _QUIET_HELP, default="", metavar="HOURS")
-    pool: str | None = value(TEXT, "Pool", "A target of this pool, for its admins.", default=None)
-    installation: bool = value(BOOLEAN, "A target of the installation", "For administrators.", default=False)
+    pool: str | None = value(TEXT, "Pool", "A destination of this pool, for its admins.", default=None)
+    installation: bool = value(BOOLEAN, "A destination of the installation", "For administrators.", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChange(NoticeChange):
-    """A change of a target that exists."""
+    """A change of a destination that exists."""
 
-    target: int = in_address("ID", "Target", "Number of the target, from osmo notice targets.", kind=NUMBER)
+    target: int = in_address("ID", "Destination", "Its number, from osmo notice destinations.", kind=NUMBER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateTarget(TargetChange):
-    """Change a target: its address, the kinds of notices, the pools to which it is limited, on or off."""
+    """Change a destination: its address, the kinds of notices, the pools to which it is limited, on or off."""
 
     service: ClassVar = "update_target"
     audit: ClassVar = (AuditAction.NOTICE_TARGET_UPDATED,)
@@ -103,7 +103,7 @@ class UpdateTarget(TargetChange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTarget(TargetChange):
-    """Remove a target and its notices."""
+    """Remove a destination and its notices."""
 
     service: ClassVar = "delete_target"
     audit: ClassVar = (AuditAction.NOTICE_TARGET_DELETED,)
@@ -129,7 +129,7 @@ class RenewSecret(TargetChange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDeadNotices(TargetChange):
-    """Send all dead letters of a target again, in their order."""
+    """Send all dead letters of a destination again, in their order."""
 
     service: ClassVar = "replay_dead_notices"
     audit: ClassVar = (AuditAction.NOTICE_REPLAYED,)

@@ -89,7 +89,7 @@ _PAUSES = (5, 30, 120, 600, 1800, 3600)
 
 
 def retry_pause(failures: int) -> timedelta:
-    """The pause of a target after this number of failures one after another, from 1."""
+    """The pause of a destination after this number of failures one after another, from 1."""
     return timedelta(seconds=_PAUSES[min(max(failures, 1), len(_PAUSES)) - 1])
 
 
@@ -206,9 +206,11 @@ def _fault(message: str) -> Violation:
 
 
 def check_kinds(kinds: Collection[str], allowed: Collection[str]) -> list[Violation]:
-    """The faults of chosen kinds: none, or some that are not possible for this target."""
+    """The faults of chosen kinds: none, or some that are not possible for this destination."""
     if not kinds:
-        return [Violation("kinds", Fault.MISSING, f"A target has at least one kind of notice: {', '.join(allowed)}.")]
+        return [
+            Violation("kinds", Fault.MISSING, f"A destination has at least one kind of notice: {', '.join(allowed)}.")
+        ]
     return [
         Violation(
             "kinds", Fault.BAD_VALUE, f"One of the kinds is not possible here; possible are {', '.join(allowed)}."
@@ -238,9 +240,9 @@ class NoticeFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The part of a target that decides which notices it takes. At most one of `user_id`, `pool_id` is given; none: a
-    target of the installation. `pools`: only these pools, by name. `readable`: the pools that its person may see, None
-    for all."""
+    """The part of a destination that decides which notices it takes. At most one of `user_id`, `pool_id` is given;
+    none: a target of the installation. `pools`: only these pools, by name. `readable`: the pools that its person may
+    see, None for all."""
 
     kinds: Collection[str]
     pools: Collection[str]
@@ -250,8 +252,8 @@ class TargetFacts:
 
 
 def takes_notice(target: TargetFacts, notice: NoticeFacts) -> bool:
-    """Whether this target takes this notice. A person takes notices about the own work, and about a pool only if the
-    target names it and the person may see it now."""
+    """Whether this destination takes this notice. A person takes notices about the own work, and about a pool only if
+    the target names it and the person may see it now."""
     if notice.kind not in target.kinds or (target.pools and notice.pool not in target.pools):
         return False
     if notice.is_personal:

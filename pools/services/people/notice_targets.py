@@ -49,7 +49,7 @@ from pools.security.sealing import seal
 
 MAX_OPEN_TESTS = 5
 MAX_TESTS, TESTS_TIME = 30, timedelta(hours=1)
-"""Tests of all targets of one owner: an address may be that of somebody who wants no mail of this installation."""
+"""Tests of all destinations of one owner: an address may be that of somebody who wants no mail of this installation."""
 REPLAY_PAUSE = timedelta(minutes=1)
 PROFILE_NAMES = {Channel.MAIL: "profile-email", Channel.SLACK: "profile-slack"}
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?\Z")
@@ -61,7 +61,7 @@ def address_rule() -> AddressRule:
 
 
 def list_targets(actor: Actor) -> QuerySet[NoticeTarget]:
-    """The targets that `actor` may see: the own ones, those of administered pools; platform readers see all."""
+    """The destinations that `actor` may see: the own ones, those of administered pools; platform readers see all."""
     rows = NoticeTarget.objects.visible_to(actor).select_related("user", "pool")
     return rows.order_by("user__username", "pool__name", "name")
 
@@ -70,12 +70,12 @@ def get_target(actor: Actor, target_id: int) -> NoticeTarget:
     """One target. Raises NotFound if it does not exist or `actor` may not see it."""
     row = list_targets(actor).filter(pk=target_id).first()
     if row is None:
-        raise NotFound(f"Notice target {target_id} does not exist, or it belongs to somebody else.")
+        raise NotFound(f"Notice destination {target_id} does not exist, or it belongs to somebody else.")
     return row
 
 
 def require_owner(actor: Actor, target: NoticeTarget) -> None:
-    """Refuse actors who may see a target and not change it."""
+    """Refuse actors who may see a destination and not change it."""
     if target.pool is not None:
         require_permission(actor, Permission.POOL_PARTITION, target.pool.name)
     elif target.user_id is None or target.user_id != actor.user_id:
@@ -85,21 +85,21 @@ def require_owner(actor: Actor, target: NoticeTarget) -> None:
 
 
 def list_notices(actor: Actor) -> QuerySet[Notice]:
-    """The notices of the targets that `actor` may see, the newest first."""
+    """The notices of the destinations that `actor` may see, the newest first."""
     rows = Notice.objects.select_related("target__user", "target__pool").order_by("-id")
     return rows if actor.can_read_all else rows.filter(target__in=NoticeTarget.objects.visible_to(actor))
 
 
 def possible_kinds(target: NoticeTarget) -> tuple[NoticeKind, ...]:
-    """The kinds of notices that this target may choose."""
+    """The kinds of notices that this destination may choose."""
     if target.user_id is not None or target.pool_id is not None:
         return POOL_KINDS
     return (*POOL_KINDS, *PLATFORM_KINDS)
 
 
 def create_target(command: CreateTarget, *, actor: Actor, description: str = "") -> tuple[NoticeTarget, str]:
-    """Add a target of the actor, of a pool (for its admins) or of the installation (for platform admins). Returns it
-    and, for a webhook, the secret that verifies its signatures; only this call returns the secret. With `kinds` None
+    """Add a destination of the actor, of a pool (for its admins) or of the installation (for platform admins). Returns
+    it and, for a webhook, the secret that verifies its signatures; only this call returns the secret. With `kinds` None
     it takes every kind that it may.
 
     Raises BadInput, Conflict (name taken, too many), NotFound, Forbidden.
@@ -108,7 +108,7 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
     target = NoticeTarget(name=name, pools=list(command.pools), quiet_hours=command.quiet_hours)
     if command.pool and command.installation:
         raise BadInput.of(
-            [Violation("pool", Fault.BAD_VALUE, "A target belongs to a pool or to the installation, not both.")]
+            [Violation("pool", Fault.BAD_VALUE, "A destination belongs to a pool or to the installation, not both.")]
         )
     if command.pool:
         root = get_visible_root(actor, command.pool)
@@ -130,22 +130,24 @@ def create_target(command: CreateTarget, *, actor: Actor, description: str = "")
         _lock_owner(target)
         others = NoticeTarget.objects.filter(user=target.user, pool=target.pool)
         if others.filter(name=name).exists():
-            raise Conflict(f"There is a notice target {name} already; choose another name.")
+            raise Conflict(f"There is a notice destination {name} already; choose another name.")
         _require_room(others)
         target.save()
     return target, secret
 
 
 def update_target(command: UpdateTarget, *, actor: Actor, description: str = "") -> NoticeTarget:
-    """Change a target; None keeps a value. A target that is switched on is tried again at once. Raises BadInput,
-    NotFound, Forbidden."""
+    """Change a destination; None keeps a value. A destination that is switched on is tried again at once. Raises
+    BadInput, NotFound, Forbidden."""
     named = get_target(actor, command.target)
     require_owner(actor, named)
     address, kinds, pools, is_enabled = command.address, command.kinds, command.pools, command.enabled
     quiet_hours = command.quiet_hours
     found = []
     if named.is_profile and (address is not None or is_enabled is not None):
-        message = "This target follows the switch of the profile: osmo profile set notifications email true (or slack)."
+        message = (
+            "This destination follows the switch of the profile: osmo profile set notifications email true (or slack)."
+        )
         found.append(Violation("is_enabled" if address is None else "address", Fault.FOLLOWS_PROFILE, message))
     elif address is not None:
         found += _choose_channel(named, named.channel, address)  # not under the lock: a library reads the address
@@ -179,7 +181,7 @@ def renew_secret(command: RenewSecret, *, actor: Actor, description: str = "") -
     named = get_target(actor, command.target)
     require_owner(actor, named)
     if named.channel != Channel.WEBHOOK:
-        raise Conflict(f"Notice target {named.name} is not a webhook: only notices to webhooks are signed.")
+        raise Conflict(f"Notice destination {named.name} is not a webhook: only notices to webhooks are signed.")
     with change(actor=actor, description=description or "renewed the secret"):
         target = _lock_target(named)
         secret = _renew_secret(target)
@@ -188,13 +190,13 @@ def renew_secret(command: RenewSecret, *, actor: Actor, description: str = "") -
 
 
 def delete_target(command: DeleteTarget, *, actor: Actor, description: str = "") -> None:
-    """Remove a target with its notices; the switch of a profile removes its own."""
+    """Remove a destination with its notices; the switch of a profile removes its own."""
     named = get_target(actor, command.target)
     require_owner(actor, named)
     if named.is_profile:
         raise Conflict(
-            "This target follows the switch of the profile: switch it off with osmo profile set notifications email "
-            "false (or slack)."
+            "This destination follows the switch of the profile: switch it off with osmo profile set notifications "
+            "email false (or slack)."
         )
     with change(actor=actor, description=description):
         _lock_target(named).delete()
@@ -211,10 +213,10 @@ def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Noti
             raise Conflict(f"{MAX_OPEN_TESTS} tests of {target.name} wait already. See why: osmo notice list.")
         if tests.filter(created_at__gt=Now() - TESTS_TIME).count() >= MAX_TESTS:
             raise _too_often(
-                f"{MAX_TESTS} tests were sent within an hour, which is the most for the targets of an owner"
+                f"{MAX_TESTS} tests were sent within an hour, which is the most for the destinations of an owner"
             )
         NoticeTarget.objects.filter(pk=target.pk).update(retry_at=None)
-        text = f"This is a test of the notice target {target.name}, requested by {actor.username}."
+        text = f"This is a test of the notice destination {target.name}, requested by {actor.username}."
         data = {"subject": f"notice_target/{target.name}", "sentence": text, "actor": actor.username}
         return Notice.objects.create(
             target=target, kind=NoticeKind.TEST, subject=data["subject"], title=NOTICE_TITLES[NoticeKind.TEST],
@@ -242,7 +244,7 @@ def replay_notice(command: ReplayNotice, *, actor: Actor, description: str = "")
 
 
 def replay_dead_notices(command: ReplayDeadNotices, *, actor: Actor, description: str = "") -> int:
-    """Send all dead letters of a target again, in their order; returns their number."""
+    """Send all dead letters of a destination again, in their order; returns their number."""
     target = get_target(actor, command.target)
     require_owner(actor, target)
     return _replay(
@@ -259,7 +261,8 @@ def _replay(rows: QuerySet[Notice], target_id: int, *, actor: Actor, description
 
 
 def profile_targets(users: Collection[int]) -> list[NoticeTarget]:
-    """The targets of the switches that these people have on, as far as they can be reached; missing ones are added."""
+    """The destinations of the switches that these people have on, as far as they can be reached; missing ones are
+    added."""
     found = {
         (row.user_id, row.channel): row
         for row in NoticeTarget.objects.filter(user_id__in=users, is_profile=True).select_related("user")
@@ -327,7 +330,7 @@ def _violations(actor: Actor, target: NoticeTarget, had: Collection[str] = ()) -
     must still be changed and switched off."""
     found = check_kinds(target.kinds, possible_kinds(target)) + check_quiet_hours(target.quiet_hours)
     if target.pools and target.pool is not None:
-        found.append(Violation("pools", Fault.BAD_VALUE, f"This target is of the pool {target.pool.name} alone."))
+        found.append(Violation("pools", Fault.BAD_VALUE, f"This destination is of the pool {target.pool.name} alone."))
         return found
     known = {
         *Pool.objects.visible_to(actor).roots().filter(name__in=target.pools).values_list("name", flat=True),
@@ -350,11 +353,11 @@ def _bad_name() -> Violation:
 
 
 def _lock_target(named: NoticeTarget) -> NoticeTarget:
-    """The target as it is under the lock of its owner. Raises NotFound if it was removed meanwhile."""
+    """The destination as it is under the lock of its owner. Raises NotFound if it was removed meanwhile."""
     _lock_owner(named)
     found = NoticeTarget.objects.select_related("user", "pool").filter(pk=named.pk).first()
     if found is None:
-        raise NotFound(f"Notice target {named.pk} was removed meanwhile.")
+        raise NotFound(f"Notice destination {named.pk} was removed meanwhile.")
     return found
 
 
@@ -374,7 +377,9 @@ def _lock_owner(target: NoticeTarget) -> None:
 def _require_room(others: QuerySet[NoticeTarget]) -> None:
     limit, count = settings.OSMO.max_notice_targets, others.count()
     if count >= limit:
-        message = f"This owner has {counted(count, 'notice target')}; at most {limit} are allowed. Delete one first."
+        message = (
+            f"This owner has {counted(count, 'notice destination')}; at most {limit} are allowed. Delete one first."
+        )
         raise Conflict.of(
             [Violation("name", Fault.TOO_MANY_TARGETS, message, numbers=(("targets", count), ("limit", limit)))]
         )

@@ -1,4 +1,4 @@
-"""Makes notices from the audit trail, in the order in which changes were committed, each once for each target.
+"""Makes notices from the audit trail, in the order in which changes were committed, each once for each destination.
 
 The position in the trail moves in the transaction that adds the notices, so an event is neither lost nor repeated,
 whatever dies. Only entries whose transaction has ended before every open one are read (`stream_horizon`).
@@ -114,7 +114,7 @@ def _make_notices(entries: Collection[AuditEntry]) -> int:
 
 
 def _once(rows: Iterable[Notice]) -> list[Notice]:
-    """One notice of an entry for a target: the first, which is the one about the own work."""
+    """One notice of an entry for a destination: the first, which is the one about the own work."""
     found: dict[tuple[int, int | None], Notice] = {}
     for row in rows:
         found.setdefault((row.target_id, row.entry), row)
@@ -323,7 +323,7 @@ _READERS: Mapping[str, Callable[[AuditEntry, _Names], Iterator[NoticeFacts]]] = 
 
 
 def _find_targets(news: Collection[_News]) -> list[tuple[NoticeTarget, TargetFacts]]:
-    """The targets that may take one of these, with what decides. The number of queries does not depend on them."""
+    """The destinations that may take one of these, with what decides. The number of queries does not depend on them."""
     owners = {each.facts.owner_id for each in news if each.facts.owner_id is not None}
     pools = {each.facts.pool_id for each in news if each.facts.pool_id is not None}
     mine = Q(user_id__in=owners) | Q(user__isnull=False) & ~Q(pools=[])

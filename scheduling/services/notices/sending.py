@@ -1,4 +1,4 @@
-"""Sends the notices that wait: in order for each target, at least once, and with a pause after a failure.
+"""Sends the notices that wait: in order for each destination, at least once, and with a pause after a failure.
 
 An attempt is written before it is made and its outcome afterwards, and neither a lock nor a transaction is open while a
 receiver is called. A process that dies between the two leaves a notice that is sent again, with the same id.
@@ -55,7 +55,7 @@ def _claim() -> bool:
 
 
 def _due_targets(now: datetime, busy: set[int], *, limit: int) -> list[int]:
-    """The targets with notices that may be sent now; those whose notice waits longest come first."""
+    """The destinations with notices that may be sent now; those whose notice waits longest come first."""
     rows = (
         NoticeTarget.objects.filter(
             Q(retry_at__isnull=True) | Q(retry_at__lte=now), is_enabled=True, notices__status=NoticeStatus.WAITING
@@ -84,7 +84,7 @@ def _send_due(deadline: float) -> int:
                 for target_id in due:
                     begun = None
                     failed.add(target_id)
-                    with left_out_on_error("the notices of a target", target_id):
+                    with left_out_on_error("the notices of a destination", target_id):
                         begun = begin_attempt(target_id)
                         failed.discard(target_id)
                     if begun is not None:
@@ -100,15 +100,15 @@ def _send_due(deadline: float) -> int:
                 target_id, notice_id, process = running.pop(future)
                 idle.append(process)
                 failed.add(target_id)
-                with left_out_on_error("the notices of a target", target_id):
+                with left_out_on_error("the notices of a destination", target_id):
                     end_attempt(notice_id, *future.result())
                     failed.discard(target_id)
 
 
 def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
-    """Write that the oldest waiting notice of a target is sent now; returns its id and what is sent. None if there is
-    nothing to send, or this process cannot read the target: that is a failure, but no attempt, and another process may
-    have the key. Until the outcome is written the target pauses as after a failure."""
+    """Write that the oldest waiting notice of a destination is sent now; returns its id and what is sent. None if
+    there is nothing to send, or this process cannot read the destination: that is a failure, but no attempt, and
+    another process may have the key. Until the outcome is written the destination pauses as after a failure."""
     request, unreadable = None, ""
     with transaction.atomic():
         target = lock_notice_target(target_id)
@@ -124,20 +124,20 @@ def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
         try:
             request = _request(target, notice)
         except UnreadableSecret as error:
-            unreadable = f"The address of the target cannot be read. {error}"
+            unreadable = f"The address of the destination cannot be read. {error}"
         else:
             notice.attempts += 1
             notice.attempted_at = now
             notice.save(update_fields=["attempts", "attempted_at"])
     if request is None:
-        logger.error("notice target %s: %s", target.pk, unreadable)
+        logger.error("notice destination %s: %s", target.pk, unreadable)
         end_attempt(notice.pk, Outcome.FAILED, unreadable)
         return None
     return notice.pk, request
 
 
 def end_attempt(notice_id: int, outcome: Outcome, error: str) -> None:
-    """Write the outcome of an attempt. A target whose receiver wants no more notices is switched off."""
+    """Write the outcome of an attempt. A destination whose receiver wants no more notices is switched off."""
     now = timezone.now()
     with change(actor=SYSTEM, description=error if outcome is Outcome.GONE else ""):
         notice = Notice.objects.filter(pk=notice_id).first()

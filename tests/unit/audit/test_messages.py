@@ -438,9 +438,9 @@ WORDS = {
     "condition.began": "amy saw a condition begin: the disk is full",
     "condition.ended": "amy saw a condition end: the disk is full",
     "notice.replayed": "amy sent notice x again: Cluster silent",
-    "notice_target.created": "amy added the notice target x",
-    "notice_target.updated": "amy updated the notice target x",
-    "notice_target.deleted": "amy deleted the notice target x",
+    "notice_target.created": "amy added the notice destination x",
+    "notice_target.updated": "amy updated the notice destination x",
+    "notice_target.deleted": "amy deleted the notice destination x",
 }
 """The messages of the actions whose words need one row only."""
 

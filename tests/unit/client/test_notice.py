@@ -27,14 +27,14 @@ def test_targets(osmo, stub):
     off = TARGET | {"id": 8, "user": None, "pool": "team", "enabled": False, "off_reason": "gone (410)"}
     failing = TARGET | {"id": 9, "user": None, "failures": 2, "retry_at": "2026-11-23T07:00:00"}
     stub.on("GET", TARGETS, [TARGET, off, failing])
-    lines = osmo.ok("notice", "targets", "-o", "csv").splitlines()
+    lines = osmo.ok("notice", "destinations", "-o", "csv").splitlines()
     assert lines[1] == "7,ci,alice,webhook,https://ci.example.com/…,drain,,,on"
     assert "pool team" in lines[2]
     assert lines[2].endswith("off: gone (410)")
     assert "installation" in lines[3]
     assert lines[3].endswith('"2 failures, again at 2026-11-23T07:00:00"')
     stub.on("GET", TARGETS, [])
-    assert osmo.ok("notice", "targets").startswith("No targets found.")
+    assert osmo.ok("notice", "destinations").startswith("No destinations found.")
 
 
 def test_add(osmo, stub):
@@ -66,13 +66,15 @@ def test_set_test_secret_and_delete(osmo, stub):
 
 def test_list_and_replay(osmo, stub):
     stub.on("GET", NOTICES, {"notices": [NOTICE], "more_entries": False})
-    assert "The receiver answered 500." in osmo.ok("notice", "list", "--status", "dead", "--target", "7", "-o", "csv")
+    assert "The receiver answered 500." in osmo.ok(
+        "notice", "list", "--status", "dead", "--destination", "7", "-o", "csv"
+    )
     assert stub.last.query == {"status": ["dead"], "target": ["7"], "limit": ["20"], "offset": ["0"]}
     assert json.loads(osmo.ok("notice", "list", "-o", "json"))["notices"] == [NOTICE]
     stub.on("POST", f"{NOTICES}/msg_1/replay", NOTICE)
     assert osmo.ok("notice", "replay", "msg_1") == "Notice msg_1 waits to be sent again.\n"
     stub.on("POST", f"{TARGETS}/7/replay", {"notices": 3})
-    assert osmo.ok("notice", "replay", "--target", "7") == "3 notices wait to be sent again.\n"
+    assert osmo.ok("notice", "replay", "--destination", "7") == "3 notices wait to be sent again.\n"
     assert osmo("notice", "replay").exit_code == 2
 
 
