@@ -74,6 +74,8 @@ class ServiceForm(forms.Form):
         if not path or not message.startswith(f"{path} "):
             return message
         rest = message[len(path) :]
+        if (empty := self.fields[field].widget.attrs.get("placeholder")) and " from -1 to " in rest:
+            rest = f"{rest.replace(' from -1 to ', ' from 0 to ')} An empty box means: {empty}."
         entry = re.fullmatch(r"\w+\[(\d+)\]\.?(.*)", path)
         if entry is None:
             return f"“{self.fields[field].label}”{rest}"

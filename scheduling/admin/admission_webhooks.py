@@ -12,7 +12,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.command_forms import reason_field
 from pools.admin.configuration.backends import cluster_tabs
 from pools.domain.changes.command import body_fields, read_command
-from pools.domain.errors import DomainError, Stale
+from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend
 from pools.permissions import require_platform
@@ -78,6 +78,8 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         if request.method == "POST":
             require_platform(actor)
         row = read_queue_guard(actor, object_id)
+        if row.backend.kind == Backend.Kind.SIMULATED:
+            raise Conflict(f"Cluster {object_id} is simulated; it has no webhooks.")
         initial = {"mode": row.mode, "identity": row.identity, "accounts": "\n".join(row.accounts)}
         form = AdmissionWebhookForm(
             forms.submitted_data(request),

@@ -16,7 +16,7 @@ from pools.admin.command_forms import reason_field
 from pools.admin.configuration import cluster_forms
 from pools.admin.configuration.backend_preview import backend_preview, format_node_line
 from pools.admin.configuration.cluster_forms import backend_field
-from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, change_paths, typed_input
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, FieldGroup, change_paths, typed_input
 from pools.domain.changes.backends import PutBackend
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
 from pools.domain.configuration.cluster_config import KUBECONFIG
@@ -58,6 +58,12 @@ class SimulatedBackendForm(ChangeForm):
     """A simulated cluster; one node a line."""
 
     kept_fields = frozenset({"nodes"})
+    groups = (
+        FieldGroup("Cluster", ("name", "namespace", "about")),
+        FieldGroup("State and reason", ("offline", "auto_end", "description")),
+        FieldGroup("Scheduling", ("reserve_after", "ageing", "victims", "degraded")),
+        FieldGroup("Nodes", ("flavors", "nodes")),
+    )
 
     namespace = backend_field("namespace", required=True)
     about = forms.text_area_field("Description", rows=2)

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, ChangeCommand, choice, in_address, value
-from pools.domain.people.notices import Channel, NoticeKind
+from pools.domain.people.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind
 
 CHANNELS: Final = (Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE)
 """The channels of destinations that people add."""
@@ -18,10 +18,7 @@ _KINDS = dataclasses.replace(
     TEXTS, schema={"type": "array", "items": {"type": "string", "enum": [str(each) for each in NoticeKind]}}
 )
 _KINDS_LABEL = "Kinds of notices"
-_KINDS_HELP = (
-    "workflow_ended, preempted, long_wait, drain, quota_nearly_used, approval; of the installation also job_late, "
-    "cluster_silent, configuration_refused. Default: all."
-)
+_KINDS_HELP = f"{', '.join(POOL_KINDS)}; of the installation also {', '.join(PLATFORM_KINDS)}. Default: all."
 _QUIET_LABEL = "Quiet hours"
 _QUIET_HELP = (
     "Nothing is sent in these hours of each day, and what waits is sent after them: 22:00-07:00 Europe/Berlin; without "

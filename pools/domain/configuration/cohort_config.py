@@ -68,7 +68,9 @@ class CohortConfigBody(TypedDict):
 
 def _read_amount(row: FieldReader, key: str) -> int:
     """A whole number. Numbers below 0 pass here, because the quota rules have a better message for them."""
-    return row.whole_number(key, 0, minimum=-MAX_AMOUNT, maximum=MAX_AMOUNT)
+    value = row.body.get(key)
+    is_below = isinstance(value, int) and not isinstance(value, bool) and -MAX_AMOUNT <= value < 0
+    return row.whole_number(key, 0, minimum=-MAX_AMOUNT if is_below else 0, maximum=MAX_AMOUNT)
 
 
 def _read_weight(cohort: FieldReader, key: str) -> Number:

@@ -185,12 +185,15 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     root = as_person("root")
     pool = root.post("/pools/team/configuration", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2,147,483,647."]
+    pool = root.post("/pools/team/configuration", {**POOL, "maximum": "many", "step": "preview"}, follow=True)
+    (maximum,) = pool.context["form"].errors["maximum"]
+    assert maximum.endswith("from 0 to 2,147,483,647, not a text. An empty box means: no limit.")
     typed = {"namespace": "ns", "victims": "youngest", "nodes": "n0 8\n\nn1", "step": "preview"}
     backend = root.post("/clusters/sim/configuration", typed, follow=True)
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
     cohort = root.post("/cohorts/-/create", typed, follow=True).context["form"].errors
-    whole = "must be a whole number from -9,007,199,254,740,991 to 9,007,199,254,740,991"
+    whole = "must be a whole number from 0 to 9,007,199,254,740,991"
     assert cohort["nominal"] == [f"“Nominal quota in GPUs” {whole}, not a text."]
     assert set(cohort["others"]) == {
         f"Line 2: borrowing limit {whole}, not a text.",

@@ -146,4 +146,7 @@ def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_p
     ]
     simulated = root.get("/clusters/sim").context["tabs"]
     assert [tab["link"] for tab in simulated] == ["/clusters/sim", "/clusters/sim/losses"]
+    for page in ("sync", "webhooks"):
+        refused = root.get(f"/clusters/sim/{page}")
+        assert refused.status_code == 409 and "sim is simulated" in refused.content.decode()
     assert {LIST, "/clusters/-/webhooks"} <= set(re.findall(r'href="([^"]+)"', _text(root, "/clusters")))
